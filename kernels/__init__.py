@@ -1,0 +1,1 @@
+"""Plain Triton kernels, unspecialized, each with its torch-facing function and its reference."""

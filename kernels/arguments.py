@@ -1,0 +1,81 @@
+"""Checks of tensor arguments shared by the torch-facing functions; every error names the argument it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+TMA_ALIGNMENT_BYTES = 16
+"""What the tensor map asks of a base address and of every stride but the last (CUDA driver API, cuTensorMapEncode)."""
+
+TMA_MAX_STRIDE_BYTES = 1 << 40
+MAX_GRID_YZ = 65535
+"""Most blocks along the second and third grid axis (CUDA programming guide, compute capabilities)."""
+
+HALF_DTYPES = (torch.float16, torch.bfloat16)
+
+
+def check_tensor(name: str, value: object, rank: int, dtypes: Iterable[torch.dtype]) -> torch.Tensor:
+    """`value` if it is a tensor of `rank` dimensions and one of `dtypes`.
+
+    Raises TypeError for another type or dtype and ValueError for another rank, naming the argument `name`.
+    """
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(value).__name__}")
+    allowed = tuple(dtypes)
+    if value.dtype not in allowed:
+        raise TypeError(f"{name}: expected dtype {_one_of(allowed)}, got {value.dtype}")
+    if value.ndim != rank:
+        raise ValueError(f"{name}: expected {rank} dimensions, got {value.ndim}: shape {tuple(value.shape)}")
+    return value
+
+
+def check_cuda(name: str, tensor: torch.Tensor) -> None:
+    """Raises ValueError unless the tensor lives on a CUDA device."""
+    if tensor.device.type != "cuda":
+        raise ValueError(f"{name}: expected a CUDA tensor, got one on {tensor.device}")
+
+
+def check_same(name: str, tensor: torch.Tensor, other_name: str, other: torch.Tensor) -> None:
+    """Raises TypeError or ValueError unless two tensors share dtype and device."""
+    if tensor.dtype != other.dtype:
+        raise TypeError(f"{name}: dtype {tensor.dtype} differs from {other_name}, which is {other.dtype}")
+    if tensor.device != other.device:
+        raise ValueError(f"{name}: is on {tensor.device}, but {other_name} is on {other.device}")
+
+
+def check_no_grad(name: str, tensor: torch.Tensor) -> None:
+    """Raises ValueError for a tensor that autograd follows: these kernels have no backward to offer it."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name}: requires grad, but this function has no backward; call it under torch.no_grad()")
+
+
+def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
+    """The tensor's strides in elements as a TMA descriptor takes them.
+
+    The stride of a dimension of length 1 is never used, yet the hardware checks it, so it is replaced by a legal one.
+    Raises ValueError naming the argument if the last dimension is not contiguous, or if the base address or another
+    stride is not a positive multiple of 16 bytes below 2**40.
+    """
+    size = tensor.element_size()
+    legal_unit = TMA_ALIGNMENT_BYTES // size
+    *outer, last = zip(tensor.shape, tensor.stride(), strict=True)
+    if last[0] > 1 and last[1] != 1:
+        raise ValueError(f"{name}: last dimension must be contiguous, got stride {last[1]}; pass {name}.contiguous()")
+    if tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
+        raise ValueError(f"{name}: first element must be at a multiple of {TMA_ALIGNMENT_BYTES} bytes; pass a copy")
+    strides = []
+    for dim, (length, stride) in enumerate(outer):
+        stride = stride if length > 1 else legal_unit
+        if stride <= 0 or stride % legal_unit or stride * size >= TMA_MAX_STRIDE_BYTES:
+            raise ValueError(
+                f"{name}: stride of dimension {dim} must be a positive multiple of {TMA_ALIGNMENT_BYTES} bytes below "
+                f"2**40, got {stride * size}; pass {name}.contiguous()"
+            )
+        strides.append(stride)
+    return [*strides, 1]
+
+
+def _one_of(dtypes: tuple[torch.dtype, ...]) -> str:
+    return " or ".join(str(dtype) for dtype in dtypes)

@@ -1,0 +1,419 @@
+"""FlashAttention forward as a plain Triton kernel for Hopper, with its torch-facing function and its reference.
+
+The kernel is unspecialized: a loop that loads K and V through TMA descriptors and multiplies them. It is what a person
+would write, and what `wspec.compile` takes apart.
+
+Conventions:
+
+* tensors are [batch, heads, sequence, head_dim]; any strides that TMA can walk, so [batch, sequence, heads, head_dim]
+  storage is passed as a transposed view;
+* grouped queries: `heads` of q is a multiple of `heads` of k and v, query head h reads key head h // (Hq / Hk);
+* the causal mask is aligned to the bottom right, as in FlashAttention 2.1 and later: query i of Sq sees key j of Sk
+  when j <= i + Sk - Sq. (torch's `is_causal=True` is aligned to the top left; they agree when Sq == Sk.);
+* a query that sees no key gives a row of zeros and a log-sum-exp of minus infinity.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies of jit functions are read by Triton, which has no types to give their arguments.
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.kernels.arguments import (
+    HALF_DTYPES,
+    MAX_GRID_YZ,
+    check_cuda,
+    check_no_grad,
+    check_same,
+    check_tensor,
+    tma_strides,
+)
+from wspec.kernels.reference import exact_float32_products
+
+HEAD_DIMS = (64, 128, 256)
+SHARED_MEMORY_BYTES = 232448
+"""Shared memory one block may use on sm_90: 227 KiB (CUDA programming guide, compute capabilities)."""
+
+LOG2_E = math.log2(math.e)
+
+
+@triton.jit
+def _attend_block(
+    acc, row_sum, row_max, q, k_desc, v_desc, batch, kv_head, start, last_key, scale_log2,
+    BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """One step of online softmax: fold keys [start, start + BLOCK_N) into (acc, row_sum, row_max).
+
+    row_max is in units of log2. With MASKED, keys past last_key (a scalar, or one a row as [BLOCK_M, 1]) do not count.
+    """
+    k = k_desc.load([batch, kv_head, start, 0]).reshape(BLOCK_N, HEAD_DIM)
+    scores = tl.dot(q, k.T)
+    if MASKED:
+        keys = start + tl.arange(0, BLOCK_N)
+        scores = tl.where(keys[None, :] <= last_key, scores, -float("inf"))
+    new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
+    if MASKED:
+        # A row that has seen no key yet has maximum -inf, and -inf - -inf is NaN: measure such a row from 0.
+        base = tl.where(new_max == -float("inf"), 0.0, new_max)
+    else:
+        base = new_max
+    p = tl.math.exp2(scores * scale_log2 - base[:, None])
+    decay = tl.math.exp2(row_max - base)
+    row_sum = row_sum * decay + tl.sum(p, 1)
+    acc = acc * decay[:, None]
+    v = v_desc.load([batch, kv_head, start, 0]).reshape(BLOCK_N, HEAD_DIM)
+    acc = tl.dot(p.to(v.dtype), v, acc)
+    return acc, row_sum, new_max
+
+
+@triton.jit(do_not_specialize=["seqlen_q", "seqlen_k", "heads", "group"])
+def attention_fwd(
+    q_desc, k_desc, v_desc, o_desc, lse_ptr, scale_log2, seqlen_q, seqlen_k, heads, group,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """One tile of BLOCK_M queries of one head; grid (ceil(seqlen_q / BLOCK_M), heads, batch).
+
+    q_desc, o_desc: [B, H, Sq, D] in blocks [1, 1, BLOCK_M, D]; k_desc, v_desc: [B, H / group, Sk, D] in blocks
+    [1, 1, BLOCK_N, D]; lse_ptr: float32 [B, H, Sq] contiguous; scale_log2: softmax scale times log2(e), not negative.
+    """
+    tile = tl.program_id(0)
+    head = tl.program_id(1)
+    batch = tl.program_id(2)
+    if CAUSAL:
+        # The last queries see the most keys: start them first.
+        tile = tl.cdiv(seqlen_q, BLOCK_M) - 1 - tile
+    kv_head = head // group
+    first = tile * BLOCK_M
+    rows = first + tl.arange(0, BLOCK_M)
+
+    # Keys [0, full_end) are seen by every row, keys [full_end, end) by some.
+    if CAUSAL:
+        offset = seqlen_k - seqlen_q
+        full_end = tl.maximum(first + offset + 1, 0) // BLOCK_N * BLOCK_N
+        end = tl.minimum(first + offset + BLOCK_M, seqlen_k)
+        last_key = (rows + offset)[:, None]
+    else:
+        full_end = seqlen_k // BLOCK_N * BLOCK_N
+        end = seqlen_k
+        last_key = seqlen_k - 1
+
+    row_max = tl.full([BLOCK_M], -float("inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, HEAD_DIM], tl.float32)
+    q = q_desc.load([batch, head, first, 0]).reshape(BLOCK_M, HEAD_DIM)
+    for start in tl.range(0, full_end, BLOCK_N):
+        acc, row_sum, row_max = _attend_block(
+            acc, row_sum, row_max, q, k_desc, v_desc, batch, kv_head, start, last_key, scale_log2,
+            BLOCK_N, HEAD_DIM, MASKED=False,
+        )  # fmt: skip
+    for start in tl.range(full_end, end, BLOCK_N):
+        acc, row_sum, row_max = _attend_block(
+            acc, row_sum, row_max, q, k_desc, v_desc, batch, kv_head, start, last_key, scale_log2,
+            BLOCK_N, HEAD_DIM, MASKED=True,
+        )  # fmt: skip
+
+    # A row without keys has row_sum 0 and acc 0: divide by 1; log2(0) makes its log-sum-exp -inf.
+    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    lse = (row_max + tl.math.log2(row_sum)) * 0.6931471805599453
+    lse_row = lse_ptr + (batch * heads + head).to(tl.int64) * seqlen_q
+    tl.store(lse_row + rows, lse, mask=rows < seqlen_q)
+    o_desc.store([batch, head, first, 0], out.to(q.dtype).reshape(1, 1, BLOCK_M, HEAD_DIM))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it."""
+
+    block_m: int = 128
+    block_n: int = 128
+    num_warps: int = 8
+    num_stages: int = 2
+
+    def __str__(self) -> str:
+        return f"{self.block_m}x{self.block_n} w{self.num_warps} s{self.num_stages}"
+
+
+def shared_memory_bytes(config: Config, head_dim: int, element_bytes: int = 2) -> int:
+    """Shared memory of the plain kernel under Triton's own pipeliner: Q, and num_stages buffers of K and of V.
+
+    The output tile reuses them after the loop. Barriers add 8 bytes a stage and buffer; 1 KiB is set aside for them
+    and for alignment.
+    """
+    q_bytes = config.block_m * head_dim * element_bytes
+    kv_bytes = 2 * config.num_stages * config.block_n * head_dim * element_bytes
+    return q_bytes + kv_bytes + 1024
+
+
+def accumulator_registers(config: Config, head_dim: int) -> int:
+    """32-bit registers a thread needs for the output and score accumulators alone, out of the 255 it can have."""
+    return config.block_m * (head_dim + config.block_n) // (32 * config.num_warps)
+
+
+def plain_configs(head_dim: int) -> list[Config]:
+    """An honest grid for the unspecialized kernel: every tile, warp count and depth that can run well on sm_90.
+
+    Tiles of 64 or 128 queries by 32 to 256 keys, 4 or 8 warps, 2 to 4 stages. Left out: what exceeds shared memory by
+    `shared_memory_bytes`, warps with fewer than 16 rows (wgmma works on 64 rows a warp group), and accumulators
+    that alone need more than 224 registers a thread, which spill.
+    """
+    _check_head_dim(head_dim)
+    grid = [
+        Config(block_m, block_n, num_warps, num_stages)
+        for block_m in (64, 128)
+        for block_n in (32, 64, 128, 256)
+        for num_warps in (4, 8)
+        for num_stages in (2, 3, 4)
+    ]
+    return [config for config in grid if _can_run_well(config, head_dim)]
+
+
+def _can_run_well(config: Config, head_dim: int) -> bool:
+    return (
+        config.block_m >= 16 * config.num_warps
+        and shared_memory_bytes(config, head_dim) <= SHARED_MEMORY_BYTES
+        and accumulator_registers(config, head_dim) <= 224
+    )
+
+
+def default_config(head_dim: int) -> Config:
+    """The tile to use when nobody chose one: 128 queries by 128 keys on two warp groups, by 64 keys at head_dim 256.
+
+    Raises ValueError for a head dimension the kernel does not have.
+    """
+    _check_head_dim(head_dim)
+    return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
+
+
+def _check_head_dim(head_dim: int) -> None:
+    if head_dim not in HEAD_DIMS:
+        raise ValueError(f"head_dim: expected one of {HEAD_DIMS}, got {head_dim}")
+
+
+@functools.cache
+def attention_fwd_ws() -> Any:
+    """`attention_fwd` under `wspec.compile`, made on first use so that the plain kernel needs no compiler of ours."""
+    import wspec
+
+    return wspec.compile(attention_fwd)
+
+
+@overload
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = ..., scale: float | None = ...,
+    return_lse: Literal[False] = ..., config: Config | None = ..., kernel: Any = ...,
+) -> torch.Tensor: ...  # fmt: skip
+
+
+@overload
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = ..., scale: float | None = ...,
+    return_lse: Literal[True], config: Config | None = ..., kernel: Any = ...,
+) -> tuple[torch.Tensor, torch.Tensor]: ...  # fmt: skip
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    config: Config | None = None,
+    kernel: Any = None,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """softmax(q k^T * scale) v, with the conventions this module's docstring gives.
+
+    q: [B, Hq, Sq, D]; k, v: [B, Hk, Sk, D]; float16 or bfloat16 on one CUDA device, D 64, 128 or 256, any lengths,
+    zero included. scale: 1 / sqrt(D) if None; it may be negative. config: tile; `default_config(D)` if None.
+    kernel: the jit function to launch: `attention_fwd` for the plain one; the specialized one if None.
+
+    Returns [B, Hq, Sq, D] in q's dtype and stride order and, with return_lse, the natural log-sum-exp of the scaled
+    scores as float32 [B, Hq, Sq]. Raises TypeError (type, dtype) or ValueError (shape, device, strides), naming the
+    argument. There is no backward.
+    """
+    check_inputs(q, k, v)
+    scale = check_scale(scale, q.shape[-1])
+    if scale < 0:
+        q, scale = -q, -scale  # The kernel takes the maximum before it scales.
+    out = torch.empty_like(q)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    if q.numel() == 0 or k.shape[2] == 0:
+        out.zero_()
+        lse.fill_(-math.inf)
+    else:
+        for part in _batch_parts(q.shape[0]):
+            launch = Launch.of(
+                q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=config
+            )
+            launch.run(attention_fwd_ws() if kernel is None else kernel)
+    return (out, lse) if return_lse else out
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything `kernel[grid](*args, **meta)` needs for one call; made once, it can be run many times."""
+
+    grid: tuple[int, int, int]
+    args: tuple[Any, ...]
+    meta: dict[str, Any]
+    device: torch.device
+
+    @staticmethod
+    def of(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        out: torch.Tensor,
+        lse: torch.Tensor,
+        *,
+        causal: bool,
+        scale: float,
+        config: Config | None = None,
+    ) -> Launch:
+        """The launch for inputs that passed `check_inputs`: nothing empty, scale not negative, batch <= 65535."""
+        batch, heads, seqlen_q, head_dim = q.shape
+        tile = config or default_config(head_dim)
+        q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
+        return Launch(
+            grid=(triton.cdiv(seqlen_q, tile.block_m), heads, batch),
+            args=(
+                _descriptor("q", q, q_block),
+                _descriptor("k", k, kv_block),
+                _descriptor("v", v, kv_block),
+                _descriptor("out", out, q_block),
+                lse,
+                scale * LOG2_E,
+                seqlen_q,
+                k.shape[2],
+                heads,
+                heads // k.shape[1],
+            ),
+            meta={
+                "BLOCK_M": tile.block_m,
+                "BLOCK_N": tile.block_n,
+                "HEAD_DIM": head_dim,
+                "CAUSAL": causal,
+                "num_warps": tile.num_warps,
+                "num_stages": tile.num_stages,
+            },
+            device=q.device,
+        )
+
+    def run(self, kernel: Any) -> None:
+        """Launch `kernel` on the inputs' device and current stream."""
+        with torch.cuda.device(self.device):
+            kernel[self.grid](*self.args, **self.meta)
+
+    def warmup(self, kernel: Any) -> Any:
+        """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
+        with torch.cuda.device(self.device):
+            return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    return TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
+
+
+def _batch_parts(batch: int) -> list[slice]:
+    return [slice(at, at + MAX_GRID_YZ) for at in range(0, batch, MAX_GRID_YZ)]
+
+
+def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, need_cuda: bool = True) -> None:
+    """Raises TypeError or ValueError naming the argument that `attention` cannot take."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        check_tensor(name, tensor, 4, HALF_DTYPES)
+        check_no_grad(name, tensor)
+    check_shapes(q, k, v)
+    if q.shape[-1] not in HEAD_DIMS:
+        raise ValueError(f"q: head dimension must be one of {HEAD_DIMS}, got {q.shape[-1]}")
+    if q.shape[1] > MAX_GRID_YZ:
+        raise ValueError(f"q: at most {MAX_GRID_YZ} heads, got {q.shape[1]}")
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        check_same(name, tensor, "q", q)
+        if need_cuda:
+            check_cuda(name, tensor)
+        if tensor.numel():
+            tma_strides(name, tensor)
+
+
+def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Raises ValueError naming the argument whose shape does not fit the others'."""
+    batch, heads, _, head_dim = q.shape
+    if k.shape[0] != batch:
+        raise ValueError(f"k: batch {k.shape[0]} differs from q's {batch}")
+    if k.shape[3] != head_dim:
+        raise ValueError(f"k: head dimension {k.shape[3]} differs from q's {head_dim}")
+    if v.shape != k.shape:
+        raise ValueError(f"v: shape {tuple(v.shape)} differs from k's {tuple(k.shape)}")
+    if (heads % k.shape[1] if k.shape[1] else heads) != 0:
+        raise ValueError(f"k: {k.shape[1]} heads do not divide q's {heads} heads")
+
+
+def check_scale(scale: float | None, head_dim: int) -> float:
+    """The softmax scale to use; raises TypeError or ValueError naming `scale` if it is no finite number."""
+    if scale is None:
+        return 1.0 / math.sqrt(head_dim)
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
+        raise TypeError(f"scale: expected a number, got {type(scale).__name__}")
+    if not math.isfinite(scale):
+        raise ValueError(f"scale: must be finite, got {scale}")
+    return float(scale)
+
+
+def attention_reference(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    dtype: torch.dtype = torch.float32,
+    score_bytes: int = 1 << 30,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `attention` approximates, on any device: (output, log-sum-exp), both in `dtype` (float32 or float64).
+
+    Works through one batch row at a time and as many queries as keep a score matrix under `score_bytes`, so that
+    sequences of 16384 fit in memory. float32 products are exact float32, never TF32.
+    """
+    check_shapes(q, k, v)
+    scale = check_scale(scale, q.shape[-1])
+    out = torch.zeros(q.shape, dtype=dtype, device=q.device)
+    lse = torch.full(q.shape[:3], -math.inf, dtype=dtype, device=q.device)
+    if q.numel() == 0 or k.numel() == 0:
+        return out, lse
+    rows = max(1, score_bytes // (q.shape[1] * k.shape[2] * dtype.itemsize))
+    group = q.shape[1] // k.shape[1]
+    for b in range(q.shape[0]):
+        keys = k[b].to(dtype).repeat_interleave(group, 0)
+        values = v[b].to(dtype).repeat_interleave(group, 0)
+        for at in range(0, q.shape[2], rows):
+            queries = q[b, :, at : at + rows].to(dtype)
+            first = at + k.shape[2] - q.shape[2] if causal else None
+            with exact_float32_products():
+                part = _reference_rows(queries, keys, values, scale, first)
+            out[b, :, at : at + rows], lse[b, :, at : at + rows] = part
+    return out, lse
+
+
+def _reference_rows(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, last_key: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and log-sum-exp of [H, rows, D] queries; query r sees keys up to last_key + r, or all if None."""
+    scores = (q @ k.mT) * scale
+    if last_key is not None:
+        limit = torch.arange(q.shape[1], device=q.device) + last_key
+        hidden = torch.arange(k.shape[1], device=q.device)[None, :] > limit[:, None]
+        scores.masked_fill_(hidden, -math.inf)
+    lse = scores.logsumexp(-1)
+    base = torch.where(lse == -math.inf, torch.zeros_like(lse), lse)
+    return (scores - base[..., None]).exp_() @ v, lse

@@ -1,0 +1,74 @@
+"""async_dots: issue every tensor core operation without waiting, and wait right before its result is needed.
+
+    %s = warp_group_dot %q, %k        %s0 = warp_group_dot %q, %k {isAsync}
+    %o = warp_group_dot %p, %v    =>  %o0 = warp_group_dot %p, %v {isAsync}
+    %m = reduce %s                    %s = warp_group_dot_wait %s0 {pendings = 1}
+    yield %o                          %m = reduce %s
+                                      %o = warp_group_dot_wait %o0 {pendings = 0}
+                                      yield %o
+
+Dots of one warp group complete in the order they were issued, so a wait names how many later ones may still run, and
+every result that is complete then passes through it. Nothing is left running at the end of a block. Runs after
+pipeline_loops, whose order makes the waits late.
+"""
+
+from __future__ import annotations
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.types import I1, IntegerAttr, i32
+from wspec.ir.wgmma import DOT, WAIT
+from wspec.plan.plan import Plan
+
+
+def async_dots(module: Operation, plan: Plan) -> Operation:
+    """Make the consumers' dots asynchronous."""
+    op = ws.find(module)
+    assert op is not None
+    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+        for inner in _blocks_with_dots(block):
+            _schedule_waits(inner)
+    return module
+
+
+def _blocks_with_dots(block: Block) -> list[Block]:
+    found = [block] if any(op.name == DOT for op in block.ops) else []
+    for op in block.ops:
+        for region in op.regions:
+            for inner in region.blocks:
+                found += _blocks_with_dots(inner)
+    return found
+
+
+def _schedule_waits(block: Block) -> None:
+    pending: list[Operation] = []
+    for op in list(block.ops):
+        if op.name == WAIT:
+            raise AssertionError("the block already waits for dots")
+        needed = _last_needed(op, pending)
+        if needed >= 0:
+            _wait(block, op, pending[: needed + 1], len(pending) - needed - 1)
+            pending = pending[needed + 1 :]
+        if op.name == DOT:
+            op.properties["isAsync"] = IntegerAttr(1, I1)
+            pending.append(op)
+
+
+def _last_needed(op: Operation, pending: list[Operation]) -> int:
+    """The index of the last pending dot `op` cannot run before; -1 when it needs none."""
+    if op.regions and op.name.startswith("scf.") or op is op.parent.terminator if op.parent else False:
+        return len(pending) - 1
+    used = {value for inner in op.walk() for value in inner.operands}
+    return max((i for i, dot in enumerate(pending) if dot.result in used), default=-1)
+
+
+def _wait(block: Block, before: Operation, dots: list[Operation], pendings: int) -> None:
+    results: list[Value] = [dot.result for dot in dots]
+    wait = Operation.create(
+        WAIT, results, [v.type for v in results], {"pendings": i32(pendings)}, location=dots[-1].location
+    )
+    position = block.ops.index(before)
+    renamed = dict(zip(results, wait.results, strict=True))
+    for op in block.ops[position:]:
+        replace_uses(op, renamed)
+    block.insert(position, wait)

@@ -1,0 +1,26 @@
+"""finish: leave a module that is all Triton's again.
+
+Takes off the marks of the planner (`wspec.*` attributes), states how many warps the default task has and how many
+registers each task asks for. Runs after every other pass.
+"""
+
+from __future__ import annotations
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Operation
+from wspec.ir.types import I32, DenseArrayAttr, i32
+from wspec.plan.plan import Plan
+
+
+def finish(module: Operation, plan: Plan) -> Operation:
+    """Strip marks, set warps and registers."""
+    op = ws.find(module)
+    assert op is not None
+    for inner in module.walk():
+        for name in [n for n in inner.attributes if n.startswith("wspec.")]:
+            del inner.attributes[name]
+    consumer, producer = plan.consumer, plan.producer
+    requested = (consumer.registers,) * (consumer.replicas - 1) + (producer.registers,)
+    op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
+    module.attributes['"ttg.num-warps"'] = i32(consumer.warps)
+    return module

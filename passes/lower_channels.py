@@ -1,0 +1,274 @@
+"""lower_channels: turn abstract channels into rings of buffers, barriers and TMA copies.
+
+    wspec.acquire       wait_barrier %empty[i], phase ^ 1
+    wspec.copy %t, %d   barrier_expect %full[i], bytes; async_tma_copy_global_to_local %d, %full[i], %ring[i]
+    wspec.wait      =>  wait_barrier %full[i], phase
+    wspec.buffer %t     memdesc_index %ring[i]
+    wspec.release %t    arrive_barrier %empty[i], 1
+
+Each task keeps its own position (index i and phase) in every ring it uses. A position is an ordinary value: it is
+carried round loops and out of branches like any other, so it stays right over trip counts of zero, sequences of loops
+and persistent outer loops. A fresh empty barrier lets a wait for phase 1 through, which is why producers start there.
+A token is the buffer's index. Runs last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.types import (
+    I1,
+    I32,
+    I64,
+    SMEM,
+    Attribute,
+    DenseArrayAttr,
+    IntegerAttr,
+    Layout,
+    MemDescType,
+    ScalarType,
+    StringAttr,
+    i32,
+)
+from wspec.plan.plan import Channel, Plan
+
+_BARRIER_LAYOUT = Layout(
+    "ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,)))
+)
+_BARRIER = MemDescType((1,), I64, _BARRIER_LAYOUT, SMEM, True)
+_COPY_MODE: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}
+_WAIT_SEGMENTS: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr(I32, (1, 1, 1, 0))}
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """One ring as one task sees it: the values of its buffers and barriers in the task's region."""
+
+    depth: int
+    buffer: MemDescType
+    buffers: Value
+    full: Value
+    empty: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a task stands in a ring."""
+
+    index: Value
+    phase: Value
+
+
+Positions = dict[str, Position]
+
+
+def lower_channels(module: Operation, plan: Plan) -> Operation:
+    """Allocate the rings, initialize the barriers, and lower every abstract operation."""
+    op = ws.find(module)
+    assert op is not None and op.parent is not None
+    build = Builder(op.parent, op.parent.ops.index(op), op.location)
+    blocks = ws.task_blocks(op)
+    views: list[dict[str, Ring]] = [{} for _ in blocks]
+    for name, buffer in _rings(blocks):
+        _allocate(build, op, plan, name, buffer, views)
+    build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+    for index, (block, rings) in enumerate(zip(blocks, views, strict=True)):
+        _lower_task(block, rings, producer=index == len(blocks) - 1)
+    return module
+
+
+# --------------------------------------------------------------------------------------------- allocating
+
+
+def _name(op: Operation) -> str:
+    name = op.attributes["channel"]
+    assert isinstance(name, StringAttr)
+    return name.text
+
+
+def _rings(blocks: list[Block]) -> list[tuple[str, MemDescType]]:
+    """Every ring the consumers read and the type of its buffers, in order of first use."""
+    found: dict[str, MemDescType] = {}
+    for block in blocks:
+        for op in (inner for top in block.ops for inner in top.walk()):
+            if op.name == "wspec.buffer" and isinstance(op.result.type, MemDescType):
+                found.setdefault(_name(op), op.result.type)
+    return list(found.items())
+
+
+def _channel(plan: Plan, name: str) -> Channel:
+    base = name.rsplit(".", 1)[0]
+    return next(c for c in plan.channels if c.name == name or (c.sliced and c.name == base))
+
+
+def _allocate(
+    build: Builder, op: Operation, plan: Plan, name: str, buffer: MemDescType, views: list[dict[str, Ring]]
+) -> None:
+    channel = _channel(plan, name)
+    ring_type = MemDescType((channel.depth, *buffer.shape), buffer.element, buffer.encoding, SMEM, True)
+    readers = 1 if channel.sliced else plan.consumer.replicas
+    buffers = build.create("ttg.local_alloc", [], [ring_type]).result
+    full = _barriers(build, channel.depth, 1)
+    empty = _barriers(build, channel.depth, readers) if channel.reused else None
+    seen = [ws.capture(op, value) if value is not None else None for value in (buffers, full, empty)]
+    for index, view in enumerate(views):
+        data, ready, free = (values[index] if values is not None else None for values in seen)
+        assert data is not None and ready is not None
+        view[name] = Ring(channel.depth, buffer, data, ready, free)
+
+
+def _barriers(build: Builder, depth: int, count: int) -> Value:
+    type = MemDescType((depth, 1), I64, _BARRIER_LAYOUT, SMEM, True)
+    barriers = build.create("ttg.local_alloc", [], [type]).result
+    for index in range(depth):
+        one = _at(build, barriers, build.constant(index), _BARRIER)
+        build.create("ttng.init_barrier", [one], [], {"count": i32(count)})
+    return barriers
+
+
+def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
+    return build.create("ttg.memdesc_index", [ring, index], [type]).result
+
+
+# ---------------------------------------------------------------------------------------------- lowering
+
+
+def _lower_task(block: Block, rings: Mapping[str, Ring], producer: bool) -> None:
+    used = sorted(_used(block))
+    build = Builder(block, 0, block.terminator.location)
+    start = {name: Position(build.constant(0), build.constant(1 if producer else 0)) for name in used}
+    _Lowering(rings).block(block, start)
+
+
+def _used(block: Block) -> set[str]:
+    return {
+        _name(op)
+        for top in block.ops
+        for op in top.walk()
+        if op.name in ("wspec.acquire", "wspec.wait")
+    }
+
+
+class _Lowering:
+    """Lowers one task; `at` maps names to positions at the point the walk has reached."""
+
+    def __init__(self, rings: Mapping[str, Ring]) -> None:
+        self.rings = rings
+
+    def block(self, block: Block, at: Positions) -> Positions:
+        for op in list(block.ops):
+            if op.name in ("scf.for", "scf.if") and (names := sorted({n for r in op.regions for n in _used(r.block)})):
+                at = self._through(op, names, at)
+            elif op.name.startswith("wspec."):
+                build = Builder(block, block.ops.index(op), op.location)
+                at = self._one(op, build, at)
+                op.erase()
+            elif any(_used(inner) for region in op.regions for inner in region.blocks):
+                raise AssertionError(f"a channel is used inside {op.name}")
+        return at
+
+    # ---- structured control flow
+
+    def _through(self, op: Operation, names: list[str], at: Positions) -> Positions:
+        return self._loop(op, names, at) if op.name == "scf.for" else self._branch(op, names, at)
+
+    def _loop(self, op: Operation, names: list[str], at: Positions) -> Positions:
+        body = op.regions[0].block
+        op.operands += [v for name in names for v in (at[name].index, at[name].phase)]
+        inside = dict(at)
+        for name in names:
+            inside[name] = Position(body.add_arg(I32), body.add_arg(I32))
+        after = self.block(body, inside)
+        body.terminator.operands += [v for name in names for v in (after[name].index, after[name].phase)]
+        return self._results(op, names, at)
+
+    def _branch(self, op: Operation, names: list[str], at: Positions) -> Positions:
+        for region in op.regions:
+            if not region.blocks:
+                region.add_block().append(Operation.create("scf.yield", location=op.location))
+            after = self.block(region.block, dict(at))
+            region.block.terminator.operands += [v for n in names for v in (after[n].index, after[n].phase)]
+        return self._results(op, names, at)
+
+    @staticmethod
+    def _results(op: Operation, names: list[str], at: Positions) -> Positions:
+        out = dict(at)
+        for name in names:
+            first = len(op.results)
+            op.results += [Value(I32, op, first), Value(I32, op, first + 1)]
+            out[name] = Position(op.results[first], op.results[first + 1])
+        return out
+
+    # ---- abstract operations
+
+    def _one(self, op: Operation, build: Builder, at: Positions) -> Positions:
+        name = _name(op)
+        ring = self.rings[name]
+        if op.name in ("wspec.acquire", "wspec.wait"):
+            return self._enter(op, build, ring, name, at)
+        index = op.operands[0]
+        if op.name == "wspec.buffer":
+            _replace(op, _at(build, ring.buffers, index, ring.buffer))
+        elif op.name == "wspec.release":
+            assert ring.empty is not None
+            barrier = _at(build, ring.empty, index, _BARRIER)
+            build.create("ttng.arrive_barrier", [barrier, _true(build)], [], {"count": i32(1)})
+        else:
+            self._copy(op, build, ring)
+        return at
+
+    def _enter(self, op: Operation, build: Builder, ring: Ring, name: str, at: Positions) -> Positions:
+        here = at[name]
+        barriers = ring.empty if op.name == "wspec.acquire" else ring.full
+        if barriers is not None:
+            barrier = _at(build, barriers, here.index, _BARRIER)
+            build.create("ttng.wait_barrier", [barrier, here.phase, _true(build)], [], _WAIT_SEGMENTS)
+        _replace(op, here.index)
+        return {**at, name: _advance(build, here, ring.depth)}
+
+    @staticmethod
+    def _copy(op: Operation, build: Builder, ring: Ring) -> None:
+        index, desc, *coordinates = op.operands
+        ready = _at(build, ring.full, index, _BARRIER)
+        true = _true(build)
+        build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(buffer_bytes(ring.buffer))})
+        target = _at(build, ring.buffers, index, ring.buffer)
+        operands = [desc, *coordinates, ready, target, true]
+        build.create("ttng.async_tma_copy_global_to_local", operands, [], _COPY_MODE)
+
+
+def buffer_bytes(type: MemDescType) -> int:
+    """Bytes one copy brings; what a barrier must be told to expect."""
+    size = 1
+    for extent in type.shape:
+        size *= extent
+    assert isinstance(type.element, ScalarType)
+    return size * type.element.bits // 8
+
+
+def _true(build: Builder) -> Value:
+    return build.constant(1, I1)
+
+
+def _advance(build: Builder, at: Position, depth: int) -> Position:
+    """The next buffer; the phase turns over where the ring starts again."""
+    one = build.constant(1)
+    if depth == 1:
+        return Position(at.index, build.binary("arith.xori", at.phase, one))
+    following = build.binary("arith.addi", at.index, one)
+    wraps = build.compare("eq", following, build.constant(depth))
+    index = build.select(wraps, build.constant(0), following)
+    flipped = build.binary("arith.xori", at.phase, one)
+    return Position(index, build.select(wraps, flipped, at.phase))
+
+
+def _replace(op: Operation, value: Value) -> None:
+    """Uses of the result of `op`, in its block and below, become `value`."""
+    assert op.parent is not None
+    position = op.parent.ops.index(op)
+    for later in op.parent.ops[position + 1 :]:
+        replace_uses(later, {op.result: value})

@@ -1,0 +1,203 @@
+"""slice_tile: give each consumer replica its rows of the tile.
+
+    replica 1 of 2, tile of 128 rows held by 8 warps:
+    %r = tt.make_range {start = 0, end = 128}          %r = tt.make_range {start = 64, end = 128}
+    %s = dot ... -> tensor<128x128, #mma<8 warps>>  => %s = dot ... -> tensor<64x128, #mma<4 warps>>
+    descriptor_store %d[%m, %n], %s                    descriptor_store %d[%m + 64, %n], %s
+
+Types change, ranges and descriptor coordinates move by the replica's first row, nothing else does. Stores of what is
+not sliced would be done by every replica; replica 0 alone keeps them. Descriptors that move slices get a box of as
+many rows. Runs right after split, while every region still is a whole program of ordinary operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import (
+    DenseAttr,
+    FunctionType,
+    StringAttr,
+    TensorDescType,
+    TensorType,
+    TypeAttr,
+    i32,
+)
+from wspec.plan.layouts import shrink_type
+from wspec.plan.plan import Channel, Plan
+from wspec.plan.tile import DOTS, Conflict, Slicing, privatize_leaves, shape_of, slice_rows, unit_dim_pairs
+
+WGMMA_ROWS = 64
+
+
+def slice_tile(module: Operation, plan: Plan) -> Operation:
+    """Retype every consumer region for its replica, and the descriptors that carry slices."""
+    op = ws.find(module)
+    assert op is not None
+    replicas = plan.consumer.replicas
+    factor = plan.source_warps // plan.consumer.warps
+    if replicas == 1 and factor == 1:
+        return module
+    for replica, block in enumerate(ws.task_blocks(op)[:replicas]):
+        _slice_region(block, replica, replicas, factor)
+    _slice_copies(ws.task_blocks(op)[-1], plan)
+    _retype_descriptors(module, op, plan)
+    return module
+
+
+# ---------------------------------------------------------------------------------------------- consumers
+
+
+def _slice_region(block: Block, replica: int, replicas: int, factor: int) -> None:
+    privatize_leaves(block)
+    dots = [op for op in _walk(block) if op.name in DOTS]
+    slicing = slice_rows(block, dots, replicas, WGMMA_ROWS) if replicas > 1 else Slicing({})
+    if isinstance(slicing, Conflict):
+        raise AssertionError(f"the plan slices what cannot be sliced: {slicing.why}")
+    for op in list(_walk(block)):
+        _shift(op, slicing, replica, replicas)
+    if replica > 0:
+        _drop_whole_stores(block, slicing)
+    for value in _values(block):
+        value.type = shrink_type(value.type, slicing.dim(value), replicas, factor)
+    for op in _walk(block):
+        _retype_constant(op)
+
+
+def _walk(block: Block) -> Iterator[Operation]:
+    for op in block.ops:
+        yield from op.walk()
+
+
+def _values(block: Block) -> Iterator[Value]:
+    for op in _walk(block):
+        yield from op.results
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from inner.args
+
+
+def _shift(op: Operation, slicing: Slicing, replica: int, replicas: int) -> None:
+    if op.name == "tt.make_range" and slicing.dim(op.result) == 0:
+        start, size = op.int_attr("start") or 0, shape_of(op.result.type)[0] // replicas
+        op.properties["start"] = i32(start + replica * size)
+        op.properties["end"] = i32(start + (replica + 1) * size)
+    elif op.name == "tt.descriptor_store":
+        _shift_coordinate(op, op.operands[1], slicing, replica, replicas, first=2)
+    elif op.name == "tt.descriptor_load":
+        _shift_coordinate(op, op.result, slicing, replica, replicas, first=1)
+
+
+def _shift_coordinate(op: Operation, tile: Value, slicing: Slicing, replica: int, replicas: int, first: int) -> None:
+    dim = slicing.dim(tile)
+    if dim is None or replica == 0:
+        return
+    block = shape_of(op.operands[0].type)
+    pairs = unit_dim_pairs(block, shape_of(tile.type)) or []
+    where = next(a for a, b in pairs if b == dim)
+    add_rows(op, first + where, replica * block[where] // replicas)
+
+
+def add_rows(op: Operation, operand: int, rows: int) -> None:
+    """Move one coordinate of a descriptor access by `rows`, in place."""
+    if rows == 0 or op.parent is None:
+        return
+    build = Builder(op.parent, op.parent.ops.index(op), op.location)
+    offset = build.constant(rows, op.operands[operand].type)
+    op.operands[operand] = build.binary("arith.addi", op.operands[operand], offset)
+
+
+def _drop_whole_stores(block: Block, slicing: Slicing) -> None:
+    for op in list(_walk(block)):
+        stores = op.name in ("tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "tt.print")
+        if stores and not any(slicing.dim(value) is not None for value in op.operands):
+            op.erase()
+
+
+def _retype_constant(op: Operation) -> None:
+    if op.name == "arith.constant" and isinstance(op.result.type, TensorType):
+        value = op.properties["value"]
+        assert isinstance(value, DenseAttr)
+        op.properties["value"] = DenseAttr(value.text, op.result.type)
+
+
+# ------------------------------------------------------------------------------------ producer, descriptors
+
+
+def _slice_copies(block: Block, plan: Plan) -> None:
+    for op in list(_walk(block)):
+        replica = op.int_attr("replica")
+        if op.name != "wspec.copy" or replica is None:
+            continue
+        dim, size = _sliced_block_dim(op, plan)
+        add_rows(op, 2 + dim, replica * size // plan.consumer.replicas)
+        del op.attributes["replica"]
+
+
+def _channel(op: Operation, plan: Plan) -> Channel:
+    name = op.attributes["channel"]
+    assert isinstance(name, StringAttr)
+    base = name.text.rsplit(".", 1)[0]
+    return next(channel for channel in plan.channels if channel.name in (name.text, base))
+
+
+def _sliced_block_dim(copy: Operation, plan: Plan) -> tuple[int, int]:
+    block = shape_of(copy.operands[1].type)
+    dim = _channel(copy, plan).sliced_dim
+    where = [d for d, size in enumerate(block) if size != 1][dim]
+    return where, block[where]
+
+
+def _descriptors(block: Block, plan: Plan, replicas: int) -> Iterable[tuple[Value, int]]:
+    for op in _walk(block):
+        if op.name == "wspec.copy" and _channel(op, plan).sliced:
+            yield op.operands[1], _sliced_block_dim(op, plan)[0]
+        elif op.name in ("tt.descriptor_store", "tt.descriptor_load"):
+            moved = op.operands[1] if op.name == "tt.descriptor_store" else op.result
+            block_shape, tile = shape_of(op.operands[0].type), shape_of(moved.type)
+            pairs = unit_dim_pairs(block_shape, tile) or _ratio_pairs(block_shape, tile)
+            for a, b in pairs:
+                if block_shape[a] == tile[b] * replicas:
+                    yield op.operands[0], a
+
+
+def _ratio_pairs(block: tuple[int, ...], tile: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Corresponding dimensions of a whole box and an already sliced tile."""
+    left = [dim for dim, size in enumerate(block) if size != 1]
+    right = [dim for dim, size in enumerate(tile) if size != 1]
+    return list(zip(left, right, strict=False))
+
+
+def _retype_descriptors(module: Operation, op: Operation, plan: Plan) -> None:
+    """Shrink the box of every descriptor that moves slices, at its definition and in every task."""
+    sliced: dict[Value, int] = {}
+    blocks = ws.task_blocks(op)
+    for block in blocks:
+        for value, dim in _descriptors(block, plan, plan.consumer.replicas):
+            sliced[_outer(op, value)] = dim
+    for value, dim in sliced.items():
+        _retype(op, value, dim, plan.consumer.replicas)
+    function = next(f for f in module.walk() if f.name == "tt.func")
+    arguments = tuple(arg.type for arg in function.regions[0].block.args)
+    old = function.properties["function_type"]
+    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
+    function.properties["function_type"] = TypeAttr(FunctionType(arguments, old.type.results))
+
+
+def _outer(op: Operation, value: Value) -> Value:
+    """The captured value behind a partition's argument."""
+    if isinstance(value.owner, Block) and value.owner in ws.partition_blocks(op):
+        return op.operands[value.index]
+    return value
+
+
+def _retype(op: Operation, value: Value, dim: int, replicas: int) -> None:
+    if not isinstance(value.type, TensorDescType):
+        return
+    value.type = shrink_type(value.type, dim, replicas, 1)
+    if value in op.operands:
+        for block in ws.partition_blocks(op):
+            block.args[op.operands.index(value)].type = value.type

@@ -1,0 +1,216 @@
+"""split: give every task a copy of the kernel, and take out of each what the task does not do.
+
+    %k = tt.descriptor_load %desc[...]          ttg.warp_specialize default {   // consumer replica 0
+    %b = ttg.local_alloc %k                       %t = wspec.wait {channel = "k"}
+    %s = ttng.warp_group_dot %q, %b, ...    =>    %b = wspec.buffer %t {channel = "k"}
+    ...                                           %s = ttng.warp_group_dot %q, %b, ...
+                                                } partition0 { ... }            // consumer replica 1
+                                                partition1 {                    // producer
+                                                  %t = wspec.acquire {channel = "k"}
+                                                  wspec.copy %t, %desc[...] {channel = "k"}
+                                                }
+
+Copying everything and pruning keeps control flow (sequences of loops, branches, persistent outer loops, trip counts of
+zero) exactly as it was in every task: each walks the same iterations. The address arithmetic of the loads stays in the
+producer, duplicated where a consumer needs it too.
+
+Channels are abstract here: `wspec.acquire`/`wspec.copy` fill the next buffer, `wspec.wait` is ready when it is full and
+yields a token, `wspec.buffer` names the buffer of a token. A channel that replicas slice has one ring each, `q.0`,
+`q.1`. Runs first, because all later passes work inside one task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Region, Value
+from wspec.ir.prune import prune
+from wspec.ir.types import I32, SMEM, IntegerAttr, Layout, MemDescType, StringAttr, TensorDescType, TensorType
+from wspec.plan.plan import ID, Channel, Plan, id_of
+
+VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
+
+
+def split(module: Operation, plan: Plan) -> Operation:
+    """Replace the function's body by one `ttg.warp_specialize` with a task in each region."""
+    function = next(op for op in module.walk() if op.name == "tt.func")
+    body = function.regions[0].block
+    consumers = [_consumer(body, plan, replica) for replica in range(plan.consumer.replicas)]
+    producer = _producer(body, plan)
+    warps = [plan.consumer.warps] * (len(consumers) - 1) + [plan.producer.warps]
+    op = ws.create(consumers[0], [*consumers[1:], producer], warps, function.location)
+    body.ops[:-1] = []
+    body.insert(0, op)
+    ws.capture_free_values(op)
+    return module
+
+
+def _copy(body: Block, terminator: str) -> Region:
+    region = Region()
+    block = region.add_block()
+    values: dict[Value, Value] = {}
+    for op in body.ops[:-1]:
+        block.append(op.clone(values))
+    block.append(Operation.create(terminator, location=body.terminator.location))
+    return region
+
+
+def _loads(block: Block, plan: Plan) -> list[tuple[Operation, Channel]]:
+    found = []
+    for op in block.ops:
+        for inner in op.walk():
+            if inner.name == "tt.descriptor_load" and (channel := plan.channel_of(id_of(inner))) is not None:
+                found.append((inner, channel))
+    return found
+
+
+def channel_name(channel: Channel, replica: int) -> str:
+    """The ring of one replica: its own where the tile is sliced, the common one otherwise."""
+    return f"{channel.name}.{replica}" if channel.sliced else channel.name
+
+
+# ---------------------------------------------------------------------------------------------- consumer
+
+
+def _consumer(body: Block, plan: Plan, replica: int) -> Region:
+    region = _copy(body, "ttg.warp_yield" if replica == 0 else "ttg.warp_return")
+    for load, channel in _loads(region.block, plan):
+        _receive(region.block, load, channel_name(channel, replica))
+    prune(region.block)
+    return region
+
+
+def buffer_type(load: Operation, alloc: Operation | None) -> MemDescType:
+    """What one buffer of a channel holds: the tile of `load`, in the layout its reader or its descriptor wants."""
+    tile, desc = load.result.type, load.operands[0].type
+    assert isinstance(tile, TensorType) and isinstance(desc, TensorDescType)
+    if alloc is not None and isinstance(alloc.result.type, MemDescType):
+        return replace(alloc.result.type, mutable=True)
+    encoding = desc.block.encoding
+    assert isinstance(encoding, Layout)
+    if len(tile.shape) != len(desc.block.shape):
+        kept = tuple((name, value) for name, value in encoding.fields if name != "rank")
+        rank = () if len(tile.shape) == 2 else (("rank", len(tile.shape)),)
+        encoding = Layout(encoding.name, kept + rank)
+    return MemDescType(tile.shape, tile.element, encoding, SMEM, True)
+
+
+def _receive(root: Block, load: Operation, name: str) -> None:
+    """Replace a load by a wait for its buffer, as late as its first reader allows."""
+    users = _users(root, load.result)
+    allocs = [op for op in users if op.name == "ttg.local_alloc"]
+    others = [op for op in users if op.name != "ttg.local_alloc"]
+    type = buffer_type(load, allocs[0] if allocs else None)
+    first = _first_reader(root, load.parent, [*others, *(r for a in allocs for r in _readers(root, a))])
+    if first is None or load.parent is None:
+        return
+    build = Builder(load.parent, load.parent.ops.index(first), load.location)
+    marks = {"channel": StringAttr(name), ID: load.attributes.get(ID, IntegerAttr(-1, I32))}
+    token = build.create("wspec.wait", [], [I32], attributes=marks).result
+    buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
+    for alloc in allocs:
+        _replace_alloc(root, alloc, buffer, build)
+    if others:
+        tile = build.create("ttg.local_load", [buffer], [load.result.type], attributes={ID: marks[ID]}).result
+        for op in others:
+            op.operands[:] = [tile if v is load.result else v for v in op.operands]
+    load.erase()
+
+
+def _users(root: Block, value: Value) -> list[Operation]:
+    return [op for top in root.ops for op in top.walk() if value in op.operands]
+
+
+def _readers(root: Block, alloc: Operation) -> list[Operation]:
+    """The operations that read the buffer, seen through views of it."""
+    found: list[Operation] = []
+    for user in _users(root, alloc.result):
+        found += _readers(root, user) if user.name in VIEWS else [user]
+    return found
+
+
+def _first_reader(root: Block, block: Block | None, readers: list[Operation]) -> Operation | None:
+    """The first operation of `block` that is or contains a reader."""
+    if block is None:
+        return None
+    holders = {_in_block(reader, block) for reader in readers}
+    return next((op for op in block.ops if op in holders), None)
+
+
+def _in_block(op: Operation, block: Block) -> Operation:
+    while op.parent is not block and op.parent_op is not None:
+        op = op.parent_op
+    return op
+
+
+def _replace_alloc(root: Block, alloc: Operation, buffer: Value, build: Builder) -> None:
+    """Let views of the allocation be views of the ring's buffer, right behind the wait."""
+    for user in _users(root, alloc.result):
+        user.operands[:] = [buffer if v is alloc.result else v for v in user.operands]
+        if user.name in VIEWS:
+            _move_view(root, user, build)
+    alloc.erase()
+
+
+def _move_view(root: Block, view: Operation, build: Builder) -> None:
+    type = view.result.type
+    assert isinstance(type, MemDescType)
+    if view.parent is build.block:
+        position = build.block.ops.index(view)
+        view.erase()
+        if build.at is not None and position < build.at:
+            build.at -= 1
+        build.add(view)
+    view.result.type = replace(type, mutable=True)
+    for user in _users(root, view.result):
+        if user.name in VIEWS:
+            _move_view(root, user, build)
+
+
+# ---------------------------------------------------------------------------------------------- producer
+
+
+def _producer(body: Block, plan: Plan) -> Region:
+    region = _copy(body, "ttg.warp_return")
+    for load, channel in _loads(region.block, plan):
+        _send(load, channel, plan.consumer.replicas if channel.sliced else 1)
+    _drop_effects(region.block)
+    prune(region.block)
+    return region
+
+
+def _send(load: Operation, channel: Channel, copies: int) -> None:
+    assert load.parent is not None
+    build = Builder(load.parent, load.parent.ops.index(load), load.location)
+    for replica in range(copies):
+        marks = {"channel": StringAttr(channel_name(channel, replica)), ID: load.attributes[ID]}
+        token = build.create("wspec.acquire", [], [I32], attributes=marks).result
+        if copies > 1:
+            marks["replica"] = IntegerAttr(replica, I32)
+        build.create("wspec.copy", [token, *load.operands], [], attributes=marks)
+
+
+KEPT = frozenset({"wspec.acquire", "wspec.copy", "scf.for", "scf.if", "scf.yield", "scf.while", "scf.condition"})
+
+
+def _drop_effects(block: Block) -> None:
+    """Stores and other effects are the consumers' to do."""
+    for op in list(block.ops[:-1]):
+        if op.name in KEPT:
+            for region in op.regions:
+                for inner in region.blocks:
+                    _drop_inner(inner)
+        elif not op.results:
+            op.erase()
+
+
+def _drop_inner(block: Block) -> None:
+    for op in list(block.ops):
+        if op.name in KEPT:
+            for region in op.regions:
+                for inner in region.blocks:
+                    _drop_inner(inner)
+        elif not op.results and op is not block.ops[-1]:
+            op.erase()

@@ -1,0 +1,67 @@
+"""stage_stores: write an output tile through a buffer that has served its purpose.
+
+    tt.descriptor_store %o[...], %tile    =>    ttg.local_store %tile, %q_buffer
+                                                ttng.fence_async_shared
+                                                ttng.async_tma_copy_local_to_global %o[...] %q_buffer
+                                                ttng.async_tma_store_wait {pendings = 0}
+
+A descriptor store needs shared memory for its tile. Where the plan names a channel whose buffer has the tile's shape
+and has been read for the last time, the tile goes there and the rings can be that much deeper. Runs after slice_tile,
+when buffer and tile belong to one replica, and before release_buffers, which sees the copy as the last reader.
+"""
+
+from __future__ import annotations
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import I1, IntegerAttr, MemDescType, StringAttr, TensorType, i32
+from wspec.plan.plan import Plan, id_of
+
+
+def stage_stores(module: Operation, plan: Plan) -> Operation:
+    """Lower the descriptor stores the plan gives a buffer."""
+    op = ws.find(module)
+    assert op is not None
+    staging = dict(plan.staging)
+    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+        for store in [o for top in block.ops for o in top.walk() if o.name == "tt.descriptor_store"]:
+            channel = staging.get(id_of(store))
+            if channel is not None:
+                _stage(store, _buffer(block, channel))
+    return module
+
+
+def _buffer(block: Block, channel: str) -> Value:
+    for op in (inner for top in block.ops for inner in top.walk()):
+        name = op.attributes.get("channel")
+        if op.name == "wspec.buffer" and isinstance(name, StringAttr) and channel in (name.text, _base(name.text)):
+            return op.result
+    raise AssertionError(f"no buffer of channel {channel}")
+
+
+def _base(name: str) -> str:
+    return name.rsplit(".", 1)[0]
+
+
+def _stage(store: Operation, buffer: Value) -> None:
+    assert store.parent is not None
+    desc, tile, *coordinates = store.operands
+    tile = source_tile(tile, buffer)
+    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build.create("ttg.local_store", [tile, buffer])
+    build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+    build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer])
+    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0)})
+    store.erase()
+
+
+def source_tile(tile: Value, buffer: Value) -> Value:
+    """The tile before it was reshaped to the descriptor's rank: the first with the buffer's shape."""
+    assert isinstance(buffer.type, MemDescType)
+    while isinstance(tile.type, TensorType) and tile.type.shape != buffer.type.shape:
+        op = tile.op
+        if op is None or op.name not in ("ttg.convert_layout", "tt.reshape"):
+            raise AssertionError("the stored tile does not have the buffer's shape")
+        tile = op.operands[0]
+    return tile

@@ -1,0 +1,33 @@
+"""wspec makes Triton kernels warp-specialized on Hopper GPUs, and says what it did and why.
+
+    @wspec.compile
+    @triton.jit
+    def kernel(...): ...
+
+`import wspec` is cheap: triton and torch are imported when `compile` or `offline` is first touched, so that the IR,
+the passes and the checker can be used without them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wspec.diagnostics import REASONS, Remark, WspecError, render
+from wspec.options import Options
+
+if TYPE_CHECKING:
+    from wspec.api import Offline, Report, compile, offline
+
+__version__ = "0.1.0"
+
+__all__ = ["REASONS", "Offline", "Options", "Remark", "Report", "WspecError", "compile", "offline", "render"]
+
+_API = ("Offline", "Report", "compile", "offline")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _API:
+        raise AttributeError(f"module 'wspec' has no attribute {name!r}")
+    from wspec import api
+
+    return getattr(api, name)

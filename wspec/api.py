@@ -1,0 +1,313 @@
+"""What a user touches: `wspec.compile` over a kernel, and `wspec.offline` for a kernel without a GPU."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from wspec import bridge, ir
+from wspec.bridge import Group, KernelSource, Resources, Result, Verdict
+from wspec.diagnostics import REASONS, Remark, WspecError, render
+from wspec.options import Options, table
+from wspec.plan.plan import Plan, PlanError
+
+if TYPE_CHECKING:
+    from wspec.pipeline import Outcome
+
+K = TypeVar("K")
+BINARY_STAGES = ("final", "llir", "ptx", "sass")  # after the compiler: Triton's back end
+
+
+@overload
+def compile(kernel: K, *, plan: Plan | str | Path | None = None, **options: Any) -> K: ...
+
+
+@overload
+def compile(*, plan: Plan | str | Path | None = None, **options: Any) -> Callable[[K], K]: ...
+
+
+def compile(kernel: Any = None, *, plan: Plan | str | Path | None = None, **options: Any) -> Any:
+    """Make a Triton kernel warp-specialized. Use it over `@triton.jit`, over or under `@triton.autotune`.
+
+    `plan` is a plan, its text, or the path of a file with it; the other options are those of `wspec.Options`.
+    The result launches as the kernel did, and can be asked: `.explain(...)`, `.plan(...)`, `.outcome(...)` take the
+    arguments of a launch, `.dump(stage, ...)` the name of a stage before them. Where a launch takes a tensor they also
+    take one without storage (`device="meta"`) or the text of a type (`"*bf16:16"`, `"i32"`).
+
+    A kernel that cannot or should not be specialized runs as it was, and the reason is printed once. Raises WspecError
+    for bad options and for what is not a kernel; with `strict=True` also, at the first launch, for a kernel left alone.
+    """
+    compiler = _Compiler(Options.from_env(**options), _read_plan(plan))
+    return compiler.wrap if kernel is None else compiler.wrap(kernel)
+
+
+def offline(
+    kernel: Any,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, Any] | None = None,
+    *,
+    plan: Plan | str | Path | None = None,
+    **options: Any,
+) -> Offline:
+    """One specialization of a kernel for a Hopper GPU that need not be there, down to the cubin.
+
+    `signature` gives the type of each parameter (`"*bf16:16"`, `"i32"`, `"tensordesc<bf16[128, 64]>"`), `constexprs`
+    the values of the others. `options` are launch options (`num_warps`, `num_stages`) and those of `wspec.Options`.
+    Raises WspecError on bad input.
+    """
+    ours = {name: value for name, value in options.items() if name in table()}
+    launch = {name: value for name, value in options.items() if name not in table()}
+    bridge.require_jit(kernel)
+    fn = bridge.innermost(kernel)
+    filled = bridge.fill_in(kernel, (), {**signature, **(constexprs or {}), **launch})[1]
+    values = {name: value for name, value in filled.items() if name not in signature}
+    source = bridge.from_signature(fn, signature, values)
+    return Offline(source, _compiler_of(fn, ours, plan))
+
+
+# ------------------------------------------------------------------------------------------- what comes back
+
+
+class Report:
+    """What became of one specialization, with the binary when asked for."""
+
+    def __init__(self, source: KernelSource, result: Result, group: Group) -> None:
+        self.source, self.result, self._group = source, result, group
+
+    @property
+    def specialized(self) -> bool:
+        return self.result.specialized
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What was done or why not; the codes are those of `wspec.REASONS`."""
+        return self.result.remarks
+
+    @property
+    def reason(self) -> Remark | None:
+        """Why the kernel was left alone; None when it was specialized."""
+        return self.result.reason
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan; None when the compiler made none."""
+        return Plan.from_text(self.result.plan) if self.result.plan else None
+
+    @cached_property
+    def kernel(self) -> Any:
+        """Triton's CompiledKernel: `.asm` has the text of each stage, `.metadata` what the launcher uses."""
+        return bridge.load_kernel(self.source, self.result, self._group)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """Registers, spills, shared memory and instruction counts of the binary, specialized or not."""
+        return bridge.kernel_resources(self.source, self.kernel, self.result.ptxas_log)
+
+    def __str__(self) -> str:
+        done = "specialized" if self.specialized else "left as it was"
+        parts = [f"{self.source.describe()}: {done}"]
+        parts += [render(remark) for remark in self.remarks]
+        if self.reason is not None:
+            parts.append(f"reason {self.reason.code}: {REASONS[self.reason.code]}")
+        if self.plan is not None:
+            parts.append(self.plan.to_text().rstrip())
+        return "\n\n".join([*parts, f"binary: {self.resources}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """A specialization made by `wspec.offline`; the methods are those of a compiled kernel, without arguments."""
+
+    source: KernelSource
+    compiler: _Compiler
+
+    def outcome(self) -> Report:
+        """What became of it. Raises what Triton's front end raises on a bad kernel."""
+        return Report(self.source, *self.compiler.obtain(self.source))
+
+    def explain(self) -> str:
+        """What was done and why, in terms of the source."""
+        return str(self.outcome())
+
+    def plan(self) -> Plan | None:
+        """The plan, if there is one."""
+        return self.outcome().plan
+
+    def dump(self, stage: str) -> str:
+        """The text of a stage. Raises WspecError for a stage that is not there, with the names of those that are."""
+        return self.compiler.dump(self.source, stage)
+
+    def stages(self) -> tuple[str, ...]:
+        """The names `dump` takes, in order."""
+        return (*self.compiler.early_stages(self.source), *BINARY_STAGES)
+
+
+class Inspectable:
+    """The methods that `wspec.compile` adds to a kernel, an Autotuner or a Heuristics."""
+
+    wspec: _Compiler
+
+    def outcome(self, *args: Any, **kwargs: Any) -> Report:
+        """What a launch with these arguments would run, and why."""
+        return self._offline(args, kwargs).outcome()
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """What was done and why, in terms of the source."""
+        return self._offline(args, kwargs).explain()
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan | None:
+        """The plan, if there is one."""
+        return self._offline(args, kwargs).plan()
+
+    def dump(self, stage: str, /, *args: Any, **kwargs: Any) -> str:
+        """The text of a stage. Raises WspecError for a stage that is not there, with the names of those that are."""
+        return self._offline(args, kwargs).dump(stage)
+
+    def _offline(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Offline:
+        fn, target = bridge.innermost(self), bridge.current_target()
+        args, filled = bridge.fill_in(self, args, kwargs)
+        return Offline(bridge.from_arguments(fn, args, filled, target), self.wspec)
+
+
+class CompiledFunction(Inspectable, bridge.WspecFunction):
+    """A JITFunction under `wspec.compile`."""
+
+
+# ---------------------------------------------------------------------------------------------- the compiler
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    """Options and plan of one `wspec.compile`, applied to whatever it stands over."""
+
+    options: Options
+    given_plan: Plan | None = None
+
+    @property
+    def plan_text(self) -> str:
+        return self.given_plan.to_text() if self.given_plan is not None else ""
+
+    def wrap(self, kernel: Any) -> Any:
+        """The kernel, or a copy of the Autotuner or Heuristics around it, that compiles through wspec."""
+        if bridge.is_interpreted(kernel):
+            announce((Remark("interpreter", "TRITON_INTERPRET=1: wspec leaves every kernel alone"),), self.options)
+            return kernel
+        bridge.require_jit(kernel)
+        return bridge.replace_innermost(kernel, self._function, self._wrapper)
+
+    def _function(self, plain: Any) -> CompiledFunction:
+        function = CompiledFunction(plain, self.options, self.plan_text, self.launch)
+        function.wspec = self
+        return function
+
+    def _wrapper(self, copy: Any) -> Any:
+        """An Autotuner or Heuristics, ours to change, with the methods of `Inspectable`."""
+        cls = type(copy)
+        if not issubclass(cls, Inspectable):
+            copy.__class__ = type(cls.__name__, (Inspectable, cls), {"__module__": cls.__module__})
+        copy.wspec = self
+        return copy
+
+    def launch(self, source: KernelSource) -> tuple[Result, Group]:
+        """What a launch runs. Prints the remarks; with strict=True raises when the kernel is left alone."""
+        result, group = self.obtain(source)
+        if self.options.strict and result.reason is not None:
+            raise WspecError(replace(result.reason, severity="error"))
+        announce(result.remarks, self.options)
+        return result, group
+
+    def obtain(self, source: KernelSource) -> tuple[Result, Group]:
+        return bridge.obtain(source, self.options, self._judge, self.plan_text)
+
+    def _judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
+        """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
+        keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
+        outcome = _specialize(ir.read(text), self.options, plan=self.given_plan, keep_stages=keep_stages)
+        plan = outcome.plan.to_text() if outcome.plan is not None else ""
+        module = ir.print_module(outcome.module) if outcome.module is not None else None
+        return Verdict(module, plan, tuple(outcome.remarks), dict(outcome.stages))
+
+    # ---- stages
+
+    def dump(self, source: KernelSource, stage: str) -> str:
+        """The text of a stage; those of `BINARY_STAGES` are of the kernel that runs, specialized or not."""
+        if stage in BINARY_STAGES:
+            kernel = bridge.load_kernel(source, *self.obtain(source))
+            return bridge.stage_text(kernel, "ttgir" if stage == "final" else stage)
+        texts = self.early_stages(source)
+        if stage not in texts:
+            raise _no_stage(source, stage, (*texts, *BINARY_STAGES))
+        return texts[stage]
+
+    def early_stages(self, source: KernelSource) -> dict[str, str]:
+        """The text of every stage up to specialized TTGIR; a kernel that is left alone has fewer."""
+        ttir, ttgir = bridge.lower(source)
+        verdict = bridge.judge(source, ttgir, lambda text: self._judge(text, keep_stages=True), self.options)
+        texts = {"ttir": ttir, "ttgir": ttgir, **verdict.stages}
+        if verdict.plan:
+            texts.setdefault("plan", verdict.plan)
+        if verdict.text is not None:
+            texts["specialized"] = verdict.text
+        return texts
+
+
+def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, keep_stages: bool) -> Outcome:
+    """The pipeline; imported here so that a kernel can be wrapped without loading the whole compiler."""
+    from wspec.pipeline import specialize
+
+    return specialize(module, options, plan=plan, keep_stages=keep_stages)
+
+
+def _compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None) -> _Compiler:
+    """The compiler of a kernel already under `wspec.compile`, with changes; a new one for a plain kernel."""
+    if not isinstance(kernel, Inspectable):
+        return _Compiler(Options.from_env(**changes), _read_plan(plan))
+    given = kernel.wspec.given_plan if plan is None else _read_plan(plan)
+    return _Compiler(kernel.wspec.options.replace(**changes), given)
+
+
+def _read_plan(plan: Plan | str | Path | None) -> Plan | None:
+    if plan is None or isinstance(plan, Plan):
+        return plan
+    try:
+        return Plan.from_text(plan.read_text() if isinstance(plan, Path) else plan)
+    except (PlanError, OSError) as error:
+        raise WspecError(Remark("bad-input", str(error), severity="error")) from None
+
+
+def _no_stage(source: KernelSource, stage: str, known: tuple[str, ...]) -> WspecError:
+    message = f"{source.name} has no stage {stage!r}"
+    return WspecError(Remark("bad-input", message, note=f"its stages are: {', '.join(known)}", severity="error"))
+
+
+# --------------------------------------------------------------------------------------------------- remarks
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to whatever sys.stderr is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr)
+
+
+logger = logging.getLogger("wspec")
+logger.addHandler(_StderrHandler())
+logger.setLevel(logging.INFO)
+logger.propagate = False
+_LEVELS = {"remark": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_announced: set[str] = set()
+
+
+def announce(remarks: tuple[Remark, ...], options: Options) -> None:
+    """Print remarks as the option `remarks` says; "once" is once in the life of the process for equal remarks."""
+    for remark in remarks:
+        text = render(remark, context=remark.code != "specialized")
+        if options.remarks == "off" or (options.remarks == "once" and text in _announced):
+            continue
+        _announced.add(text)
+        logger.log(_LEVELS[remark.severity], "%s", text)

@@ -1,0 +1,133 @@
+"""Timing several variants of a computation against each other.
+
+A power-limited card gives the same kernel 5 to 8 % more or less from run to run, so a time alone means little. Here
+variants take turns: every round times each of them once, in an order that rotates, and a ratio is the median of the
+ratios within rounds. Times come from CUDA events around a window of launches; the queue never runs dry inside a round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Something to time: `runs` enqueue one launch each, every one on an input set of its own.
+
+    `around` is entered around a window of launches, not around each launch (a choice of library, say).
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Time of one launch in microseconds, one sample a round."""
+
+    samples_us: tuple[float, ...]
+
+    @property
+    def median_us(self) -> float:
+        return statistics.median(self.samples_us)
+
+    @property
+    def spread(self) -> float:
+        """Distance between the quartiles over the median."""
+        if len(self.samples_us) < 2:
+            return 0.0
+        low, _, high = statistics.quantiles(self.samples_us, n=4)
+        return (high - low) / self.median_us
+
+    def speedup_over(self, other: Timing) -> float:
+        """How many times faster this was than `other`: the median over rounds of the ratio within the round."""
+        pairs = zip(self.samples_us, other.samples_us, strict=True)
+        return statistics.median(theirs / ours for ours, theirs in pairs)
+
+
+def input_sets(bytes_per_set: int, l2_bytes: int, most: int = 8) -> int:
+    """How many input sets to rotate so that together they are three times the L2 cache; one if a set is so alone."""
+    return max(1, min(most, -(-3 * l2_bytes // max(1, bytes_per_set))))
+
+
+def measure(
+    variants: Sequence[Variant], *, rounds: int = 15, window_ms: float = 2.0, graph: bool = False
+) -> dict[str, Timing]:
+    """Time every variant in `rounds` interleaved rounds; name -> Timing.
+
+    window_ms is how long one sample should take; each window runs every input set equally often. With `graph`, runs
+    are captured in CUDA graphs first and replayed, which takes the host out of the measurement. Variants must have
+    run once before (compiled, loaded); two variants of one name are an error.
+    """
+    if len({variant.name for variant in variants}) != len(variants):
+        raise ValueError(f"variants share a name: {[variant.name for variant in variants]}")
+    if graph:
+        variants = [_captured(variant) for variant in variants]
+    counts = [_launches(variant, window_ms) for variant in variants]
+    samples: list[list[float]] = [[] for _ in variants]
+    for turn in range(rounds):
+        order = [(turn + at) % len(variants) for at in range(len(variants))]
+        for at, time_us in _one_round(variants, counts, order):
+            samples[at].append(time_us)
+    return {variant.name: Timing(tuple(times)) for variant, times in zip(variants, samples, strict=True)}
+
+
+def _one_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequence[int]) -> list[tuple[int, float]]:
+    """(index, microseconds a launch) of every variant. The first window is run once more, untimed, ahead of all:
+    it keeps the card busy while the host enqueues what is timed."""
+    _window(variants[order[0]], counts[order[0]])
+    events = [(at, *_window(variants[at], counts[at])) for at in order]
+    torch.cuda.synchronize()
+    return [(at, start.elapsed_time(stop) * 1e3 / counts[at]) for at, start, stop in events]
+
+
+def _window(variant: Variant, launches: int) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    sets = len(variant.runs)
+    with variant.around():
+        start.record()
+        for at in range(launches):
+            variant.runs[at % sets]()
+        stop.record()
+    return start, stop
+
+
+def _launches(variant: Variant, window_ms: float) -> int:
+    """Launches that fill the window: a multiple of the number of input sets."""
+    sets = len(variant.runs)
+    _window(variant, sets)
+    start, stop = _window(variant, sets)
+    torch.cuda.synchronize()
+    once_ms = max(start.elapsed_time(stop), 1e-3)
+    return sets * max(1, min(500 // sets, round(window_ms / once_ms)))
+
+
+def _captured(variant: Variant) -> Variant:
+    return Variant(variant.name, tuple(_graph_replay(run, variant.around) for run in variant.runs))
+
+
+def _graph_replay(run: Run, around: Callable[[], contextlib.AbstractContextManager[Any]]) -> Run:
+    graph = torch.cuda.CUDAGraph()
+    with around(), torch.cuda.graph(graph):
+        kept = run()
+    return functools.partial(_replay, graph, kept)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, kept: object) -> None:
+    """`kept` is the captured call's result: the graph writes into its memory."""
+    graph.replay()
+
+
+def fastest(timings: dict[str, Timing], keep: int) -> list[str]:
+    """Names of the `keep` variants with the smallest medians, fastest first."""
+    return sorted(timings, key=lambda name: timings[name].median_us)[:keep]

@@ -1,0 +1,57 @@
+"""The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
+
+from wspec.bridge.backend import FINISHING, Finished, finish
+from wspec.bridge.cache import Group, Result
+from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
+from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, ttgir, ttir
+from wspec.bridge.launch import (
+    WspecFunction,
+    current_target,
+    fill_in,
+    innermost,
+    is_interpreted,
+    is_wrapper,
+    load_kernel,
+    replace_innermost,
+    require_jit,
+)
+from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
+from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+
+__all__ = [
+    "FINISHING",
+    "HOPPER",
+    "BridgeError",
+    "Compiler",
+    "Finished",
+    "Group",
+    "KernelSource",
+    "Resources",
+    "Result",
+    "Verdict",
+    "WspecFunction",
+    "current_target",
+    "fill_in",
+    "finish",
+    "from_arguments",
+    "from_signature",
+    "generic_text",
+    "innermost",
+    "is_interpreted",
+    "is_wrapper",
+    "judge",
+    "kernel_location",
+    "kernel_resources",
+    "load_kernel",
+    "lower",
+    "obtain",
+    "reparse",
+    "replace_innermost",
+    "require_jit",
+    "resources",
+    "sass",
+    "stage_text",
+    "to_pretty",
+    "ttgir",
+    "ttir",
+]

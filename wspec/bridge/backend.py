@@ -1,0 +1,97 @@
+"""From specialized TTGIR to a cubin, through Triton's own back end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from triton import knobs
+from triton._C.libtriton import nvidia, passes
+from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
+
+from wspec.bridge.frontend import KernelSource, capability
+from wspec.bridge.text import BridgeError, captured, reparse, run_passes, verify
+
+Pass = Callable[[Any, int], None]
+
+# Run on the specialized module, in this order. The rest of make_ttgir stays out: Triton's pipeliner would pipeline
+# the loops again, and its layout and reordering passes would move operations across our barriers.
+FINISHING: tuple[tuple[str, Pass], ...] = (
+    ("tma_lowering", lambda pm, _: nvidia.passes.ttnvgpuir.add_tma_lowering(pm)),  # descriptors left as they were
+    ("fence_insertion", lambda pm, arch: nvidia.passes.ttnvgpuir.add_fence_insertion(pm, arch)),
+    ("lower_mma", lambda pm, _: nvidia.passes.ttnvgpuir.add_lower_mma(pm)),
+    ("sccp", lambda pm, _: passes.common.add_sccp(pm)),
+    ("cse", lambda pm, _: passes.common.add_cse(pm)),
+    ("canonicalizer", lambda pm, _: passes.common.add_canonicalizer(pm)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A compiled kernel, not yet loaded: the text of each stage, the launcher's metadata, what ptxas said."""
+
+    final: str  # TTGIR after the finishing passes, in Triton's own syntax
+    llir: str
+    ptx: str
+    cubin: bytes
+    metadata: dict[str, Any]
+    ptxas_log: str
+
+
+def finish(text: str, source: KernelSource) -> Finished:
+    """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
+
+    Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
+    the text is parsed and verified first, which finds most of what would run into one.
+    """
+    backend, options, arch = source.backend, source.options, capability(source)
+    module = reparse(text)
+    verify(module)
+    run_passes(module, partial(_add_finishing_passes, arch=arch), "wspec_finish")
+    metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
+    final = str(module.str())
+    llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
+    ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
+    cubin, log = assemble(ptx, source)
+    return Finished(final, llir, ptx, cubin, metadata, log)
+
+
+def _add_finishing_passes(manager: Any, arch: int) -> None:
+    for _, add in FINISHING:
+        add(manager, arch)
+
+
+def assemble(ptx: str, source: KernelSource) -> tuple[bytes, str]:
+    """ptxas: (cubin, what `-v` prints).
+
+    The flags are those of Triton's `make_cubin` (a test compares the binaries), which drops the log we read
+    registers and spills from, and prints the whole PTX to stdout on an error.
+    """
+    with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
+        ptx_path, cubin_path = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
+        with open(ptx_path, "w") as file:
+            file.write(ptx)
+        command = [get_ptxas(source.target.arch).path, *_ptxas_flags(source), ptx_path, "-o", cubin_path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BridgeError(f"ptxas failed with exit code {done.returncode}", done.stderr)
+        with open(cubin_path, "rb") as cubin:
+            return cubin.read(), done.stderr
+
+
+def _ptxas_flags(source: KernelSource) -> list[str]:
+    options = source.options
+    if knobs.compilation.disable_line_info:
+        flags = ["-lineinfo", "-suppress-debug-info"]
+    else:
+        flags = ["-g"] if knobs.nvidia.disable_ptxas_opt else ["-lineinfo"]
+    flags += [] if options.enable_fp_fusion else ["--fmad=false"]
+    flags += ["-v"]
+    flags += ["--opt-level", "0"] if knobs.nvidia.disable_ptxas_opt else []
+    flags += options.ptx_options.split(" ") if options.ptx_options else []
+    return [*flags, f"--gpu-name={sm_arch_from_capability(source.target.arch)}"]

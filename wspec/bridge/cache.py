@@ -1,0 +1,136 @@
+"""Results on disk, in Triton's cache, under a key of everything that decides them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton.runtime.cache import get_cache_manager, triton_key
+
+import wspec
+from wspec.bridge.backend import Finished
+from wspec.bridge.frontend import KernelSource
+from wspec.diagnostics import Remark, from_json, to_json
+from wspec.options import Options
+
+Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
+
+_SOURCES = (".py", ".json", ".toml")
+_ELSEWHERE = ("kernels", "bench", "__pycache__")  # these do not take part in compiling
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one specialization of a kernel."""
+
+    specialized: bool
+    remarks: tuple[Remark, ...]
+    plan: str = ""  # the plan's text; empty when there is none
+    ptxas_log: str = ""
+
+    @property
+    def reason(self) -> Remark | None:
+        """Why the kernel was left alone; None when it was specialized."""
+        if self.specialized or not self.remarks:
+            return None
+        grave = [remark for remark in self.remarks if remark.severity == "error"]
+        return (grave or list(self.remarks))[-1]
+
+
+@functools.lru_cache(maxsize=1)
+def wspec_digest() -> str:
+    """Our version and every source and data file that takes part in compiling."""
+    hasher = hashlib.sha256(wspec.__version__.encode())
+    root = Path(wspec.__file__).parent
+    for path in sorted(_source_files(root)):
+        hasher.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return hasher.hexdigest()
+
+
+def _source_files(root: Path) -> Iterator[Path]:
+    for folder, subfolders, files in os.walk(root, followlinks=True):  # passes is a link in a checkout
+        subfolders[:] = [name for name in subfolders if name not in _ELSEWHERE]
+        yield from (Path(folder, name) for name in files if name.endswith(_SOURCES))
+
+
+def function_digest(options: Options, plan: str) -> str:
+    """What our part adds to a function's own cache key."""
+    return _sha256(wspec_digest(), options.digest(), plan)
+
+
+def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
+    """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
+    env = get_cache_invalidating_env_vars() if env is None else env
+    kernel = (source.ast.hash(), source.options.hash(), str(source.target))
+    tools = (triton_key(), source.backend.hash(), str(sorted(env.items())))
+    return _sha256(function_digest(options, plan), *kernel, *tools)
+
+
+def _sha256(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def load(key: str, name: str) -> tuple[Result, Group] | None:
+    """What is stored under `key`; None when nothing is, or when a file of it is gone or damaged."""
+    name = _file_name(name)
+    group = get_cache_manager(key).get_group(f"{name}.wspec") or {}
+    try:
+        result = _result_from(json.loads(Path(group[f"{name}.wspec"]).read_text()))
+        if result.specialized:
+            json.loads(Path(group[f"{name}.json"]).read_text())
+            _ = group[f"{name}.cubin"]
+    except (KeyError, OSError, ValueError):
+        return None
+    return result, group
+
+
+def store(
+    key: str, source: KernelSource, result: Result, ttir: str = "", finished: Finished | None = None
+) -> tuple[Result, Group]:
+    """Write the result, and the kernel if there is one; several processes may do so at once.
+
+    Every file is replaced atomically, and the list of files that `load` reads comes last.
+    """
+    name, manager = _file_name(source.name), get_cache_manager(key)
+    files: dict[str, str | bytes] = {"wspec": json.dumps(_result_json(result))}
+    if finished is not None:
+        metadata = json.dumps(_metadata(key, source, finished), default=vars)
+        texts = {"ttir": ttir, "ttgir": finished.final, "llir": finished.llir, "ptx": finished.ptx}
+        files |= {**texts, "cubin": finished.cubin, "json": metadata}
+    group = {f"{name}.{kind}": manager.put(data, f"{name}.{kind}") for kind, data in files.items()}
+    manager.put_group(f"{name}.wspec", group)
+    return result, group
+
+
+def _file_name(name: str) -> str:
+    return name[:150]  # as Triton does: with its suffixes the name must stay below 255 characters
+
+
+def _metadata(key: str, source: KernelSource, finished: Finished) -> dict[str, Any]:
+    """What triton.compile writes, so that the ordinary launcher finds it."""
+    options, env = source.options.__dict__, get_cache_invalidating_env_vars()
+    head = {"hash": key, "target": source.target, **options, **env, "triton_version": triton.__version__}
+    return {**head, **finished.metadata}
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    remarks = [to_json(remark) for remark in result.remarks]
+    return {
+        "specialized": result.specialized,
+        "remarks": remarks,
+        "plan": result.plan,
+        "ptxas_log": result.ptxas_log,
+    }
+
+
+def _result_from(data: dict[str, Any]) -> Result:
+    remarks = tuple(from_json(item) for item in data["remarks"])
+    return Result(bool(data["specialized"]), remarks, str(data["plan"]), str(data["ptxas_log"]))

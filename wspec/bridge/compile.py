@@ -1,0 +1,182 @@
+"""One specialization of a kernel: decide, compile, store; the plain kernel whenever anything is in the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import triton
+from triton import knobs
+from triton.runtime.jit import get_jit_fn_file_line
+
+from wspec.bridge import cache
+from wspec.bridge.backend import Finished, finish
+from wspec.bridge.cache import Group, Result
+from wspec.bridge.frontend import KernelSource, lower
+from wspec.bridge.resources import ptxas_notes, spill_bytes
+from wspec.bridge.text import BridgeError
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.loc import FileLoc
+from wspec.options import Options
+
+SHARED_LIMIT_BYTES = 232448  # of a block on sm_90: 228 KiB of the SM less 1 KiB
+THREADS_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the compiler made of a TTGIR text."""
+
+    text: str | None  # specialized TTGIR; None to leave the kernel alone
+    plan: str = ""
+    remarks: tuple[Remark, ...] = ()
+    stages: Mapping[str, str] = field(default_factory=dict)
+
+
+Compiler = Callable[[str], Verdict]
+
+
+def obtain(source: KernelSource, options: Options, compiler: Compiler, plan: str = "") -> tuple[Result, Group]:
+    """The result for `source`, from the cache or made now. Raises only what Triton's own front end raises.
+
+    A failure of ours is not stored: it may be the machine's (no space, a killed ptxas), and it is a bug otherwise.
+    """
+    bypass = _bypass(source, options)
+    if bypass is not None:
+        return Result(False, (bypass,)), {}
+    key = cache.key(source, options, plan)
+    reuse = options.cache and options.dump is None and not knobs.compilation.always_compile
+    if reuse and (found := cache.load(key, source.name)) is not None:
+        return found
+    try:
+        ttir, text = lower(source)
+    except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
+        message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
+        return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
+    verdict = judge(source, text, compiler, options)
+    result, finished = _finish(source, verdict, options)
+    _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, finished)
+    if any(remark.code in ("internal-error", "compile-error") for remark in result.remarks):
+        return result, {}
+    return cache.store(key, source, result, ttir, finished)
+
+
+def _bypass(source: KernelSource, options: Options) -> Remark | None:
+    """Why the compiler is not even asked."""
+    place = kernel_location(source)
+    if not options.enabled:
+        return Remark("disabled", "wspec is turned off (enabled=False or WSPEC_ENABLED=0)", place)
+    if (source.target.backend, source.target.arch) != ("cuda", 90) or source.options.arch != "sm90":
+        target = f"{source.target.backend}:{source.target.arch}"
+        return Remark("not-hopper", f"the target is {target}; wspec specializes for cuda:90", place)
+    if not triton.__version__.startswith("3.6."):
+        return Remark("triton-version", f"Triton {triton.__version__} is not supported", place, note="use triton 3.6")
+    overridden = source.options.ir_override or knobs.compilation.override or source.options.instrumentation_mode
+    if overridden or knobs.runtime.add_stages_inspection_hook is not None:
+        return Remark("disabled", "Triton's own compilation is overridden or instrumented", place)
+    return None
+
+
+def kernel_location(source: KernelSource) -> FileLoc:
+    """The line of the kernel's `def`."""
+    file, line = get_jit_fn_file_line(source.ast.fn)
+    return FileLoc(file, line, 0)
+
+
+# ------------------------------------------------------------------------------------------ our own failures
+
+
+def judge(source: KernelSource, text: str, compiler: Compiler, options: Options) -> Verdict:
+    """What `compiler` says of the text; whatever it raises becomes a remark and a reproducer. Never raises."""
+    try:
+        return compiler(text)
+    except Declined as declined:
+        return Verdict(None, remarks=(declined.remark,))
+    except Exception as error:
+        path = write_reproducer(source.name, text, traceback.format_exc(), options)
+        message = f"wspec failed on {source.name}: {type(error).__name__}: {_first_line(error)}"
+        return Verdict(None, remarks=(_failure(source, "internal-error", message, path),))
+
+
+def _finish(source: KernelSource, verdict: Verdict, options: Options) -> tuple[Result, Finished | None]:
+    if verdict.text is None:
+        return Result(False, verdict.remarks, verdict.plan), None
+    try:
+        finished = finish(verdict.text, source)
+    except Exception as error:
+        details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
+        path = write_reproducer(source.name, verdict.text, details, options)
+        message = f"the specialized {source.name} does not compile: {_first_line(error)}"
+        remark = _failure(source, "compile-error", message, path)
+        return Result(False, (*verdict.remarks, remark), verdict.plan), None
+    too_big = _over_limit(source, finished)
+    if too_big is not None:
+        return Result(False, (*verdict.remarks, too_big), verdict.plan), None
+    remarks = (*verdict.remarks, *_advice(source, finished))
+    return Result(True, remarks, verdict.plan, finished.ptxas_log), finished
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+def _failure(source: KernelSource, code: str, message: str, reproducer: Path) -> Remark:
+    note = f"the plain kernel runs instead; please report this with {reproducer}"
+    return Remark(code, message, kernel_location(source), note=note, severity="error")
+
+
+def write_reproducer(name: str, text: str, details: str, options: Options) -> Path:
+    """A file with the IR and, as comments, what went wrong with it; the same failure gives the same file."""
+    folder = Path(options.dump or os.path.join(knobs.cache.dir, "wspec-reproducers"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.ttgir"
+    path.write_text("".join(f"// {line}\n" for line in [repr(options), *details.rstrip().split("\n")]) + text)
+    return path
+
+
+# ------------------------------------------------------------------------------------- what the binary says
+
+
+def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
+    """A kernel that would not launch."""
+    shared, threads = finished.metadata["shared"], finished.metadata["num_warps"] * 32
+    place = kernel_location(source)
+    if shared > SHARED_LIMIT_BYTES:
+        message = f"the specialized kernel needs {shared} bytes of shared memory of {SHARED_LIMIT_BYTES}"
+        return Remark("shared-memory", message, place, note="use smaller tiles or a smaller depth")
+    if threads > THREADS_LIMIT:
+        return Remark("registers", f"the specialized kernel needs {threads} threads of {THREADS_LIMIT}", place)
+    return None
+
+
+def _advice(source: KernelSource, finished: Finished) -> list[Remark]:
+    """What ptxas did that costs speed."""
+    place, found = kernel_location(source), []
+    if spilled := spill_bytes(finished.ptxas_log):
+        note = "use smaller tiles, or more consumers"
+        found.append(Remark("registers", f"ptxas spilled {spilled} bytes", place, note=note, severity="warning"))
+    if notes := ptxas_notes(finished.ptxas_log):
+        message = f"ptxas serialized wgmma ({', '.join(notes)})"
+        found.append(Remark("serialized-wgmma", message, place, severity="warning"))
+    return found
+
+
+def _dump(
+    source: KernelSource, key: str, options: Options, stages: Mapping[str, str], verdict: Verdict, done: Finished | None
+) -> None:
+    """Every stage as a numbered file in the folder the user named."""
+    if options.dump is None:
+        return
+    folder = Path(options.dump) / f"{source.name[:100]}-{key[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = dict(stages)
+    if verdict.text is not None:
+        texts["specialized"] = verdict.text
+    if done is not None:
+        texts |= {"final": done.final, "llir": done.llir, "ptx": done.ptx, "ptxas-log": done.ptxas_log}
+    for number, (stage, text) in enumerate(texts.items()):
+        (folder / f"{number:02}-{stage}.txt").write_text(text)

@@ -1,0 +1,218 @@
+"""A JITFunction that compiles through wspec and launches exactly as Triton's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import triton
+from triton import knobs
+from triton.compiler import ASTSource, CompiledKernel
+from triton.runtime import _allocation
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.jit import JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.bridge import cache
+from wspec.bridge.cache import Group, Result
+from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
+from wspec.options import Options
+
+Obtain = Callable[[KernelSource], tuple[Result, Group]]
+
+
+class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
+    """A kernel whose specializations come from `obtain`.
+
+    Only compiling differs: `run` and everything on the path of a warm launch is JITFunction's. As a device function
+    called from another kernel it is the function it was made from.
+    """
+
+    def __init__(self, plain: Any, options: Options, plan: str, obtain: Obtain) -> None:
+        super().__init__(
+            plain.fn,
+            version=plain.version,
+            do_not_specialize=plain.do_not_specialize,
+            do_not_specialize_on_alignment=plain.do_not_specialize_on_alignment,
+            debug=plain.debug,
+            noinline=plain.noinline,
+            repr=plain._repr,
+            launch_metadata=plain.launch_metadata,
+        )
+        self._src = plain._src  # a test or a tool may have changed it
+        self.pre_run_hooks = list(plain.pre_run_hooks)
+        self.plain = plain
+        self.wspec_options = options
+        self.wspec_plan = plan
+        self._obtain = obtain
+
+    @property
+    def cache_key(self) -> str:
+        """The function's own key and ours: Triton's caches, the autotuner's among them, must tell the two apart."""
+        return f"{super().cache_key}-{cache.function_digest(self.wspec_options, self.wspec_plan)}"
+
+    def create_binder(self) -> Any:
+        """Triton's, which also names the function that compiles."""
+        caches = super().create_binder()
+        self.compile = self._compile
+        return caches
+
+    def _compile(self, src: Any, target: Any, options: Mapping[str, Any], _env_vars: Any = None) -> Any:
+        """What JITFunction calls in place of `triton.compile`."""
+        backend_options = triton.compiler.make_backend(target).parse_options(dict(options))
+        source = KernelSource(src, backend_options, target)
+        result, group = self._obtain(source)
+        return load_kernel(source, result, group)
+
+    def __repr__(self) -> str:
+        return f"wspec.compile({super().__repr__()})"
+
+
+def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
+    """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel."""
+    if result.specialized:
+        return LaunchableKernel(source.ast, group)
+    kernel = compile_plain(source)
+    if kernel.metadata.global_scratch_size:
+        return LaunchableKernel(kernel.src, kernel.metadata_group)
+    return kernel
+
+
+def compile_plain(source: KernelSource) -> Any:
+    """Triton's own compilation of the function as it was, from the same cache entry as without wspec."""
+    ast = source.ast
+    fn = ast.fn.plain if isinstance(ast.fn, WspecFunction) else ast.fn
+    plain = ASTSource(fn, ast.signature, ast.constants, ast.attrs)
+    return triton.compile(plain, target=source.target, options=source.options.__dict__)
+
+
+class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """A CompiledKernel that brings an allocator along when the kernel builds descriptors on the device.
+
+    Triton keeps the allocator in a context variable, so one set while compiling is not there in another thread.
+    """
+
+    def __init__(self, src: Any, group: Group) -> None:
+        super().__init__(src, dict(group), "")
+        self.hash = self.metadata.hash
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first and self.metadata.global_scratch_size:
+            launch: Callable[..., None] = self.run
+            self._run = _with_allocator(launch)
+
+
+def _with_allocator(launch: Callable[..., None]) -> Callable[..., None]:
+    def run(*args: Any) -> None:
+        if _allocation._allocator.get() is _allocation._NULL_ALLOCATOR:
+            triton.set_allocator(_torch_allocator)
+        launch(*args)
+
+    return run
+
+
+def _torch_allocator(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    """Scratch from torch's caching allocator, which aligns to 512 bytes and is ordered by the current stream."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+# -------------------------------------------------------------------------------- autotune and heuristics
+
+
+def is_wrapper(kernel: Any) -> bool:
+    """Whether `kernel` is an Autotuner or Heuristics around another kernel."""
+    return isinstance(kernel, Autotuner | Heuristics)
+
+
+def replace_innermost(kernel: Any, make: Callable[[Any], Any], finish: Callable[[Any], Any]) -> Any:
+    """`make` of a JITFunction; of an Autotuner or Heuristics `finish` of a copy with the JITFunction inside replaced.
+
+    A JITFunction that is ours already is first taken back to the one it was made from. The copy of an Autotuner
+    starts with no timings: the best configuration of the plain kernel need not be ours.
+    """
+    if not is_wrapper(kernel):
+        return make(kernel.plain if isinstance(kernel, WspecFunction) else kernel)
+    new = copy.copy(kernel)
+    new.fn = replace_innermost(kernel.fn, make, finish)
+    if isinstance(new, Autotuner):
+        new.cache = {}
+    return finish(new)
+
+
+def innermost(kernel: Any) -> Any:
+    """The JITFunction inside."""
+    while is_wrapper(kernel):
+        kernel = kernel.fn
+    return kernel
+
+
+def fill_in(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with what the autotuners and heuristics around a kernel would add to them.
+
+    An Autotuner adds the configuration it found best, or its first one before it ran; what `kwargs` says wins.
+    """
+    filled = dict(kwargs)
+    while is_wrapper(kernel):
+        if isinstance(kernel, Autotuner):
+            config = getattr(kernel, "best_config", kernel.configs[0])
+            filled = {**config.all_kwargs(), **filled}
+            if config.pre_hook is not None:
+                args, filled = _apply_hook(config.pre_hook, kernel.arg_names, args, filled)
+        else:
+            filled = _apply_heuristics(kernel, args, filled)
+        kernel = kernel.fn
+    return args, filled
+
+
+def _apply_heuristics(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    for name, heuristic in kernel.values.items():
+        if name not in kwargs:
+            named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+            try:
+                kwargs = {**kwargs, name: heuristic(named)}
+            except Exception as error:  # the user's code, perhaps given the text of a type for a value
+                raise bad_input(f"the heuristic for {name!r} failed: {error}", f"give {name} a value") from error
+    return kwargs
+
+
+def _apply_hook(
+    hook: Callable[[dict[str, Any]], None], names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments after a configuration's pre-hook, which sets the blocks of descriptors but may also zero tensors.
+
+    It sees copies of the descriptors, which are returned, and tensors without storage: nothing of the user's changes.
+    """
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    seen = {name: _stand_in(value) for name, value in named.items()}
+    hook(seen)
+    after = {name: seen[name] if isinstance(value, TensorDescriptor) else value for name, value in named.items()}
+    return tuple(after[name] for name, _ in zip(names, args, strict=False)), {name: after[name] for name in kwargs}
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, TensorDescriptor):
+        return copy.copy(value)
+    return torch.empty_like(value, device="meta") if isinstance(value, torch.Tensor) else value
+
+
+def require_jit(kernel: Any) -> None:
+    """Raises WspecError for what is not a Triton kernel."""
+    if not isinstance(innermost(kernel), JITFunction):
+        name = getattr(kernel, "__name__", type(kernel).__name__)
+        raise bad_input(f"{name} is not a Triton kernel", "put @wspec.compile over @triton.jit")
+
+
+def current_target() -> Any:
+    """The target of the current GPU; Hopper when there is none, so that everything but launching works anywhere."""
+    if not torch.cuda.is_available():
+        return HOPPER
+    return triton.runtime.driver.active.get_current_target()
+
+
+def is_interpreted(kernel: Any) -> bool:
+    """Whether TRITON_INTERPRET=1 made the kernel an interpreted function."""
+    return bool(knobs.runtime.interpret) and not isinstance(innermost(kernel), JITFunction)

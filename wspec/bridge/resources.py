@@ -1,0 +1,125 @@
+"""What a cubin uses: registers, spills, shared memory, and the instructions that tell a specialized kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from triton import knobs
+
+from wspec.bridge.backend import assemble
+from wspec.bridge.frontend import KernelSource
+
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_NOTE = re.compile(r"\b(C75\d\d)\b")
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P\w+\s+)?)([A-Z][A-Z0-9_.]*)([^;]*);", re.ASCII)
+_RELEASE = re.compile(r"release (\S+), V(\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Per thread: registers at launch, spills, stack. Per block: shared memory, warps. Instructions: static counts."""
+
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+    warps: int
+    hgmma: int
+    usetmaxreg: tuple[int, ...]  # the register counts asked for, in program order
+    bar: int  # named barriers: BAR.SYNC and BAR.ARV
+    syncs: int  # mbarrier operations
+    tma_loads: int
+    tma_stores: int
+    ptxas_version: str
+    ptxas_notes: tuple[str, ...]  # e.g. C7510: ptxas serialized the asynchronous tensor core instructions
+
+    @property
+    def spill_bytes(self) -> int:
+        return self.spill_store_bytes + self.spill_load_bytes
+
+    def __str__(self) -> str:
+        regs = "/".join(map(str, self.usetmaxreg)) or "-"
+        notes = f", ptxas notes {' '.join(self.ptxas_notes)}" if self.ptxas_notes else ""
+        return (
+            f"{self.registers} registers at launch (USETMAXREG {regs}), {self.spill_bytes} bytes spilled, "
+            f"{self.shared_bytes} bytes shared, {self.warps} warps, {self.hgmma} HGMMA, {self.bar} BAR, "
+            f"{self.syncs} SYNCS, {self.tma_loads} TMA loads, {self.tma_stores} TMA stores, "
+            f"ptxas {self.ptxas_version}{notes}"
+        )
+
+
+def resources(cubin: bytes, ptxas_log: str, *, shared_bytes: int, warps: int) -> Resources:
+    """Read them from the binary (nvdisasm, about 0.3 s) and from what `ptxas -v` said."""
+    found = instructions(sass(cubin))
+    count = Counter(name.split(".")[0] for name, _ in found)
+    frame = _FRAME.search(ptxas_log)
+    stack, stores, loads = map(int, frame.groups()) if frame else (0, 0, 0)
+    registers = _REGISTERS.search(ptxas_log)
+    return Resources(
+        registers=int(registers[1]) if registers else 0,
+        spill_store_bytes=stores,
+        spill_load_bytes=loads,
+        stack_bytes=stack,
+        shared_bytes=shared_bytes,
+        warps=warps,
+        hgmma=count["HGMMA"] + count["IGMMA"] + count["QGMMA"],
+        usetmaxreg=tuple(int(rest.split()[-1], 0) for name, rest in found if name.startswith("USETMAXREG")),
+        bar=sum(name.startswith(("BAR.SYNC", "BAR.ARV")) for name, _ in found),
+        syncs=count["SYNCS"],
+        tma_loads=count["UTMALDG"],
+        tma_stores=count["UTMASTG"] + count["UTMAREDG"],
+        ptxas_version=ptxas_version(),
+        ptxas_notes=ptxas_notes(ptxas_log),
+    )
+
+
+def kernel_resources(source: KernelSource, kernel: Any, ptxas_log: str) -> Resources:
+    """Those of a CompiledKernel. A kernel compiled by Triton has no log; its PTX is then assembled again to get one."""
+    log = ptxas_log or assemble(kernel.asm["ptx"], source)[1]
+    return resources(kernel.asm["cubin"], log, shared_bytes=kernel.metadata.shared, warps=kernel.metadata.num_warps)
+
+
+def stage_text(kernel: Any, stage: str) -> str:
+    """The text of a stage of a CompiledKernel: ttgir, llir, ptx or sass."""
+    return sass(kernel.asm["cubin"]) if stage == "sass" else str(kernel.asm[stage])
+
+
+def spill_bytes(ptxas_log: str) -> int:
+    """Bytes spilled, stores and loads, without disassembling."""
+    frame = _FRAME.search(ptxas_log)
+    return int(frame[2]) + int(frame[3]) if frame else 0
+
+
+def ptxas_notes(ptxas_log: str) -> tuple[str, ...]:
+    """The codes of advice ptxas gives about wgmma, e.g. C7510."""
+    return tuple(sorted(set(_NOTE.findall(ptxas_log))))
+
+
+def sass(cubin: bytes) -> str:
+    """The disassembly, with addresses and without encodings."""
+    with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
+        path = os.path.join(folder, "kernel.cubin")
+        with open(path, "wb") as file:
+            file.write(cubin)
+        command = [knobs.nvidia.nvdisasm.path, "-c", path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """(mnemonic, operands) of every instruction of a disassembly, in program order."""
+    return [(match[2], match[3].strip()) for match in _INSTRUCTION.finditer(text)]
+
+
+def ptxas_version() -> str:
+    """The full version of the ptxas in use, e.g. 12.8.93."""
+    text = subprocess.run([knobs.nvidia.ptxas.path, "--version"], capture_output=True, text=True, check=True).stdout
+    match = _RELEASE.search(text)
+    return match[2] if match else "unknown"

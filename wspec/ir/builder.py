@@ -1,0 +1,56 @@
+"""Build operations at an insertion point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from wspec.ir.core import Block, Operation, Region, Value
+from wspec.ir.loc import UNKNOWN, Location
+from wspec.ir.types import I1, I32, I64, Attribute, IntegerAttr, OpaqueAttr, Type
+
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_HAS_OVERFLOW = {"arith.addi", "arith.subi", "arith.muli", "arith.shli"}
+_OVERFLOW: dict[str, Attribute] = {"overflowFlags": OpaqueAttr("#arith.overflow<none>")}
+
+
+class Builder:
+    """Appends to `block`, or inserts before position `at` and moves on."""
+
+    def __init__(self, block: Block, at: int | None = None, location: Location = UNKNOWN) -> None:
+        self.block, self.at, self.location = block, at, location
+
+    def add(self, op: Operation) -> Operation:
+        """Insert a finished operation."""
+        if self.at is None:
+            return self.block.append(op)
+        self.block.insert(self.at, op)
+        self.at += 1
+        return op
+
+    def create(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        result_types: Sequence[Type] = (),
+        properties: Mapping[str, Attribute] | None = None,
+        attributes: Mapping[str, Attribute] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> Operation:
+        """Create and insert."""
+        return self.add(Operation.create(name, operands, result_types, properties, attributes, regions, self.location))
+
+    def constant(self, value: int, type: Type = I32) -> Value:
+        """An integer constant."""
+        return self.create("arith.constant", [], [type], {"value": IntegerAttr(value, type)}).result
+
+    def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
+        """`name` of two values of one type, e.g. `arith.addi`."""
+        return self.create(name, [lhs, rhs], [lhs.type], _OVERFLOW if name in _HAS_OVERFLOW else None).result
+
+    def compare(self, predicate: str, lhs: Value, rhs: Value) -> Value:
+        """Signed or unsigned integer comparison; predicates as in arith.cmpi."""
+        code = IntegerAttr(PREDICATES.index(predicate), I64)
+        return self.create("arith.cmpi", [lhs, rhs], [I1], {"predicate": code}).result
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        return self.create("arith.select", [condition, yes, no], [yes.type]).result

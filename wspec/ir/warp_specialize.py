@@ -1,0 +1,70 @@
+"""The shape of a `ttg.warp_specialize` operation: its default region, its partitions and what they capture.
+
+Partitions are isolated from above: what they use comes in through the operation's operands, which appear as the
+arguments of *every* partition. The default region sees the values around it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wspec.ir.core import Block, Operation, Region, Value
+from wspec.ir.loc import Location
+from wspec.ir.types import I32, DenseArrayAttr
+
+NAME = "ttg.warp_specialize"
+
+
+def find(module: Operation) -> Operation | None:
+    """The module's warp_specialize operation, if there is one."""
+    return next((op for op in module.walk() if op.name == NAME), None)
+
+
+def create(default: Region, partitions: Sequence[Region], warps: Sequence[int], location: Location) -> Operation:
+    """A detached operation whose partitions have no arguments yet (see `capture`)."""
+    holder = Operation.create("ttg.warp_specialize.partitions", regions=partitions, location=location)
+    outer = Region()
+    outer.add_block().append(holder)
+    properties = {"partitionNumWarps": DenseArrayAttr(I32, tuple(warps))}
+    return Operation.create(NAME, [], [], properties, regions=[default, outer], location=location)
+
+
+def default_block(op: Operation) -> Block:
+    return op.regions[0].block
+
+
+def partition_blocks(op: Operation) -> list[Block]:
+    return [region.block for region in op.regions[1].block.ops[0].regions]
+
+
+def task_blocks(op: Operation) -> list[Block]:
+    """The blocks of all tasks: the default region first, then the partitions in order."""
+    return [default_block(op), *partition_blocks(op)]
+
+
+def capture(op: Operation, value: Value) -> list[Value]:
+    """Make `value` visible in every task; returns what to use for it in each of `task_blocks`."""
+    if value in op.operands:
+        index = op.operands.index(value)
+        return [value, *(block.args[index] for block in partition_blocks(op))]
+    op.operands.append(value)
+    return [value, *(block.add_arg(value.type, value.location) for block in partition_blocks(op))]
+
+
+def _inside(block: Block) -> Iterator[Operation]:
+    for op in block.ops:
+        yield from op.walk()
+
+
+def capture_free_values(op: Operation) -> None:
+    """Route every value a partition takes from outside through the operation's operands."""
+    for position, block in enumerate(partition_blocks(op), start=1):
+        own: set[Value] = set(block.args)
+        for inner in _inside(block):
+            own.update(inner.results)
+            own.update(arg for region in inner.regions for b in region.blocks for arg in b.args)
+        for inner in list(_inside(block)):
+            for index, value in enumerate(inner.operands):
+                if value not in own:
+                    inner.operands[index] = capture(op, value)[position]
+                    own.add(inner.operands[index])

@@ -1,0 +1,30 @@
+"""The order in which asynchronous tensor core operations complete within one block."""
+
+from __future__ import annotations
+
+from wspec.ir.core import Block, Operation
+
+DOT = "ttng.warp_group_dot"
+WAIT = "ttng.warp_group_dot_wait"
+
+
+def is_async(op: Operation) -> bool:
+    return op.name == DOT and str(op.attr("isAsync")) == "true"
+
+
+def completions(block: Block) -> dict[Operation, Operation]:
+    """For each asynchronous dot issued in `block`, the wait in `block` after which it is complete.
+
+    Dots complete in order: `pendings = n` waits for all but the last n.
+    """
+    done: dict[Operation, Operation] = {}
+    pending: list[Operation] = []
+    for op in block.ops:
+        if is_async(op):
+            pending.append(op)
+        elif op.name == WAIT:
+            keep = op.int_attr("pendings") or 0
+            finished = pending[: len(pending) - keep] if keep else pending
+            done.update((dot, op) for dot in finished)
+            pending = pending[len(finished) :]
+    return done

@@ -1,0 +1,225 @@
+"""Every option of the compiler, once.
+
+The fields of `Options` are the table: keyword arguments of `wspec.compile`, `WSPEC_*` environment variables,
+command-line flags and `docs/options.md` all come from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wspec.diagnostics import Remark, WspecError
+
+_TRUE = ("1", "true", "on", "yes")
+_FALSE = ("0", "false", "off", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What an option accepts. `emits` says that it can change the kernel that is emitted, and so the cache key."""
+
+    kind: type
+    help: str
+    choices: tuple[object, ...] = ()
+    low: int = 0
+    high: int = 0
+    step: int = 1
+    optional: bool = False  # None (in text: "auto") lets wspec decide
+    emits: bool = True
+
+    def allowed(self) -> str:
+        """The allowed values in words."""
+        if self.kind is bool:
+            text = "0 or 1"
+        elif self.choices:
+            text = ", ".join(map(str, self.choices))
+        elif self.kind is int:
+            text = f"{self.low}..{self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+        else:
+            text = "text"
+        return text + (", or auto" if self.optional and self.kind is not str else "")
+
+
+def _option(default: object, spec: Spec) -> Any:
+    return field(default=default, metadata={"spec": spec})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to compile; hashable. None means that wspec decides. Raises WspecError on a bad value."""
+
+    enabled: bool = _option(True, Spec(bool, "0 turns the compiler off: every kernel runs as it was"))
+    strict: bool = _option(False, Spec(bool, "raise WspecError when a kernel is left alone", emits=False))
+    consumers: int | None = _option(
+        None, Spec(int, "consumer warp groups that share a tile", low=1, high=3, optional=True)
+    )
+    depth: int | None = _option(None, Spec(int, "buffers in the ring of a loop channel", low=1, high=16, optional=True))
+    overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
+    producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
+    producer_registers: int = _option(
+        24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)
+    )
+    consumer_registers: int | None = _option(
+        None, Spec(int, "registers a thread of a consumer gets", low=24, high=256, step=8, optional=True)
+    )
+    gate: str = _option(
+        "model", Spec(str, "who decides whether specializing pays: the latency model, or nobody", ("model", "off"))
+    )
+    machine: str = _option("h200", Spec(str, "machine description the model uses"))
+    cache: bool = _option(
+        True, Spec(bool, "reuse results on disk, in Triton's cache; 0 compiles afresh in every process", emits=False)
+    )
+    dump: str | None = _option(
+        None, Spec(str, "folder to write every stage of every kernel to", optional=True, emits=False)
+    )
+    remarks: str = _option(
+        "once",
+        Spec(
+            str, "print remarks once per kernel, at every compilation, or never", ("once", "always", "off"), emits=False
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for name, spec in table().items():
+            _check(name, spec, getattr(self, name))
+
+    @staticmethod
+    def from_env(env: Mapping[str, str] | None = None, **overrides: Any) -> Options:
+        """Overrides over `WSPEC_*` variables over defaults. Unknown names and bad values raise WspecError."""
+        env = os.environ if env is None else env
+        specs = table()
+        unknown = sorted(set(overrides) - set(specs))
+        if unknown:
+            raise _bad(f"unknown option {unknown[0]!r}", f"options are: {', '.join(specs)}")
+        found = {
+            name: _parse(name, spec, env[env_name(name)]) for name, spec in specs.items() if env.get(env_name(name))
+        }
+        return Options(**{**found, **overrides})
+
+    def replace(self, **changes: Any) -> Options:
+        """The same options with some changed."""
+        return dataclasses.replace(self, **changes)
+
+    def digest(self) -> str:
+        """A key over the options that can change the emitted kernel."""
+        text = ";".join(f"{name}={getattr(self, name)!r}" for name, spec in table().items() if spec.emits)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def table() -> dict[str, Spec]:
+    """Option name -> what it accepts, in the order of declaration."""
+    return {f.name: f.metadata["spec"] for f in dataclasses.fields(Options)}
+
+
+def env_name(option: str) -> str:
+    """The environment variable of an option: depth -> WSPEC_DEPTH."""
+    return f"WSPEC_{option.upper()}"
+
+
+def flag_name(option: str) -> str:
+    """The command-line flag of an option: producer_warps -> --producer-warps."""
+    return "--" + option.replace("_", "-")
+
+
+# -------------------------------------------------------------------------------------------- command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag per option; a flag that is not given leaves the environment and the default in charge."""
+    group = parser.add_argument_group("compiler options")
+    for name, spec in table().items():
+        text = f"{spec.help} ({spec.allowed()}; default {_default_text(name, spec)})"
+        group.add_argument(flag_name(name), dest=name, metavar="VALUE", default=None, help=text.replace("%", "%%"))
+
+
+def from_arguments(arguments: argparse.Namespace) -> Options:
+    """The options a parser with `add_arguments` found. Raises WspecError on a bad value."""
+    texts = {name: getattr(arguments, name, None) for name in table()}
+    given: dict[str, Any] = {
+        name: _parse(name, table()[name], text) for name, text in texts.items() if text is not None
+    }
+    return Options.from_env(**given)
+
+
+# --------------------------------------------------------------------------------------------------- docs
+
+
+def markdown() -> str:
+    """The text of docs/options.md."""
+    head = [
+        "# Options",
+        "",
+        "Generated from `wspec/options.py` by `python -m wspec.options`; a test compares them.",
+        "A keyword argument of `wspec.compile` wins over the environment variable, which wins over the default.",
+        "",
+        "| keyword | environment | flag | values | default | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join(head + [_row(name, spec) for name, spec in table().items()]) + "\n"
+
+
+def _row(name: str, spec: Spec) -> str:
+    default = _default_text(name, spec)
+    cells = (f"`{name}`", f"`{env_name(name)}`", f"`{flag_name(name)}`", spec.allowed(), default, spec.help)
+    return "| " + " | ".join(cells) + " |"
+
+
+def _default_text(name: str, spec: Spec) -> str:
+    value = {f.name: f.default for f in dataclasses.fields(Options)}[name]
+    if value is None:
+        return "none" if spec.kind is str else "auto"
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+# ------------------------------------------------------------------------------------------------ checking
+
+
+def _parse(name: str, spec: Spec, text: str) -> object:
+    """A value from the text of a variable or flag."""
+    word = text.strip().lower()
+    if spec.optional and word in ("auto", "none", ""):
+        return None
+    if spec.kind is bool:
+        if word not in _TRUE + _FALSE:
+            raise _bad_value(name, spec, text)
+        return word in _TRUE
+    if spec.kind is int:
+        try:
+            return int(word)
+        except ValueError:
+            raise _bad_value(name, spec, text) from None
+    return text.strip()
+
+
+def _check(name: str, spec: Spec, value: object) -> None:
+    if value is None and spec.optional:
+        return
+    right_kind = type(value) is spec.kind  # a bool is not an int here
+    if not right_kind or (spec.choices and value not in spec.choices) or not _in_range(spec, value):
+        raise _bad_value(name, spec, value)
+
+
+def _in_range(spec: Spec, value: object) -> bool:
+    if not isinstance(value, int) or spec.high == 0:
+        return True
+    return spec.low <= value <= spec.high and (value - spec.low) % spec.step == 0
+
+
+def _bad_value(name: str, spec: Spec, value: object) -> WspecError:
+    return _bad(
+        f"option {name!r} ({env_name(name)}, {flag_name(name)}): {value!r} is not allowed", f"allowed: {spec.allowed()}"
+    )
+
+
+def _bad(message: str, note: str) -> WspecError:
+    return WspecError(Remark("bad-option", message, note=note, severity="error"))
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,134 @@
+"""The compiler, from a kernel's TTGIR to the specialized TTGIR. Reads like a table of contents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from wspec.diagnostics import Declined, Remark
+from wspec.ir import print_module
+from wspec.ir.core import Operation
+from wspec.ir.verify import check_valid
+from wspec.options import Options
+from wspec.passes.async_dots import async_dots
+from wspec.passes.finish import finish
+from wspec.passes.lower_channels import lower_channels
+from wspec.passes.pipeline_loops import pipeline_loops
+from wspec.passes.release_buffers import release_buffers
+from wspec.passes.slice_tile import slice_tile
+from wspec.passes.split import split
+from wspec.passes.stage_stores import stage_stores
+from wspec.plan.graph import build_graph
+from wspec.plan.machine import load_machine
+from wspec.plan.plan import Plan, fingerprint, number
+from wspec.plan.planner import make_plan
+
+T = TypeVar("T")
+
+PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
+    split,  # first: everything later works inside one task
+    slice_tile,  # while every region still is a whole program
+    stage_stores,  # when buffer and tile belong to one replica
+    pipeline_loops,  # before dots become asynchronous: it decides their order
+    async_dots,  # after the order is known: it decides the waits
+    release_buffers,  # after the waits: a buffer is read until one of them
+    lower_channels,  # when nothing moves any more
+    finish,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one kernel."""
+
+    module: Operation | None  # the specialized module; None: left alone
+    plan: Plan | None
+    remarks: tuple[Remark, ...]
+    stages: dict[str, str] = field(default_factory=dict)  # stage name -> text, when they were kept
+    times: dict[str, float] = field(default_factory=dict)  # stage name -> seconds
+
+
+class _Run:
+    """Names, times, verifies and keeps the result of each stage."""
+
+    def __init__(self, keep_stages: bool) -> None:
+        self.keep = keep_stages
+        self.stages: dict[str, str] = {}
+        self.times: dict[str, float] = {}
+
+    def step(self, name: str, function: Callable[..., T], *args: Any) -> T:
+        start = time.perf_counter()
+        result = function(*args)
+        self.times[name] = time.perf_counter() - start
+        return result
+
+    def show(self, name: str, module: Operation) -> None:
+        if self.keep:
+            self.stages[name] = print_module(module)
+
+
+def specialize(module: Operation, options: Options, *, plan: Plan | None = None, keep_stages: bool = False) -> Outcome:
+    """Warp-specialize a module that stands right before Triton's pipeliner, in place.
+
+    Returns an Outcome; a kernel that is left alone has no module and a remark that says why. With `plan`, that plan is
+    used instead of one of our own; it must have been made for this kernel.
+    """
+    run = _Run(keep_stages)
+    try:
+        function = _function(module)
+        number(function)
+        run.show("input", module)
+        graph = run.step("graph", build_graph, function)
+        plan = run.step("plan", make_plan, graph, load_machine(options.machine), options) if plan is None else plan
+        _check_fits(plan, function)
+    except Declined as declined:
+        return Outcome(None, None, (declined.remark,), run.stages, run.times)
+    if keep_stages:
+        run.stages["plan"] = plan.to_text()
+    location = function.location
+    for one in PASSES:
+        module = run.step(one.__name__, one, module, plan)
+        run.step(f"verify {one.__name__}", check_valid, module)
+        run.show(one.__name__, module)
+    done = Remark("specialized", describe(plan), location)
+    return Outcome(module, plan, (done,), run.stages, run.times)
+
+
+def _function(module: Operation) -> Operation:
+    functions = [op for op in module.walk() if op.name == "tt.func"]
+    if len(functions) != 1:
+        where = functions[1].location if len(functions) > 1 else module.location
+        raise Declined(Remark("unsupported-op", "the kernel calls functions that are not inlined", where))
+    ctas = module.int_attr("ttg.num-ctas")
+    if ctas is not None and ctas > 1:
+        raise Declined(Remark("num-ctas", f"the kernel runs in clusters of {ctas} blocks", functions[0].location))
+    if len(functions[0].regions[0].blocks) != 1:
+        raise Declined(
+            Remark(
+                "unsupported-control-flow",
+                "the kernel returns early or branches in a way that is not a for or an if",
+                functions[0].regions[0].blocks[0].terminator.location,
+                note="put the body under an if instead of returning early",
+            )
+        )
+    return functions[0]
+
+
+def _check_fits(plan: Plan, function: Operation) -> None:
+    if plan.fingerprint != (found := fingerprint(function)):
+        message = f"the plan was made for kernel {plan.fingerprint}, this one is {found}"
+        raise Declined(Remark("plan-mismatch", message, function.location, note="make the plan anew"))
+
+
+def describe(plan: Plan) -> str:
+    """One line on what was done."""
+    consumer, producer = plan.consumer, plan.producer
+    rings = ", ".join(f"{c.name} x{c.depth}" for c in plan.channels)
+    late = sum(len(schedule.late) > 0 for schedule in plan.loops)
+    overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
+    return (
+        f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
+        f"{consumer.warps} warps and a producer of {producer.warps}; rings {rings}{overlap}"
+    )

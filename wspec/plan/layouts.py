@@ -1,0 +1,100 @@
+"""Layouts of a tile that fewer warps hold.
+
+A consumer replica of 4 warps works on a slice of what 4 or 8 warps held before. Every layout must change the same way
+wherever it occurs, so the change is a function of the layout, the slice and the warp counts alone.
+"""
+
+from __future__ import annotations
+
+from wspec.ir.types import Attribute, Layout, LayoutField, MemDescType, TensorDescType, TensorType, Type
+
+
+class LayoutError(ValueError):
+    """A layout that cannot be given to fewer warps; the message says which."""
+
+
+def _shrink_warps(warps: tuple[int, ...], factor: int) -> tuple[int, ...]:
+    out = list(warps)
+    for dim in range(len(out)):
+        while factor > 1 and out[dim] > 1:
+            out[dim] //= 2
+            factor //= 2
+    if factor > 1:
+        raise LayoutError(f"cannot take warps out of {warps}")
+    return tuple(out)
+
+
+def _linear(layout: Layout, dim: int | None, size: int, replicas: int, factor: int) -> Layout:
+    """Drop the basis vectors that reach beyond the slice; warps left over become registers."""
+    fields = {name: value for name, value in layout.fields}
+    for name in ("register", "lane", "warp"):
+        kept = tuple(b for b in _bases(fields[name]) if dim is None or b[dim] < size // replicas)
+        fields[name] = kept
+    old_warps = len(_bases(layout.get("warp")))
+    want = old_warps - (factor.bit_length() - 1)
+    warp, register = list(_bases(fields["warp"])), list(_bases(fields["register"]))
+    if len(_bases(fields["lane"])) != len(_bases(layout.get("lane"))) or len(warp) < want:
+        raise LayoutError(f"cannot slice {layout}")
+    register += warp[want:]
+    fields["warp"], fields["register"] = tuple(warp[:want]), tuple(register)
+    return layout.with_fields({name: fields[name] for name in ("register", "warp")})
+
+
+def _bases(value: LayoutField | None) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(value, tuple):
+        return ()
+    return tuple(tuple(int(v) for v in b if isinstance(v, int)) for b in value if isinstance(b, tuple))
+
+
+def shrink_layout(
+    layout: Attribute | None, dim: int | None, size: int, replicas: int, factor: int
+) -> Attribute | None:
+    """The layout of a register tensor held by `1/factor` of the warps, sliced `replicas` ways along `dim` (or not).
+
+    `size` is the extent of `dim` before slicing. Raises LayoutError for layouts it does not know.
+    """
+    if layout is None or (factor == 1 and dim is None):
+        return layout
+    if not isinstance(layout, Layout):
+        raise LayoutError(f"unknown layout {layout}")
+    if layout.name in ("ttg.blocked", "ttg.nvidia_mma"):
+        if factor == 1:
+            return layout
+        warps = layout.ints("warpsPerCTA")
+        return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor)})
+    if layout.name == "ttg.slice" and isinstance(layout.parent, Layout):
+        hidden = layout.get("dim")
+        up = dim if dim is None or not isinstance(hidden, int) else dim + (dim >= hidden)
+        parent = shrink_layout(layout.parent, up, size, replicas, factor)
+        return layout.with_fields({"parent": _as_field(parent)})
+    if layout.name == "ttg.dot_op" and isinstance(layout.parent, Layout):
+        return layout.with_fields({"parent": _as_field(shrink_layout(layout.parent, dim, size, replicas, factor))})
+    if layout.name == "ttg.linear":
+        return _linear(layout, dim, size, replicas, factor)
+    raise LayoutError(f"unknown layout {layout.name}")
+
+
+def _as_field(value: Attribute | None) -> LayoutField:
+    if not isinstance(value, Layout):
+        raise LayoutError("a parent layout is missing")
+    return value
+
+
+def shrink_type(type: Type, dim: int | None, replicas: int, factor: int) -> Type:
+    """The type of one replica's slice; `dim` is None for values every replica holds whole."""
+    if isinstance(type, TensorType):
+        size = type.shape[dim] if dim is not None else 0
+        encoding = shrink_layout(type.encoding, dim, size, replicas, factor)
+        return TensorType(_cut(type.shape, dim, replicas), type.element, encoding)
+    if isinstance(type, MemDescType) and dim is not None:
+        return MemDescType(
+            _cut(type.shape, dim, replicas), type.element, type.encoding, type.memory_space, type.mutable, None
+        )
+    if isinstance(type, TensorDescType) and dim is not None:
+        block = type.block
+        return TensorDescType(TensorType(_cut(block.shape, dim, replicas), block.element, block.encoding))
+    return type
+
+
+def _cut(shape: tuple[int, ...], dim: int | None, replicas: int) -> tuple[int, ...]:
+    return tuple(size // replicas if d == dim else size for d, size in enumerate(shape))

@@ -1,0 +1,164 @@
+"""Which loads become channels: the tiles that tensor core loops stream through shared memory.
+
+A descriptor load is moved to the producer when it feeds a dot from a loop that multiplies (or from before one), and
+when its coordinates can be computed there: from scalars that do not depend on anything the consumers compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.core import Operation, Value
+from wspec.ir.loc import Location
+from wspec.ir.ops import info
+from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
+from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
+from wspec.plan.tile import DOTS, unit_dim_pairs
+
+_VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One load that fills a channel, and the innermost loop around it (None: before all loops)."""
+
+    load: Operation
+    loop: Operation | None
+    hot: bool  # inside a loop that multiplies
+
+
+def decline(code: str, message: str, location: Location, note: str = "", path: tuple[tuple[str, Location], ...] = ()) -> Declined:  # noqa: E501
+    return Declined(Remark(code, message, location, path, note))
+
+
+def hot_loops(function: Operation) -> list[Operation]:
+    """The innermost loops that hold a dot, in program order."""
+    return [op for op in function.walk() if op.name == "scf.for" and any(o.name in DOTS for o in op.regions[0].block.ops)]
+
+
+def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
+    """Every descriptor load that can be a channel, in program order."""
+    sites: list[Site] = []
+    for load in function.walk():
+        if load.name != "tt.descriptor_load" or not _streams(load) or not _feeds_dot(function, load):
+            continue
+        hot = any(load.is_inside(loop) for loop in loops)
+        around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
+        if hot or any(_precedes(load, loop) for loop in loops):
+            sites.append(Site(load, around, hot))
+    return sites
+
+
+def _precedes(load: Operation, loop: Operation) -> bool:
+    """Does the load stand in a block around the loop (hoisted out of it)?"""
+    return any(op.parent is load.parent for op in (loop, *loop.ancestors()))
+
+
+def _streams(load: Operation) -> bool:
+    """The tile must be one box of the descriptor, in a layout the tensor core reads."""
+    desc, tile = load.operands[0].type, load.result.type
+    if not isinstance(desc, TensorDescType) or not isinstance(tile, TensorType):
+        return False
+    encoding = desc.block.encoding
+    if not isinstance(encoding, Layout) or encoding.name != "ttg.nvmma_shared":
+        return False
+    return unit_dim_pairs(desc.block.shape, tile.shape) is not None
+
+
+def _users(function: Operation, value: Value) -> list[Operation]:
+    return [op for op in function.walk() if value in op.operands]
+
+
+def _feeds_dot(function: Operation, load: Operation) -> bool:
+    """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot?"""
+    work, seen = [load.result], set()
+    while work:
+        value = work.pop()
+        for user in _users(function, value):
+            if user in seen:
+                continue
+            seen.add(user)
+            if user.name in DOTS:
+                return True
+            row = info(user.name)
+            if user.name in _VIEWS or user.name == "ttg.local_alloc" or (row is not None and row.category in _CARRIERS):
+                work += user.results
+    return False
+
+
+_CARRIERS = frozenset({"elementwise", "layout", "view"})
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+def check_addresses(function: Operation, site: Site) -> None:
+    """The producer must be able to compute the coordinates. Raises Declined."""
+    for op in needed_for(site.load.operands, function):
+        row = info(op.name)
+        heavy = op.name in DOTS or op.name == "tt.reduce" or op.name == "tt.descriptor_load"
+        if row is None or heavy or op.name in STORES:
+            raise decline(
+                "not-partitionable",
+                f"the address of this load depends on {op.name}, which the consumers compute",
+                site.load.location,
+                "compute the coordinates of descriptor loads from program ids, arguments and loop counters",
+                (("needed for the address", op.location),),
+            )
+
+
+def check_memory(function: Operation, sites: list[Site]) -> None:
+    """A load that runs ahead must not pass a store to the same memory. Raises Declined."""
+    stores = [op for op in function.walk() if op.name in STORES]
+    for site in sites:
+        for store in stores:
+            if may_alias(site.load, store):
+                raise decline(
+                    "memory-alias",
+                    "this load would run ahead of a store that may write the same memory",
+                    site.load.location,
+                    "load and store through different arguments",
+                    (("the store", store.location),),
+                )
+
+
+_CONTROL = frozenset({"scf.for", "scf.if", "scf.yield", "tt.return", "tt.func", "tt.reduce", "tt.reduce.return", "tt.scan",
+                      "tt.scan.return", "tt.map_elementwise", "tt.map_elementwise.return"})  # fmt: skip
+_FORBIDDEN = {
+    "gpu.barrier": "a barrier of the whole block would wait for warps that are elsewhere",
+    "tt.debug_barrier": "a barrier of the whole block would wait for warps that are elsewhere",
+    "ttg.barrier": "a barrier of the whole block would wait for warps that are elsewhere",
+    "tt.call": "calls of functions that are not inlined are not understood",
+}
+
+
+def check_understood(function: Operation) -> None:
+    """Every operation must be one whose effects are known. Raises Declined."""
+    for op in function.walk():
+        if op.name == "ttg.warp_specialize":
+            raise decline("already-specialized", "the kernel states its own warp specialization", op.location)
+        if op.successors or (op.regions and op.name not in _CONTROL):
+            raise decline(
+                "unsupported-control-flow",
+                f"{op.name} is control flow that cannot be divided between warps yet",
+                op.location,
+                "use for loops and conditionals without early return or while",
+            )
+        if op.name in _FORBIDDEN:
+            raise decline("unsupported-op", f"{op.name}: {_FORBIDDEN[op.name]}", op.location)
+        if info(op.name) is None and op.name not in _CONTROL:
+            raise decline("unsupported-op", f"nothing is known of the effects of {op.name}", op.location)
+
+
+def check_effects(function: Operation) -> None:
+    """Atomics whose result is used would be done once by each replica. Raises Declined."""
+    for op in function.walk():
+        if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(_users(function, r) for r in op.results):
+            raise decline("unsupported-op", "the result of an atomic operation is used", op.location)
+
+
+__all__ = [
+    "LOADS", "MemDescType", "Site", "check_addresses", "check_effects", "check_memory", "check_understood", "decline",
+    "find_sites", "hot_loops",
+]  # fmt: skip

@@ -1,0 +1,192 @@
+"""A plan: how one kernel is divided into tasks, as a frozen value.
+
+Operations are named by their number in the walk of the kernel's function (`wspec.id` in dumps); `fingerprint` ties a
+plan to the kernel it was made for. `plan.to_text()` and `Plan.from_text` are inverse; the text is TOML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from wspec.ir.core import Operation
+from wspec.ir.types import IntegerAttr, i32
+
+ID = "wspec.id"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Operations that run together on one set of warps."""
+
+    name: str
+    kind: str  # "producer": moves tiles; "consumer": computes on them
+    warps: int  # per replica
+    registers: int  # a thread
+    replicas: int = 1  # how many warp groups run it, each on a slice of the tile
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A ring of shared-memory buffers from the producer to the consumers."""
+
+    name: str
+    loads: tuple[int, ...]  # the load operations that fill it, in program order
+    depth: int  # buffers in the ring
+    buffer_bytes: int  # one buffer, all replicas together
+    sliced_dim: int = -1  # the tile dimension replicas share, or -1: every replica reads all of it
+    reused: bool = True  # False: filled once in the kernel's life, so nothing needs to be released
+
+    @property
+    def sliced(self) -> bool:
+        return self.sliced_dim >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSchedule:
+    """Software pipelining of one consumer loop: operations of `late` run one iteration behind the others."""
+
+    loop: int
+    late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model expects, in cycles of one SM."""
+
+    iteration_cycles: float = 0.0  # steady state of the specialized loop
+    plain_iteration_cycles: float = 0.0  # the same loop unspecialized
+    overhead_cycles: float = 0.0  # extra start-up cost of specializing
+    bound: str = ""  # what limits the steady state
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All decisions for one kernel."""
+
+    kernel: str
+    fingerprint: str
+    source_warps: int
+    tasks: tuple[Task, ...]
+    channels: tuple[Channel, ...]
+    loops: tuple[LoopSchedule, ...] = ()
+    staging: tuple[tuple[int, str], ...] = ()  # (descriptor store, channel whose buffer it is staged in)
+    smem_bytes: int = 0
+    prediction: Prediction = Prediction()
+    version: int = 1
+
+    @property
+    def consumer(self) -> Task:
+        return next(task for task in self.tasks if task.kind == "consumer")
+
+    @property
+    def producer(self) -> Task:
+        return next(task for task in self.tasks if task.kind == "producer")
+
+    @property
+    def total_warps(self) -> int:
+        """Warps the kernel launches, in whole warp groups."""
+        warps = sum(task.warps * task.replicas for task in self.tasks)
+        return -(-warps // 4) * 4
+
+    def channel_of(self, load: int) -> Channel | None:
+        return next((channel for channel in self.channels if load in channel.loads), None)
+
+    def to_text(self) -> str:
+        """The plan as TOML; edit it and load it with `Plan.from_text`."""
+        return _to_toml(asdict(self))
+
+    @staticmethod
+    def from_text(text: str) -> Plan:
+        """Read `to_text`'s form. Raises PlanError with the line or field at fault."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(f"plan is not valid TOML: {error}") from None
+        return _from_dict(data)
+
+
+class PlanError(ValueError):
+    """A plan text that cannot be used; the message names the field."""
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_scalar(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def _to_toml(data: dict[str, Any]) -> str:
+    lines: list[str] = []
+    tables: list[str] = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            tables += ["", f"[{key}]", *(f"{k} = {_scalar(v)}" for k, v in value.items())]
+        elif isinstance(value, tuple | list) and value and isinstance(value[0], dict):
+            for item in value:
+                tables += ["", f"[[{key}]]", *(f"{k} = {_scalar(v)}" for k, v in item.items())]
+        else:
+            lines.append(f"{key} = {_scalar(value)}")
+    return "\n".join(lines + tables) + "\n"
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _record(kind: type[Any], where: str, data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise PlanError(f"plan: {where} must be a table")
+    known = {field.name for field in fields(kind)}
+    if unknown := sorted(set(data) - known):
+        raise PlanError(f"plan: {where} has unknown field {unknown[0]!r}; it may have {', '.join(sorted(known))}")
+    try:
+        return kind(**{key: _tuples(value) for key, value in data.items()})
+    except TypeError as error:
+        raise PlanError(f"plan: {where}: {str(error).split('__init__() ')[-1]}") from None
+
+
+def _from_dict(data: dict[str, Any]) -> Plan:
+    lists = {"tasks": Task, "channels": Channel, "loops": LoopSchedule}
+    values: dict[str, Any] = dict(data)
+    for name, kind in lists.items():
+        rows = data.get(name, [])
+        if not isinstance(rows, list):
+            raise PlanError(f"plan: {name} must be a list of tables")
+        values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
+    values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
+    plan: Plan = _record(Plan, "the top level", values)
+    kinds = sorted(task.kind for task in plan.tasks)
+    if kinds != ["consumer", "producer"]:
+        raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")
+    for channel in plan.channels:
+        if channel.depth < 1:
+            raise PlanError(f"plan: channels.{channel.name}: depth must be at least 1, found {channel.depth}")
+    return plan
+
+
+# ------------------------------------------------------------------------------------------ numbering
+
+
+def number(function: Operation) -> None:
+    """Give every operation of the function its id, in place, as the attribute `wspec.id`."""
+    for index, op in enumerate(function.walk()):
+        op.attributes[ID] = i32(index)
+
+
+def id_of(op: Operation) -> int:
+    """The operation's id; -1 for operations a pass has added."""
+    value = op.attributes.get(ID)
+    return value.value if isinstance(value, IntegerAttr) else -1
+
+
+def fingerprint(function: Operation) -> str:
+    """A digest of the function's operations, types and structure (not of its locations)."""
+    digest = hashlib.sha256()
+    for op in function.walk():
+        shape = [str(value.type) for value in (*op.operands, *op.results)]
+        digest.update(f"{op.name}({len(op.regions)})".encode() + "|".join(shape).encode() + b"\n")
+    return digest.hexdigest()[:16]

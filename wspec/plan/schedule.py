@@ -1,0 +1,98 @@
+"""Which operations of a consumer loop run one iteration late, so that dots overlap with what feeds them.
+
+In a chain dot A -> elementwise -> dot B, B and what depends on it (the late part, stage 1) can run an iteration behind:
+then A of the next iteration and B of this one are in flight together while the warp group computes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import ScalarType, TensorType
+from wspec.plan.costs import byte_size
+from wspec.plan.plan import LoopSchedule, id_of
+from wspec.plan.tile import DOTS
+
+
+def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
+    """The late part of one loop; empty when nothing can be gained or the loop cannot be pipelined."""
+    body = loop.regions[0].block
+    dots = [op for op in body.ops if op.name in DOTS]
+    if len(dots) < 2 or loop.attr("unsignedCmp") is not None:
+        return LoopSchedule(id_of(loop))
+    for seed in reversed(dots):
+        late = _late_part(body, seed, is_channel_load)
+        early_dots = [dot for dot in dots if dot not in late]
+        if early_dots and _feeds(early_dots, seed, body) and _can_carry(body, late):
+            return LoopSchedule(id_of(loop), tuple(id_of(op) for op in body.ops if op in late))
+    return LoopSchedule(id_of(loop))
+
+
+def _operands(op: Operation) -> set[Value]:
+    return {value for inner in op.walk() for value in inner.operands}
+
+
+def _late_part(body: Block, seed: Operation, is_channel_load: Callable[[Operation], bool]) -> set[Operation]:
+    """The seed, all that depends on it in this or the next iteration, and what only that needs."""
+    late = {seed}
+    grew = True
+    while grew:
+        grew = False
+        tainted = {r for op in late for r in op.results}
+        tainted |= {
+            body.args[1 + i] for i, value in enumerate(body.terminator.operands) if value.op is not None and value.op in late
+        }  # fmt: skip
+        for op in body.ops[:-1]:
+            if op not in late and _operands(op) & tainted:
+                late.add(op)
+                grew = True
+    _sink(body, late, is_channel_load)
+    return late
+
+
+def _sink(body: Block, late: set[Operation], is_channel_load: Callable[[Operation], bool]) -> None:
+    """Move to the late part what only it uses, where that carries fewer bytes round the loop."""
+    for op in reversed(body.ops[:-1]):
+        users = [user for user in body.ops if user is not op and set(op.results) & _operands(user)]
+        if op in late or not users or not all(user in late for user in users):
+            continue
+        if not op.operands or is_channel_load(op) or op.name in ("ttg.local_alloc", "ttg.memdesc_trans"):
+            late.add(op)
+        elif not op.regions and _bytes(op.operands, body, late) < sum(byte_size(r.type) for r in op.results):
+            late.add(op)
+
+
+def _bytes(values: list[Value], body: Block, late: set[Operation]) -> int:
+    """Bytes that would have to be carried to have these values late."""
+    outside = [v for v in values if v.op is not None and v.op.parent is body and v.op not in late]
+    outside += [v for v in values if v.owner is body]
+    return sum(byte_size(v.type) for v in outside)
+
+
+def _feeds(early_dots: list[Operation], seed: Operation, body: Block) -> bool:
+    """Does an early dot's result reach the seed within one iteration?"""
+    reached = {r for dot in early_dots for r in dot.results}
+    for op in body.ops:
+        if _operands(op) & reached:
+            if op is seed:
+                return True
+            reached |= set(op.results)
+    return False
+
+
+def _can_carry(body: Block, late: set[Operation]) -> bool:
+    """Only numbers can be carried round the loop, and effects must keep their order."""
+    if any(not op.results and op.name != "scf.yield" for op in body.ops):
+        return False
+    for op in late:
+        for value in _operands(op):
+            crosses = value.op is not None and value.op.parent is body and value.op not in late
+            if (crosses or value.owner is body) and not _is_number(value):
+                return False
+    return True
+
+
+def _is_number(value: Value) -> bool:
+    element = value.type.element if isinstance(value.type, TensorType) else value.type
+    return isinstance(element, ScalarType)
