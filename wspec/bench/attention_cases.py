@@ -20,65 +20,65 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One problem: [batch, heads, seqlen_q, head_dim] queries on [batch, kv_heads, seqlen_k, head_dim] keys."""
+class Kind:
+    """What decides which compiled kernels run; lengths and heads do not."""
 
     head_dim: int
     causal: bool
     dtype: str
+
+    def __str__(self) -> str:
+        return f"D={self.head_dim} {'causal' if self.causal else 'full'} {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One problem: [batch, heads, seqlen_q, head_dim] queries on [batch, kv_heads, seqlen_k, head_dim] keys.
+
+    layout: "bhsd", contiguous, or "bshd", heads inside sequence.
+    """
+
+    kind: Kind
     batch: int
     heads: int
     kv_heads: int
     seqlen_q: int
     seqlen_k: int
     layout: str = "bhsd"
-    """How it lies in memory: "bhsd" contiguous, or "bshd", heads inside sequence."""
 
     def __str__(self) -> str:
-        mask = "causal" if self.causal else "full"
         heads = str(self.heads) if self.heads == self.kv_heads else f"{self.heads}/{self.kv_heads}"
         lengths = str(self.seqlen_q) if self.seqlen_q == self.seqlen_k else f"{self.seqlen_q}x{self.seqlen_k}"
         layout = "" if self.layout == "bhsd" else f" {self.layout}"
-        return f"D={self.head_dim} {mask} {self.dtype} B={self.batch} H={heads} S={lengths}{layout}"
+        return f"{self.kind} B={self.batch} H={heads} S={lengths}{layout}"
 
     @property
     def flops(self) -> int:
         """Of the two products, 4 B H Sq Sk D; half of it for a causal mask (FlashAttention's convention)."""
-        full = 4 * self.batch * self.heads * self.seqlen_q * self.seqlen_k * self.head_dim
-        return full // 2 if self.causal else full
+        full = 4 * self.batch * self.heads * self.seqlen_q * self.seqlen_k * self.kind.head_dim
+        return full // 2 if self.kind.causal else full
 
     @property
     def bytes(self) -> int:
         """Of q, k, v and the output."""
         queries = self.batch * self.heads * self.seqlen_q
         keys = self.batch * self.kv_heads * self.seqlen_k
-        return 2 * self.head_dim * (2 * queries + 2 * keys)
+        return 2 * self.kind.head_dim * (2 * queries + 2 * keys)
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "flops": self.flops}
 
 
-def main_cases(
-    head_dims: Iterable[int] = HEAD_DIMS,
-    seqlens: Iterable[int] = SEQLENS,
-    dtypes: Iterable[str] = tuple(DTYPES),
-    masks: Iterable[bool] = (False, True),
-) -> list[Case]:
-    """Every combination at TOKENS tokens in all and HIDDEN columns; all lengths of one kind together."""
-    seqlens, masks, dtypes = tuple(seqlens), tuple(masks), tuple(dtypes)
-    return [
-        main_case(head_dim, causal, dtype, seqlen)
-        for dtype in dtypes
-        for head_dim in head_dims
-        for causal in masks
-        for seqlen in seqlens
-    ]
+def main_cases(kinds: Iterable[Kind], seqlens: Iterable[int] = SEQLENS) -> list[Case]:
+    """Every kind at every length, all lengths of one kind together."""
+    seqlens = tuple(seqlens)
+    return [main_case(kind, seqlen) for kind in kinds for seqlen in seqlens]
 
 
-def main_case(head_dim: int, causal: bool, dtype: str, seqlen: int) -> Case:
-    """One length of the main cases."""
-    heads = HIDDEN // head_dim
-    return Case(head_dim, causal, dtype, max(1, TOKENS // seqlen), heads, heads, seqlen, seqlen)
+def main_case(kind: Kind, seqlen: int) -> Case:
+    """A length at TOKENS tokens in all and HIDDEN columns."""
+    heads = HIDDEN // kind.head_dim
+    return Case(kind, max(1, TOKENS // seqlen), heads, heads, seqlen, seqlen)
 
 
 ODD_SHAPES: tuple[tuple[int, int, int, int, int, str], ...] = (
@@ -92,22 +92,13 @@ ODD_SHAPES: tuple[tuple[int, int, int, int, int, str], ...] = (
     (2, 8, 2, 1000, 1000, "bhsd"),
     (1, 8, 1, 300, 700, "bshd"),
 )
-"""(batch, heads, kv_heads, seqlen_q, seqlen_k, layout): one, prime-ish and just-under lengths, decoding, more queries
-than keys (rows that see nothing), grouped and single key heads, strided storage."""
+"""(batch, heads, kv_heads, seqlen_q, seqlen_k, layout): lengths of one, small, off every tile and just under one;
+decoding; more queries than keys, so that causal rows see nothing; grouped and single key heads; strided storage."""
 
 
-def odd_cases(
-    head_dims: Iterable[int] = HEAD_DIMS, dtypes: Iterable[str] = tuple(DTYPES), masks: Iterable[bool] = (False, True)
-) -> list[Case]:
+def odd_cases(kinds: Iterable[Kind]) -> list[Case]:
     """Every odd shape for every kind; checked, not timed."""
-    masks, dtypes = tuple(masks), tuple(dtypes)
-    return [
-        Case(head_dim, causal, dtype, batch, heads, kv_heads, seqlen_q, seqlen_k, layout)
-        for head_dim in head_dims
-        for causal in masks
-        for dtype in dtypes
-        for batch, heads, kv_heads, seqlen_q, seqlen_k, layout in ODD_SHAPES
-    ]
+    return [Case(kind, *shape) for kind in kinds for shape in ODD_SHAPES]
 
 
 def make_inputs(case: Case, device: torch.device, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -117,7 +108,9 @@ def make_inputs(case: Case, device: torch.device, seed: int) -> tuple[torch.Tens
     def draw(heads: int, seqlen: int) -> torch.Tensor:
         strided = case.layout == "bshd"
         shape = (case.batch, seqlen, heads) if strided else (case.batch, heads, seqlen)
-        values = torch.randn(*shape, case.head_dim, device=device, dtype=DTYPES[case.dtype], generator=generator)
+        values = torch.randn(
+            *shape, case.kind.head_dim, device=device, dtype=DTYPES[case.kind.dtype], generator=generator
+        )
         return values.transpose(1, 2) if strided else values
 
     return (

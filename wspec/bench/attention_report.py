@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from wspec.bench.report import Table, geometric_mean, number
@@ -12,6 +12,16 @@ Record = dict[str, Any]
 TARGET_GEOMEAN = 1.10
 TARGET_WORST = 0.98
 PEERS = ("cuDNN", "FA2", "FA3")
+
+
+def progress(record: Record) -> str:
+    """A line about one case."""
+    checked = record["check"]
+    text = f"error ratio {checked['ratio']:.3f}, {'same bits' if checked['identical'] else 'BITS DIFFER'}"
+    if "times" in record:
+        ours, plain = record["times"]["specialized"], record["times"]["plain"]
+        text += f", {ours['tflops']:.0f} TFLOP/s, {plain['ratio']:.3f} x plain"
+    return text
 
 
 def tables(results: Record) -> list[Table]:
@@ -38,7 +48,7 @@ def _speed(results: Record) -> Table:
 def _speed_row(record: Record, present: Iterable[str]) -> tuple[str, ...]:
     case, times, check = record["case"], record["times"], record["check"]
     plain, ours = times["plain"], times["specialized"]
-    cells = [str(case["head_dim"]), _mask(case), case["dtype"], str(case["seqlen_q"])]
+    cells = [*_kind_cells(case["kind"]), str(case["seqlen_q"])]
     cells += [number(plain["tflops"]), plain["name"].removeprefix("plain ")]
     cells += [number(ours["tflops"]), number(plain["ratio"], 3)]
     for peer in present:
@@ -48,25 +58,21 @@ def _speed_row(record: Record, present: Iterable[str]) -> tuple[str, ...]:
     return tuple(cells)
 
 
-def _mask(case: Record) -> str:
-    return "causal" if case["causal"] else "full"
+def _kind_cells(kind: Record) -> tuple[str, str, str]:
+    return str(kind["head_dim"]), "causal" if kind["causal"] else "full", kind["dtype"]
 
 
 def _means(results: Record) -> Table:
     records = _timed(results)
-    present = [peer for peer in PEERS if any(peer in record["times"] for record in records)]
-    roles = ["plain", *present]
-    if any(record["times"]["specialized_best"]["ratio"] < 1.0 for record in records):
+    roles = ["plain", *(peer for peer in PEERS if any(peer in record["times"] for record in records))]
+    if any(record["times"]["specialized_best"]["ratio"] != 1.0 for record in records):
         roles.append("specialized_best")
-    kinds = dict.fromkeys((r["case"]["head_dim"], r["case"]["causal"], r["case"]["dtype"]) for r in records)
-    rows = []
-    for head_dim, causal, dtype in kinds:
-        mine = [r for r in records if (r["case"]["head_dim"], r["case"]["causal"], r["case"]["dtype"])
-                == (head_dim, causal, dtype)]  # fmt: skip
-        cells = [str(head_dim), "causal" if causal else "full", dtype]
-        rows.append((*cells, *(number(_mean_ratio(mine, role), 3) for role in roles)))
+    by_kind: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        by_kind.setdefault(_kind_cells(record["case"]["kind"]), []).append(record)
+    rows = tuple((*cells, *(number(_mean_ratio(mine, role), 3) for role in roles)) for cells, mine in by_kind.items())
     names = [f"x {role.replace('_', ' ')}" for role in roles]
-    return Table("Geometric means over lengths", ("D", "mask", "dtype", *names), tuple(rows))
+    return Table("Geometric means over lengths", ("D", "mask", "dtype", *names), rows)
 
 
 def _mean_ratio(records: Iterable[Record], role: str) -> float:
@@ -98,10 +104,10 @@ def _flawless(record: Record) -> bool:
 def notes(results: Record) -> list[str]:
     """What the tables come to, what was left out, and how it was measured."""
     said = [*_speed_notes(results), *_check_notes(results)]
-    said += [f"not specialized: {_kind(sweep['kind'])}: {sweep['reason']}"
+    said += [f"not specialized: {sweep['kind']}: {sweep['reason']}"
              for sweep in results["sweeps"] if not sweep["specialized"]]  # fmt: skip
-    said += [f"did not compile or load: {_kind(item['kind'])} {item['entry']}: {item['failure'].splitlines()[0]}"
-             for item in results["compiling"] if item["failure"]]  # fmt: skip
+    said += [f"did not compile or load: {item['kind']} {item['entry']}: {item['failure'].splitlines()[0]}"
+             for item in results["compiling"]]  # fmt: skip
     said += _left_out(results["not_run"])
     said.append(
         "The plain kernel's configurations were compared at S=4096 for each head dimension, mask and dtype; the best "
@@ -117,7 +123,7 @@ def _speed_notes(results: Record) -> list[str]:
     if not records:
         return []
     said = []
-    core = [r for r in records if r["case"]["head_dim"] == 128 and r["case"]["seqlen_q"] >= 4096]
+    core = [r for r in records if r["case"]["kind"]["head_dim"] == 128 and r["case"]["seqlen_q"] >= 4096]
     if core:
         mean = _mean_ratio(core, "plain")
         said.append(f"D=128, S >= 4096: {mean:.3f} x plain, geometric mean ({_met(mean >= TARGET_GEOMEAN)}: at least "
@@ -126,9 +132,8 @@ def _speed_notes(results: Record) -> list[str]:
     ratio = worst["times"]["plain"]["ratio"]
     said.append(f"worst: {ratio:.3f} x plain at {worst['name']} ({_met(ratio >= TARGET_WORST)}: at least "
                 f"{TARGET_WORST})")  # fmt: skip
-    means: Callable[[str], float] = lambda role: _mean_ratio(records, role)  # noqa: E731
     present = [peer for peer in ("plain", *PEERS) if any(peer in record["times"] for record in records)]
-    said.append("over all cases: " + ", ".join(f"{means(role):.3f} x {role}" for role in present))
+    said.append("over all cases: " + ", ".join(f"{_mean_ratio(records, role):.3f} x {role}" for role in present))
     return said
 
 
@@ -153,11 +158,6 @@ def _left_out(not_run: list[str]) -> list[str]:
     if len(not_run) <= 4:
         return [f"not run: {text}" for text in not_run]
     return [f"not run: {len(not_run)} cases, from {not_run[0]} to {not_run[-1]}"]
-
-
-def _kind(kind: tuple[int, bool, str]) -> str:
-    head_dim, causal, dtype = kind
-    return f"D={head_dim} {'causal' if causal else 'full'} {dtype}"
 
 
 def _where(environment: Record) -> str:

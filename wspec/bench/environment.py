@@ -56,7 +56,7 @@ def environment() -> dict[str, Any]:
         found["card"] = properties.name
         found["multiprocessors"] = properties.multi_processor_count
         found["l2_bytes"] = properties.L2_cache_size
-        found["cudnn"] = torch.backends.cudnn.version()
+        found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch
         found["nvidia_smi"] = card_state()
     return found
 

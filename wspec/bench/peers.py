@@ -51,7 +51,7 @@ def _torch_run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) 
 def _fa3_operators(root: str) -> Any:
     """FlashAttention-3's operators from `root`/fa3.so, a libtorch library that wants `root`/libcudart.so.12 loaded."""
     ctypes.CDLL(os.path.join(root, "libcudart.so.12"))
-    torch.ops.load_library(os.path.join(root, "fa3.so"))
+    torch.ops.load_library(os.path.join(root, "fa3.so"))  # type: ignore[no-untyped-call]  # torch
     return torch.ops.flash_attn_3
 
 

@@ -92,7 +92,7 @@ def _one_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequen
 
 
 def _window(variant: Variant, launches: int) -> tuple[torch.cuda.Event, torch.cuda.Event]:
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start, stop = _event(), _event()
     sets = len(variant.runs)
     with variant.around():
         start.record()
@@ -102,14 +102,18 @@ def _window(variant: Variant, launches: int) -> tuple[torch.cuda.Event, torch.cu
     return start, stop
 
 
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
+
+
 def _launches(variant: Variant, window_ms: float) -> int:
     """Launches that fill the window: a multiple of the number of input sets."""
     sets = len(variant.runs)
     _window(variant, sets)
     start, stop = _window(variant, sets)
     torch.cuda.synchronize()
-    once_ms = max(start.elapsed_time(stop), 1e-3)
-    return sets * max(1, min(500 // sets, round(window_ms / once_ms)))
+    once_ms: float = max(start.elapsed_time(stop), 1e-3)
+    return sets * max(1, min(500 // sets, int(window_ms / once_ms + 0.5)))
 
 
 def _captured(variant: Variant) -> Variant:

@@ -63,9 +63,8 @@ def from_arguments(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], targ
     bound_args, specialization, options = binder(**bound, **options)
     for index, param in enumerate(fn.params):
         if param.name in texts:
-            specialization[index] = parse_type(texts[param.name])
-            if texts[param.name].endswith(":1"):
-                bound_args[param.name] = 1
+            specialization[index] = _specialization(param, texts[param.name])
+            bound_args[param.name] = specialization[index][1]
     try:
         packed = fn._pack_args(backend, options, bound_args, specialization, options)
     except KeyError as error:
@@ -116,29 +115,42 @@ def _bind(
     return {**bound, **dict.fromkeys(texts, 0)}, options, texts
 
 
-_SCALARS = ("i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64")
+_INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_SCALARS = (*_INTEGERS, "i1", "u1", "fp16", "bf16", "fp32", "fp64")
 _DTYPES = (*_SCALARS, "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16", "fp8e4b15")
-_TYPE = re.compile(r"(?P<const>\*k?)?(?P<dtype>\w+)(?::(?P<hint>16|1))?")
-_DESCRIPTOR = re.compile(r"tensordesc<(?P<dtype>\w+)\[(?P<shape>\d+(, ?\d+)*)\]>")
+_TYPE = re.compile(r"(?P<pointer>\*k?)?(?P<dtype>\w+)(:(?P<hint>16|1))?")
+_DESCRIPTOR = re.compile(r"tensordesc<(?P<dtype>\w+)\[\d+(, ?\d+)*\]>")
 
 
-def parse_type(text: str) -> tuple[str, str | None]:
-    """Triton's (type, specialization) of a type written as text. Raises WspecError.
+def parse_type(text: str) -> tuple[str, str]:
+    """(type, what is known of the value) of a type written as text. Raises WspecError.
 
     `*bf16` is a pointer, `i32` a scalar, `tensordesc<bf16[128, 64]>` a host tensor descriptor with its block;
     `:16` after a pointer or integer says that it is divisible by 16, `:1` after an integer that it is 1.
     """
+    text = text.strip()
     descriptor = _DESCRIPTOR.fullmatch(text)
     if descriptor and descriptor["dtype"] in _DTYPES:
-        return text, None
-    match = _TYPE.fullmatch(text.strip())
-    if not match or match["dtype"] not in (_DTYPES if match["const"] else _SCALARS):
-        raise bad_input(
-            f"{text!r} is not a type", 'types look like "*bf16:16", "i32", "fp32", "tensordesc<bf16[128, 64]>"'
-        )
-    if match["hint"] == "1":
-        return "constexpr", None
-    return (match["const"] or "") + match["dtype"], "D" if match["hint"] else None
+        return text, ""
+    match = _TYPE.fullmatch(text)
+    hints = {"16", "1"} if match and match["dtype"] in _INTEGERS else set()
+    if match and match["pointer"]:
+        hints = {"16"}
+    known = match and match["dtype"] in (_DTYPES if match["pointer"] else _SCALARS)
+    if not match or not known or (match["hint"] and match["hint"] not in hints):
+        note = 'types look like "*bf16:16", "i32:16", "i32:1", "fp32", "tensordesc<bf16[128, 64]>"'
+        raise bad_input(f"{text!r} is not a type", note)
+    return (match["pointer"] or "") + match["dtype"], match["hint"] or ""
+
+
+def _specialization(param: Any, text: str) -> tuple[str, str | int | None]:
+    """The pair Triton's binder would make of an argument of that type: ("i32", "D") if divisible by 16, and so on."""
+    kind, hint = parse_type(text)
+    if param.do_not_specialize or not (kind.startswith("*") or kind in _INTEGERS):
+        return kind, None
+    if hint == "1":
+        return "constexpr", 1
+    return kind, "D" if hint == "16" and not param.do_not_specialize_on_alignment else ""
 
 
 def bad_input(message: str, note: str = "") -> WspecError:

@@ -18,7 +18,7 @@ from wspec.bridge.frontend import KernelSource
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _NOTE = re.compile(r"\b(C75\d\d)\b")
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+((?:@!?U?P\w+\s+)?)([A-Z][A-Z0-9_.]*)([^;]*);", re.ASCII)
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);", re.ASCII)
 _RELEASE = re.compile(r"release (\S+), V(\S+)")
 
 
@@ -115,7 +115,7 @@ def sass(cubin: bytes) -> str:
 
 def instructions(text: str) -> list[tuple[str, str]]:
     """(mnemonic, operands) of every instruction of a disassembly, in program order."""
-    return [(match[2], match[3].strip()) for match in _INSTRUCTION.finditer(text)]
+    return [(match[1], match[2].strip()) for match in _INSTRUCTION.finditer(text)]
 
 
 def ptxas_version() -> str:

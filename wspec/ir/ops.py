@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.types import IntegerAttr, MemDescType
 
 Memory = Literal["global", "shared", "barrier", "other"]  # other: printing, asserting, descriptors in scratch memory
@@ -240,10 +240,20 @@ def is_value_in_shared(op: Operation) -> bool:
 
 
 def _reads_values_only(op: Operation) -> bool:
-    """A load or a synchronous dot all of whose buffers are immutable."""
+    """A load or a synchronous dot all of whose buffers are values in shared memory, perhaps through views.
+
+    The type of a buffer does not say it: a view of a buffer that others write may have an immutable type.
+    """
     if op.name not in ("ttg.local_load", "ttng.warp_group_dot") or _is_true(op, "isAsync"):
         return False
-    return not any(isinstance(value.type, MemDescType) and value.type.mutable for value in op.operands)
+    return all(_is_value_buffer(value) for value in op.operands if isinstance(value.type, MemDescType))
+
+
+def _is_value_buffer(buffer: Value) -> bool:
+    source = buffer.op
+    while source is not None and source.operands and (row := info(source.name)) is not None and row.category == "view":
+        source = source.operands[0].op
+    return source is not None and is_value_in_shared(source)
 
 
 def reads(op: Operation) -> frozenset[Memory] | None:

@@ -6,13 +6,14 @@ The text is what libtriton prints for a module in generic form: quoted operation
 
 from __future__ import annotations
 
+import bisect
 import re
 from dataclasses import dataclass
 
 from wspec.ir.attr_reader import AttrReader
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.cursor import RESOURCES, SUFFIX_ID, ReadError
-from wspec.ir.loc import UNKNOWN, Location
+from wspec.ir.loc import UNKNOWN, FileLoc, Location
 from wspec.ir.types import Attribute, OpaqueAttr, Type
 
 _VALUE = "%" + SUFFIX_ID
@@ -34,12 +35,13 @@ Signature = tuple[tuple[Type, ...], tuple[Type, ...]]
 Entries = dict[str, Attribute]
 
 
-def read(text: str) -> Operation:
+def read(text: str, file: str | None = None) -> Operation:
     """The module in `text`. Several top-level operations, or one that is not a module, are wrapped in a module.
 
-    Raises ReadError on anything it cannot take.
+    With `file`, operations that carry no location get their place in the text, as in libtriton. Raises ReadError on
+    anything it cannot take.
     """
-    reader = _OpReader(text)
+    reader = _OpReader(text, file)
     try:
         return reader.module()
     except RecursionError:
@@ -92,8 +94,10 @@ class _Pending:
 class _OpReader(AttrReader):
     """Reads operations, regions and blocks."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str | None) -> None:
         super().__init__(text)
+        self._file = file
+        self._line_ends = [match.start() for match in re.finditer("\n", text)] if file is not None else []
         self._scope = _Scope(None)
         self._pending: list[_Pending] = []
         self._blocks: dict[str, Block] = {}
@@ -138,7 +142,7 @@ class _OpReader(AttrReader):
         self._middle(op)
         self.expect(":")
         inputs, outputs = self._signature()
-        op.location = self._trailing_location()
+        op.location = self._trailing_location() or self._place(start)
         self._operands(op, operands, inputs, head.start(3))
         op.results = [Value(type, op, index) for index, type in enumerate(outputs)]
         if results is not None:
@@ -216,14 +220,22 @@ class _OpReader(AttrReader):
         self._signatures[self.text[start : self.pos]] = signature
         return signature
 
-    def _trailing_location(self) -> Location:
+    def _place(self, start: int) -> Location:
+        """Where in the text an operation without a location stands."""
+        if self._file is None:
+            return UNKNOWN
+        line = bisect.bisect_left(self._line_ends, start)
+        column = start - (self._line_ends[line - 1] if line else -1)
+        return FileLoc(self._file, line + 1, column)
+
+    def _trailing_location(self) -> Location | None:
         match = _LOC_ALIAS.match(self.text, self.pos)
         if match is not None:
             found = self.alias(match.group(1))
             if isinstance(found, Location):
                 self.pos = match.end()
                 return found
-        return self.location() if self.looking_at("loc(") else UNKNOWN
+        return self.location() if self.looking_at("loc(") else None
 
     # ---- operands and results
 
@@ -345,7 +357,7 @@ class _OpReader(AttrReader):
         name = self.need(_RESULT, "a block argument")
         self.expect(":")
         type = self.type()
-        value = block.add_arg(type, self._trailing_location())
+        value = block.add_arg(type, self._trailing_location() or UNKNOWN)
         self._define(name.group(1), [value], name.start())
 
     def _block_body(self, block: Block) -> None:

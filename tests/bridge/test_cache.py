@@ -1,0 +1,151 @@
+"""The cache: its key, what it stores, several processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import triton
+
+import wspec
+from tests.bridge.sample_kernels import ADD_SIGNATURE, add, add_source, gemm, gemm_source, twice
+from wspec import bridge
+from wspec.bridge import cache
+from wspec.diagnostics import Remark
+from wspec.ir.loc import FileLoc
+from wspec.options import Options
+
+ROOT = Path(__file__).parents[2]
+
+
+def _add(**values: object) -> bridge.KernelSource:
+    return bridge.from_signature(add, ADD_SIGNATURE, values)
+
+
+INGREDIENTS: dict[str, Callable[[], str]] = {
+    "option": lambda: cache.key(add_source(), Options(depth=3)),
+    "plan": lambda: cache.key(add_source(), Options(), plan="version = 1"),
+    "constexpr": lambda: cache.key(_add(BLOCK=256), Options()),
+    "num_warps": lambda: cache.key(_add(num_warps=8), Options()),
+    "num_stages": lambda: cache.key(_add(num_stages=7), Options()),
+    "argument type": lambda: cache.key(bridge.from_signature(add, {**ADD_SIGNATURE, "n": "i64"}, {}), Options()),
+    "alignment": lambda: cache.key(bridge.from_signature(add, {**ADD_SIGNATURE, "x_ptr": "*fp32"}, {}), Options()),
+    "kernel": lambda: cache.key(gemm_source(), Options()),
+    "target": lambda: cache.key(
+        bridge.from_signature(add, ADD_SIGNATURE, {}, triton.backends.compiler.GPUTarget("cuda", 80, 32)), Options()
+    ),
+    "environment": lambda: cache.key(add_source(), Options(), env={"TRITON_X": "1"}),
+}
+
+
+@pytest.mark.parametrize("ingredient", INGREDIENTS)
+def test_the_key_changes_with(ingredient: str) -> None:
+    plain = cache.key(add_source(), Options())
+    assert INGREDIENTS[ingredient]() != plain
+    assert cache.key(add_source(), Options()) == plain
+
+
+def test_the_key_changes_with_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = cache.key(add_source(), Options())
+    for name in ("wspec_digest", "triton_key"):
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, name, lambda: "another")
+            assert cache.key(add_source(), Options()) != plain
+    monkeypatch.setattr(type(add_source().backend), "hash", lambda self: "another ptxas")
+    assert cache.key(add_source(), Options()) != plain
+
+
+def test_the_key_changes_with_the_source_of_a_helper() -> None:
+    plain = cache.key(add_source(), Options())
+    old = twice.src
+    try:
+        twice._unsafe_update_src(old + "\n    # changed")
+        add.hash = None
+        assert cache.key(_add(), Options()) != plain
+    finally:
+        twice._unsafe_update_src(old)
+        add.hash = None
+
+
+def test_options_that_do_not_change_the_kernel_share_an_entry() -> None:
+    plain = cache.key(add_source(), Options())
+    assert cache.key(add_source(), Options(strict=True, remarks="off", dump="/nowhere", cache=False)) == plain
+
+
+def test_the_digest_covers_every_source_file_that_compiles(tmp_path: Path) -> None:
+    root = Path(wspec.__file__).parent
+    names = {str(path.relative_to(root)) for path in cache._source_files(root)}
+    assert {"bridge/cache.py", "ir/core.py", "passes/split.py", "pipeline.py", "plan/plan.py"} <= names
+    assert any(name.endswith(".toml") for name in names)
+    assert not any(name.startswith(("kernels/", "bench/")) or "__pycache__" in name for name in names)
+
+
+def test_store_and_load(fresh_cache: Path) -> None:
+    remark = Remark("no-loop", "no loop", FileLoc("a.py", 3, 4), (("step", FileLoc("b.py", 5, 6)),), "note", "warning")
+    result = bridge.Result(False, (remark,), plan="version = 1", ptxas_log="log")
+    key = cache.key(add_source(), Options())
+    assert cache.load(key, "add") is None
+    cache.store(key, add_source(), result)
+    found = cache.load(key, "add")
+    assert found is not None and found[0] == result
+
+
+def _stored(source: bridge.KernelSource, key: str) -> bridge.Group:
+    ttir, ttgir = bridge.lower(source)
+    finished = bridge.finish(ttgir, source)
+    cache.store(key, source, bridge.Result(True, ()), ttir, finished)
+    found = cache.load(key, source.name)
+    assert found is not None and found[0].specialized
+    return found[1]
+
+
+def test_a_stored_kernel_is_a_compiled_kernel(fresh_cache: Path) -> None:
+    source = gemm_source()
+    group = _stored(source, "ab" * 32)
+    kernel = bridge.load_kernel(source, bridge.Result(True, ()), group)
+    plain = bridge.load_kernel(source, bridge.Result(False, ()), {})
+    assert isinstance(kernel, triton.compiler.CompiledKernel)
+    assert set(plain.metadata._fields) == set(kernel.metadata._fields)
+    assert set(plain.asm) - {"source"} == set(kernel.asm) - {"wspec"}
+    assert kernel.hash == "ab" * 32 and kernel.name == "gemm"
+    assert kernel.metadata.tensordesc_meta == plain.metadata.tensordesc_meta
+
+
+@pytest.mark.parametrize("damage", ["cubin gone", "metadata cut short", "result cut short"])
+def test_a_damaged_entry_is_a_miss(fresh_cache: Path, damage: str) -> None:
+    group = _stored(add_source(), "cd" * 32)
+    if damage == "cubin gone":
+        Path(group["add.cubin"]).unlink()
+    else:
+        path = Path(group["add.json" if "metadata" in damage else "add.wspec"])
+        path.write_text(path.read_text()[:20])
+    assert cache.load("cd" * 32, "add") is None
+    _stored(add_source(), "cd" * 32)  # and it can be written again
+
+
+WORKER = """
+import sys
+from tests.bridge.sample_kernels import FakeSpecialize, add, ADD_SIGNATURE
+import wspec.api
+fake = FakeSpecialize()
+wspec.api._specialize = fake
+report = wspec.offline(add, ADD_SIGNATURE, {}).outcome()
+print(fake.calls, report.specialized, report.kernel.hash, len(report.kernel.asm["cubin"]))
+"""
+
+
+def _start_worker() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_several_processes_at_once_and_a_warm_one(fresh_cache: Path) -> None:
+    outputs = [worker.communicate(timeout=300)[0].split() for worker in [_start_worker() for _ in range(3)]]
+    assert {tuple(output[1:]) for output in outputs} == {tuple(outputs[0][1:])} and outputs[0][1] == "True"
+    warm = _start_worker().communicate(timeout=300)[0].split()
+    assert warm == ["0", *outputs[0][1:]], "a warm process must not run the compiler"
+    assert not list(fresh_cache.rglob("tmp.pid_*"))
+    assert json.loads(next(fresh_cache.rglob("add.wspec")).read_text())["specialized"] is True
