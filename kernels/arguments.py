@@ -71,10 +71,15 @@ def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
         if stride <= 0 or stride % legal_unit or stride * size >= TMA_MAX_STRIDE_BYTES:
             raise ValueError(
                 f"{name}: stride of dimension {dim} must be a positive multiple of {TMA_ALIGNMENT_BYTES} bytes below "
-                f"2**40, got {stride * size}; pass {name}.contiguous()"
+                f"2**40, got {stride * size}; {_remedy(name, tensor)}"
             )
         strides.append(stride)
     return [*strides, 1]
+
+
+def _remedy(name: str, tensor: torch.Tensor) -> str:
+    unit = TMA_ALIGNMENT_BYTES // tensor.element_size()
+    return f"pad its last dimension to a multiple of {unit}" if tensor.is_contiguous() else f"pass {name}.contiguous()"
 
 
 def _one_of(dtypes: tuple[torch.dtype, ...]) -> str:

@@ -59,14 +59,15 @@ def _attend_block(
     scores = tl.dot(q, k.T)
     if MASKED:
         keys = start + tl.arange(0, BLOCK_N)
-        scores = tl.where(keys[None, :] <= last_key, scores, -float("inf"))
-    new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
-    if MASKED:
+        scores = tl.where(keys[None, :] <= last_key, scores * scale_log2, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, 1))
         # A row that has seen no key yet has maximum -inf, and -inf - -inf is NaN: measure such a row from 0.
         base = tl.where(new_max == -float("inf"), 0.0, new_max)
+        p = tl.math.exp2(scores - base[:, None])
     else:
+        new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
         base = new_max
-    p = tl.math.exp2(scores * scale_log2 - base[:, None])
+        p = tl.math.exp2(scores * scale_log2 - base[:, None])
     decay = tl.math.exp2(row_max - base)
     row_sum = row_sum * decay + tl.sum(p, 1)
     acc = acc * decay[:, None]

@@ -151,20 +151,11 @@ def default_config(m: int, n: int) -> Config:
 
 
 @functools.cache
-def _specialized(variant: Variant) -> Any:
+def specialized_kernel(variant: Variant) -> Any:
+    """A variant's jit function under `wspec.compile`, made on first use."""
     import wspec
 
     return wspec.compile(plain_kernel(variant))
-
-
-def matmul_descriptor_kernel_ws() -> Any:
-    """`matmul_descriptor_kernel` under `wspec.compile`, made on first use."""
-    return _specialized("descriptor")
-
-
-def matmul_pointer_kernel_ws() -> Any:
-    """`matmul_pointer_kernel` under `wspec.compile`, made on first use."""
-    return _specialized("pointer")
 
 
 def plain_kernel(variant: Variant) -> Any:
@@ -203,7 +194,7 @@ def matmul(
     out = empty_output(a, b, dtype)
     if out.numel() and a.shape[1]:
         launch = Launch.of(a, b, out, variant=variant, config=config)
-        launch.run(_specialized(variant) if kernel is None else kernel)
+        launch.run(specialized_kernel(variant) if kernel is None else kernel)
     else:
         out.zero_()
     return out.contiguous()
@@ -267,11 +258,11 @@ def make_descriptors(
 ) -> tuple[tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor], bool]:
     """Descriptors of a, b and out, and whether b's is of its transpose; raises ValueError naming the argument."""
     b_transposed = b.shape[0] > 1 and b.stride(0) == 1 and (b.shape[1] == 1 or b.stride(1) != 1)
+    a_desc = _descriptor("a", a, [tile.block_m, tile.block_k])
     if b_transposed:
         b_desc = _descriptor("b", b.T, [tile.block_n, tile.block_k])
     else:
         b_desc = _descriptor("b", b, [tile.block_k, tile.block_n])
-    a_desc = _descriptor("a", a, [tile.block_m, tile.block_k])
     return (a_desc, b_desc, _descriptor("out", out, [tile.block_m, tile.block_n])), b_transposed
 
 

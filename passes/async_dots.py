@@ -8,27 +8,47 @@
                                       yield %o
 
 Dots of one warp group complete in the order they were issued, so a wait names how many later ones may still run, and
-every result that is complete then passes through it. Nothing is left running at the end of a block. Runs after
-pipeline_loops, whose order makes the waits late.
+every result that is complete then passes through it. Nothing is left running at the end of a block, except where the
+plan says that a loop keeps its dots in flight: such a loop does nothing but accumulate, its dots wait for those of the
+iteration before, and the last ones are waited for behind the loop. Runs after pipeline_loops, whose order makes the
+waits late.
 """
 
 from __future__ import annotations
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.loc import Location
 from wspec.ir.types import I1, IntegerAttr, i32
 from wspec.ir.wgmma import DOT, WAIT
-from wspec.plan.plan import Plan
+from wspec.plan.plan import Plan, id_of
+from wspec.plan.schedule import accumulators
 
 
 def async_dots(module: Operation, plan: Plan) -> Operation:
     """Make the consumers' dots asynchronous."""
     op = ws.find(module)
     assert op is not None
+    running = {schedule.loop for schedule in plan.loops if schedule.in_flight}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         for inner in _blocks_with_dots(block):
-            _schedule_waits(inner)
+            loop = inner.parent_op
+            if loop is not None and id_of(loop) in running and accumulators(inner):
+                _keep_in_flight(loop, accumulators(inner))
+            else:
+                _schedule_waits(inner)
     return module
+
+
+def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
+    """Wait for the dots of the iteration before; behind the loop, for those of the last one."""
+    block, outer = loop.regions[0].block, loop.parent
+    assert outer is not None
+    for dot in dots:
+        dot.properties["isAsync"] = IntegerAttr(1, I1)
+    carried = [loop.results[dot.operands[2].index - 1] for dot in dots]
+    _wait(block, block.ops[block.ops.index(dots[-1]) + 1], [dot.result for dot in dots], len(dots), dots[-1].location)
+    _wait(outer, outer.ops[outer.ops.index(loop) + 1], carried, 0, loop.location)
 
 
 def _blocks_with_dots(block: Block) -> list[Block]:
@@ -47,7 +67,8 @@ def _schedule_waits(block: Block) -> None:
             raise AssertionError("the block already waits for dots")
         needed = _last_needed(op, pending)
         if needed >= 0:
-            _wait(block, op, pending[: needed + 1], len(pending) - needed - 1)
+            done = pending[: needed + 1]
+            _wait(block, op, [dot.result for dot in done], len(pending) - len(done), done[-1].location)
             pending = pending[needed + 1 :]
         if op.name == DOT:
             op.properties["isAsync"] = IntegerAttr(1, I1)
@@ -62,11 +83,8 @@ def _last_needed(op: Operation, pending: list[Operation]) -> int:
     return max((i for i, dot in enumerate(pending) if dot.result in used), default=-1)
 
 
-def _wait(block: Block, before: Operation, dots: list[Operation], pendings: int) -> None:
-    results: list[Value] = [dot.result for dot in dots]
-    wait = Operation.create(
-        WAIT, results, [v.type for v in results], {"pendings": i32(pendings)}, location=dots[-1].location
-    )
+def _wait(block: Block, before: Operation, results: list[Value], pendings: int, location: Location) -> None:
+    wait = Operation.create(WAIT, results, [v.type for v in results], {"pendings": i32(pendings)}, location=location)
     position = block.ops.index(before)
     renamed = dict(zip(results, wait.results, strict=True))
     for op in block.ops[position:]:

@@ -11,6 +11,9 @@ from wspec.ir.core import Operation
 from wspec.ir.types import I32, DenseArrayAttr, i32
 from wspec.plan.plan import Plan
 
+REGISTERS = 65536  # of one Hopper SM
+MAX_START = 248  # the largest multiple of 8 a thread can have; setmaxnreg needs a limit at launch
+
 
 def finish(module: Operation, plan: Plan) -> Operation:
     """Strip marks, set warps and registers."""
@@ -23,4 +26,11 @@ def finish(module: Operation, plan: Plan) -> Operation:
     requested = (consumer.registers,) * (consumer.replicas - 1) + (producer.registers,)
     op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
     module.attributes['"ttg.num-warps"'] = i32(consumer.warps)
+    if plan.blocks_per_sm > 1 or start_registers(plan) == MAX_START:
+        module.attributes["ttg.maxnreg"] = i32(start_registers(plan))
     return module
+
+
+def start_registers(plan: Plan) -> int:
+    """Registers a thread at launch so that `blocks_per_sm` blocks fit; what the tasks ask for is moved between them."""
+    return min(MAX_START, REGISTERS // (32 * plan.total_warps * plan.blocks_per_sm) // 8 * 8)

@@ -216,7 +216,8 @@ class _Lowering:
         elif op.name == "wspec.release":
             assert ring.empty is not None
             barrier = _at(build, ring.empty, index, _BARRIER)
-            build.create("ttng.arrive_barrier", [barrier, _true(build)], [], {"count": i32(1)})
+            predicate = op.operands[1] if len(op.operands) > 1 else _true(build)
+            build.create("ttng.arrive_barrier", [barrier, predicate], [], {"count": i32(1)})
         else:
             self._copy(op, build, ring)
         return at

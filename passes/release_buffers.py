@@ -6,16 +6,18 @@
     %s = warp_group_dot_wait %s0                %s = warp_group_dot_wait %s0
     ...                                         wspec.release %t {channel = "k"}
 
-A tensor core operation reads until the wait that completes it; anything else has read when it is done. Channels that
-are filled once are never released. Runs after async_dots has put the waits.
+A tensor core operation reads until the wait that completes it; anything else has read when it is done. Where a loop
+keeps its dots in flight, the buffer is carried into the next iteration and released there, and behind the loop for the
+last one. Channels that are filled once are never released. Runs after async_dots has put the waits.
 """
 
 from __future__ import annotations
 
 from wspec.ir import warp_specialize as ws
+from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import StringAttr
-from wspec.ir.wgmma import completions, is_async
+from wspec.ir.types import I1, I32, StringAttr
+from wspec.ir.wgmma import WAIT, completions, is_async
 from wspec.plan.plan import Plan
 
 VIEWS = frozenset(
@@ -42,11 +44,42 @@ def release_buffers(module: Operation, plan: Plan) -> Operation:
 def _release(wait: Operation) -> None:
     block = wait.parent
     assert block is not None
+    dot = _left_running(block, wait.result)
+    if dot is not None:
+        return _release_later(wait, dot)
     last = _last_reader(block, wait.result)
-    release = Operation.create(
-        "wspec.release", [wait.result], attributes=dict(wait.attributes), location=wait.location
-    )
-    block.insert(block.ops.index(last if last is not None else wait) + 1, release)
+    position = block.ops.index(last if last is not None else wait) + 1
+    block.insert(position, _hand_back(wait, [wait.result]))
+
+
+def _hand_back(wait: Operation, operands: list[Value]) -> Operation:
+    return Operation.create("wspec.release", operands, attributes=dict(wait.attributes), location=wait.location)
+
+
+def _left_running(block: Block, token: Value) -> Operation | None:
+    """The dot that still reads the token's buffer when the block ends, if there is one."""
+    done = completions(block)
+    return next((op for op in _readers(block, token) if is_async(op) and op not in done), None)
+
+
+def _release_later(wait: Operation, dot: Operation) -> None:
+    """Carry the token round the loop with a flag that there is one, and release it an iteration later."""
+    block = wait.parent
+    assert block is not None
+    loop = block.parent_op
+    assert loop is not None and loop.name == "scf.for" and loop.parent is not None
+    before = Builder(loop.parent, loop.parent.ops.index(loop), wait.location)
+    loop.operands += [before.constant(0), before.constant(0, I1)]
+    previous, exists = block.add_arg(I32), block.add_arg(I1)
+    after_dot = next(op for op in block.ops[block.ops.index(dot) :] if op.name == WAIT)
+    inside = Builder(block, block.ops.index(after_dot) + 1, wait.location)
+    inside.add(_hand_back(wait, [previous, exists]))
+    block.terminator.operands += [wait.result, inside.constant(1, I1)]
+    first = len(loop.results)
+    loop.results += [Value(I32, loop, first), Value(I1, loop, first + 1)]
+    outer = loop.parent
+    behind = next(op for op in outer.ops[outer.ops.index(loop) :] if op.name == WAIT)
+    outer.insert(outer.ops.index(behind) + 1, _hand_back(wait, loop.results[first:]))
 
 
 def _store_wait(block: Block, copy: Operation) -> Operation:
@@ -55,17 +88,24 @@ def _store_wait(block: Block, copy: Operation) -> Operation:
     return next(op for op in after if op.name == "ttng.async_tma_store_wait")
 
 
-def _last_reader(block: Block, token: Value) -> Operation | None:
-    """The last operation of `block` to finish with the token's buffer."""
-    derived, done, last = {token}, completions(block), None
-    positions = {op: i for i, op in enumerate(block.ops)}
+def _readers(block: Block, token: Value) -> list[Operation]:
+    """The operations of `block` that are, or contain, readers of the token's buffer."""
+    derived, found = {token}, []
     for op in block.ops:
-        touches = any(value in derived for inner in op.walk() for value in inner.operands)
-        if not touches:
+        if not any(value in derived for inner in op.walk() for value in inner.operands):
             continue
         if op.name in VIEWS:
             derived.update(op.results)
-            continue
+        else:
+            found.append(op)
+    return found
+
+
+def _last_reader(block: Block, token: Value) -> Operation | None:
+    """The last operation of `block` to finish with the token's buffer."""
+    done, last = completions(block), None
+    positions = {op: i for i, op in enumerate(block.ops)}
+    for op in _readers(block, token):
         end = done[op] if is_async(op) else _store_wait(block, op) if op.name == TMA_STORE else op
         if last is None or positions[end] > positions[last]:
             last = end

@@ -16,7 +16,8 @@ from wspec.diagnostics import REASONS, Remark, WspecError, render
 from wspec.options import Options
 
 if TYPE_CHECKING:
-    from wspec.api import Offline, Report, compile, offline
+    from wspec.api import Offline, compile, offline
+    from wspec.report import Report
 
 __version__ = "0.1.0"
 

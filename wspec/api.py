@@ -6,15 +6,16 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wspec import bridge, ir
-from wspec.bridge import Group, KernelSource, Resources, Result, Verdict
-from wspec.diagnostics import REASONS, Remark, WspecError, render
+from wspec.bridge import Group, KernelSource, Result, Verdict
+from wspec.diagnostics import Remark, WspecError, render
 from wspec.options import Options, table
+from wspec.plan.machine import MachineError, load_machine
 from wspec.plan.plan import Plan, PlanError
+from wspec.report import Report
 
 if TYPE_CHECKING:
     from wspec.pipeline import Outcome
@@ -42,7 +43,7 @@ def compile(kernel: Any = None, *, plan: Plan | str | Path | None = None, **opti
     A kernel that cannot or should not be specialized runs as it was, and the reason is printed once. Raises WspecError
     for bad options and for what is not a kernel; with `strict=True` also, at the first launch, for a kernel left alone.
     """
-    compiler = _Compiler(Options.from_env(**options), _read_plan(plan))
+    compiler = _Compiler(_checked(Options.from_env(**options)), _read_plan(plan))
     return compiler.wrap if kernel is None else compiler.wrap(kernel)
 
 
@@ -71,52 +72,6 @@ def offline(
 
 
 # ------------------------------------------------------------------------------------------- what comes back
-
-
-class Report:
-    """What became of one specialization, with the binary when asked for."""
-
-    def __init__(self, source: KernelSource, result: Result, group: Group) -> None:
-        self.source, self.result, self._group = source, result, group
-
-    @property
-    def specialized(self) -> bool:
-        return self.result.specialized
-
-    @property
-    def remarks(self) -> tuple[Remark, ...]:
-        """What was done or why not; the codes are those of `wspec.REASONS`."""
-        return self.result.remarks
-
-    @property
-    def reason(self) -> Remark | None:
-        """Why the kernel was left alone; None when it was specialized."""
-        return self.result.reason
-
-    @cached_property
-    def plan(self) -> Plan | None:
-        """The plan; None when the compiler made none."""
-        return Plan.from_text(self.result.plan) if self.result.plan else None
-
-    @cached_property
-    def kernel(self) -> Any:
-        """Triton's CompiledKernel: `.asm` has the text of each stage, `.metadata` what the launcher uses."""
-        return bridge.load_kernel(self.source, self.result, self._group)
-
-    @cached_property
-    def resources(self) -> Resources:
-        """Registers, spills, shared memory and instruction counts of the binary, specialized or not."""
-        return bridge.kernel_resources(self.source, self.kernel, self.result.ptxas_log)
-
-    def __str__(self) -> str:
-        done = "specialized" if self.specialized else "left as it was"
-        parts = [f"{self.source.describe()}: {done}"]
-        parts += [render(remark) for remark in self.remarks]
-        if self.reason is not None:
-            parts.append(f"reason {self.reason.code}: {REASONS[self.reason.code]}")
-        if self.plan is not None:
-            parts.append(self.plan.to_text().rstrip())
-        return "\n\n".join([*parts, f"binary: {self.resources}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +160,15 @@ class _Compiler:
         function.wspec = self
         return function
 
-    def _wrapper(self, copy: Any) -> Any:
-        """An Autotuner or Heuristics, ours to change, with the methods of `Inspectable`."""
-        cls = type(copy)
+    def _wrapper(self, wrapper: Any) -> Any:
+        """A copy of an Autotuner or Heuristics with the methods of `Inspectable`."""
+        cls: Any = type(wrapper)
         if not issubclass(cls, Inspectable):
-            copy.__class__ = type(cls.__name__, (Inspectable, cls), {"__module__": cls.__module__})
-        copy.wspec = self
-        return copy
+            cls = type(cls.__name__, (Inspectable, cls), {"__module__": cls.__module__})
+        new = cls.__new__(cls)
+        new.__dict__.update(wrapper.__dict__)
+        new.wspec = self
+        return new
 
     def launch(self, source: KernelSource) -> tuple[Result, Group]:
         """What a launch runs. Prints the remarks; with strict=True raises when the kernel is left alone."""
@@ -266,9 +223,18 @@ def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, ke
 def _compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None) -> _Compiler:
     """The compiler of a kernel already under `wspec.compile`, with changes; a new one for a plain kernel."""
     if not isinstance(kernel, Inspectable):
-        return _Compiler(Options.from_env(**changes), _read_plan(plan))
+        return _Compiler(_checked(Options.from_env(**changes)), _read_plan(plan))
     given = kernel.wspec.given_plan if plan is None else _read_plan(plan)
-    return _Compiler(kernel.wspec.options.replace(**changes), given)
+    return _Compiler(_checked(kernel.wspec.options.replace(**changes)), given)
+
+
+def _checked(options: Options) -> Options:
+    """The options, once the machine they name is known to be there."""
+    try:
+        load_machine(options.machine)
+    except MachineError as error:
+        raise WspecError(Remark("bad-option", f"option 'machine': {error}", severity="error")) from None
+    return options
 
 
 def _read_plan(plan: Plan | str | Path | None) -> Plan | None:

@@ -92,7 +92,8 @@ def render(remark: Remark, *, context: bool = True) -> str:
     `context=False` leaves the source line out.
     """
     place = file_loc(remark.location)
-    lines = [f"{_place_text(place, column=True)}{remark.severity}: {remark.message} [{remark.code}]"]
+    where = "" if place is None else f"{place_text(place)}:{_column(place) + 1}: "
+    lines = [f"{where}{remark.severity}: {remark.message} [{remark.code}]"]
     if context and place is not None:
         lines += _source_lines(place)
     lines += _path_lines(remark.path)
@@ -101,11 +102,10 @@ def render(remark: Remark, *, context: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _place_text(place: FileLoc | None, *, column: bool) -> str:
-    if place is None:
-        return ""
-    text = f"{_short_path(place.file)}:{place.line}"
-    return f"{text}:{_column(place) + 1}: " if column else text
+def place_text(location: Location) -> str:
+    """`file.py:12` of a location; "" when it is unknown."""
+    place = file_loc(location)
+    return "" if place is None else f"{_short_path(place.file)}:{place.line}"
 
 
 def _short_path(path: str) -> str:
@@ -129,8 +129,7 @@ def _source_lines(place: FileLoc) -> list[str]:
 
 def _path_lines(path: tuple[tuple[str, Location], ...]) -> list[str]:
     width = max((len(text) for text, _ in path), default=0)
-    places = [_place_text(file_loc(location), column=False) for _, location in path]
-    return [f"  {text:<{width}}  {place}".rstrip() for (text, _), place in zip(path, places, strict=True)]
+    return [f"  {text:<{width}}  {place_text(location)}".rstrip() for text, location in path]
 
 
 def _column(place: FileLoc) -> int:

@@ -60,6 +60,9 @@ class Options:
         None, Spec(int, "consumer warp groups that share a tile", low=1, high=3, optional=True)
     )
     depth: int | None = _option(None, Spec(int, "buffers in the ring of a loop channel", low=1, high=16, optional=True))
+    blocks: int | None = _option(
+        None, Spec(int, "thread blocks that share an SM; registers and rings shrink", low=1, high=4, optional=True)
+    )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(
@@ -74,6 +77,9 @@ class Options:
     machine: str = _option("h200", Spec(str, "machine description the model uses"))
     cache: bool = _option(
         True, Spec(bool, "reuse results on disk, in Triton's cache; 0 compiles afresh in every process", emits=False)
+    )
+    isolate: bool = _option(
+        False, Spec(bool, "run the back end in another process, so that a crash of it is only a remark", emits=False)
     )
     dump: str | None = _option(
         None, Spec(str, "folder to write every stage of every kernel to", optional=True, emits=False)
@@ -155,7 +161,7 @@ def markdown() -> str:
     head = [
         "# Options",
         "",
-        "Generated from `wspec/options.py` by `python -m wspec.options`; a test compares them.",
+        "Generated from `wspec/options.py` by `.ci/update-docs`; a test compares them.",
         "A keyword argument of `wspec.compile` wins over the environment variable, which wins over the default.",
         "",
         "| keyword | environment | flag | values | default | meaning |",
@@ -219,7 +225,3 @@ def _bad_value(name: str, spec: Spec, value: object) -> WspecError:
 
 def _bad(message: str, note: str) -> WspecError:
     return WspecError(Remark("bad-option", message, note=note, severity="error"))
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

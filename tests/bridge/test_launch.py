@@ -63,7 +63,7 @@ def test_warmup_and_plain_compiled_kernel(driver: FakeDriver, specialize: FakeSp
     kernel = wspec.compile(add)
     compiled = kernel.warmup(torch.float32, torch.float32, 1024, grid=(1,))
     assert isinstance(compiled, triton.compiler.CompiledKernel) and "wspec" in compiled.asm
-    compiled[(2,)](_x(), _x(), 1024, 128)
+    compiled[(2, 1, 1)](_x(), _x(), 1024, 128)
     assert driver.launches[0].grid == (2, 1, 1)
 
 

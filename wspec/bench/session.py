@@ -66,7 +66,7 @@ class Session:
 
     @property
     def out_of_time(self) -> bool:
-        return time.monotonic() - self.started > self.options.time_budget
+        return bool(time.monotonic() - self.started > self.options.time_budget)
 
     def did_not_build(self, kind: object, entry: object, failure: object) -> None:
         """Record that an entry of a kind could not be compiled or loaded."""

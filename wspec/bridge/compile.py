@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from wspec.bridge import cache
 from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource, lower
+from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.resources import ptxas_notes, spill_bytes
 from wspec.bridge.text import BridgeError
 from wspec.diagnostics import Declined, Remark
@@ -106,22 +108,32 @@ def _finish(source: KernelSource, verdict: Verdict, options: Options) -> tuple[R
     if verdict.text is None:
         return Result(False, verdict.remarks, verdict.plan), None
     try:
-        finished = finish(verdict.text, source)
+        run = finish_isolated if options.isolate else finish
+        finished = run(verdict.text, source)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)
         message = f"the specialized {source.name} does not compile: {_first_line(error)}"
         remark = _failure(source, "compile-error", message, path)
-        return Result(False, (*verdict.remarks, remark), verdict.plan), None
+        return _declined(verdict, remark), None
     too_big = _over_limit(source, finished)
     if too_big is not None:
-        return Result(False, (*verdict.remarks, too_big), verdict.plan), None
+        return _declined(verdict, too_big), None
     remarks = (*verdict.remarks, *_advice(source, finished))
     return Result(True, remarks, verdict.plan, finished.ptxas_log), finished
 
 
+def _declined(verdict: Verdict, why: Remark) -> Result:
+    """Left alone after all: what the compiler said of its success does not hold."""
+    remarks = tuple(remark for remark in verdict.remarks if remark.code != "specialized")
+    return Result(False, (*remarks, why), verdict.plan)
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    """The error in one line, with the first complaint of the tool that failed."""
+    lines = str(error).strip().split("\n")
+    complaint = next((line.strip() for line in lines[1:] if re.search(r"\b(error|fatal|Assertion)\b", line)), "")
+    return f"{lines[0]}: {complaint}" if complaint else lines[0]
 
 
 def _failure(source: KernelSource, code: str, message: str, reproducer: Path) -> Remark:

@@ -128,19 +128,20 @@ def is_wrapper(kernel: Any) -> bool:
     return isinstance(kernel, Autotuner | Heuristics)
 
 
-def replace_innermost(kernel: Any, make: Callable[[Any], Any], finish: Callable[[Any], Any]) -> Any:
-    """`make` of a JITFunction; of an Autotuner or Heuristics `finish` of a copy with the JITFunction inside replaced.
+def replace_innermost(kernel: Any, make: Callable[[Any], Any], copy: Callable[[Any], Any]) -> Any:
+    """`make` of a JITFunction; of an Autotuner or Heuristics a `copy` with the JITFunction inside replaced.
 
     A JITFunction that is ours already is first taken back to the one it was made from. The copy of an Autotuner
     starts with no timings: the best configuration of the plain kernel need not be ours.
     """
     if not is_wrapper(kernel):
         return make(kernel.plain if isinstance(kernel, WspecFunction) else kernel)
-    new = copy.copy(kernel)
-    new.fn = replace_innermost(kernel.fn, make, finish)
+    new = copy(kernel)
+    new.fn = replace_innermost(kernel.fn, make, copy)
     if isinstance(new, Autotuner):
         new.cache = {}
-    return finish(new)
+        new.__dict__.pop("best_config", None)
+    return new
 
 
 def innermost(kernel: Any) -> Any:

@@ -46,12 +46,12 @@ class Resources:
         return self.spill_store_bytes + self.spill_load_bytes
 
     def __str__(self) -> str:
-        regs = "/".join(map(str, self.usetmaxreg)) or "-"
+        counts = f" to {'/'.join(map(str, sorted(set(self.usetmaxreg))))}" if self.usetmaxreg else ""
         notes = f", ptxas notes {' '.join(self.ptxas_notes)}" if self.ptxas_notes else ""
         return (
-            f"{self.registers} registers at launch (USETMAXREG {regs}), {self.spill_bytes} bytes spilled, "
-            f"{self.shared_bytes} bytes shared, {self.warps} warps, {self.hgmma} HGMMA, {self.bar} BAR, "
-            f"{self.syncs} SYNCS, {self.tma_loads} TMA loads, {self.tma_stores} TMA stores, "
+            f"{self.warps} warps, {self.registers} registers at launch, {self.spill_bytes} bytes spilled, "
+            f"{self.shared_bytes} bytes shared; {self.hgmma} HGMMA, {len(self.usetmaxreg)} USETMAXREG{counts}, "
+            f"{self.bar} BAR, {self.syncs} SYNCS, {self.tma_loads} TMA loads, {self.tma_stores} TMA stores; "
             f"ptxas {self.ptxas_version}{notes}"
         )
 

@@ -52,14 +52,18 @@ def print_module(op: Operation, *, locations: bool = True, names: bool = False) 
     return _Printer(named, locations, aliases=True).document(op)
 
 
-def print_op(op: Operation) -> str:
+def print_op(op: Operation, root: Operation | None = None) -> str:
     """One operation with everything inside it, no locations, no aliases: for messages and goldens.
 
-    Values defined outside it are numbered first, in the order of their use.
+    Values are called as in the text of the module `root`. Without it those defined outside `op` are numbered first, in
+    the order of their use.
     """
     names = Names()
-    names.add_outside(op)
-    names.add(op)
+    if root is None:
+        names.add_outside(op)
+        names.add(op)
+    else:
+        names.add_module(root)
     printer = _Printer(names, locations=False, aliases=False)
     printer.operation(op, "")
     return "\n".join(printer.lines)

@@ -100,7 +100,7 @@ class _OpReader(AttrReader):
         self._line_ends = [match.start() for match in re.finditer("\n", text)] if file is not None else []
         self._scope = _Scope(None)
         self._pending: list[_Pending] = []
-        self._blocks: dict[str, Block] = {}
+        self._blocks: dict[str, tuple[Block, int]] = {}  # of the region being read, with a place that names it
         self._signatures: dict[str, Signature] = {}
         self._dictionaries: dict[str, Entries] = {}
 
@@ -172,8 +172,8 @@ class _OpReader(AttrReader):
         return self.error("expected an operation as in '%0 = \"name\"(%a, %b) : (types) -> type'")
 
     def _successor(self) -> Block:
-        name = self.need(_BLOCK, "a block name").group()
-        return self._blocks.setdefault(name, Block())
+        name = self.need(_BLOCK, "a block name")
+        return self._blocks.setdefault(name.group(), (Block(), name.start()))[0]
 
     def _properties(self) -> Entries:
         """`<{...}>`, remembered by text."""
@@ -335,16 +335,16 @@ class _OpReader(AttrReader):
             if self.pos >= len(self.text):
                 raise self.error("expected '}' at the end of a region, found the end of the text")
             self._labelled_block(region)
-        for name, block in self._blocks.items():
+        for name, (block, at) in self._blocks.items():
             if block.parent is None:
-                raise self.error(f"block {name} is used but not defined")
+                raise self.error(f"block {name} is used but not defined", at)
         if mark < len(self._pending):
             self._settle(mark)
         return region
 
     def _labelled_block(self, region: Region) -> None:
         label = self.need(_BLOCK, "a block such as '^bb0'")
-        block = self._blocks.setdefault(label.group(), Block())
+        block, _ = self._blocks.setdefault(label.group(), (Block(), label.start()))
         if block.parent is not None:
             raise self.error(f"redefinition of block {label.group()}", label.start())
         region.add_block(block)

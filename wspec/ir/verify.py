@@ -20,14 +20,14 @@ from wspec.ir.type_rules import type_problems
 PARTITIONS = "ttg.warp_specialize.partitions"
 _ISOLATED = frozenset(("builtin.module", "tt.func", PARTITIONS))
 _NO_TERMINATOR = frozenset(("builtin.module",))
-# What a region of these ends with; the second region of scf.while and of warp_specialize has an end of its own.
-_ENDS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "scf.for": (("scf.yield",),),
-    "scf.if": (("scf.yield",), ("scf.yield",)),
-    "scf.while": (("scf.condition",), ("scf.yield",)),
-    "tt.reduce": (("tt.reduce.return",),),
-    "tt.scan": (("tt.scan.return",),),
-    "ttg.warp_specialize": (("ttg.warp_yield",), (PARTITIONS,)),
+# What the regions of these end with, as long as they have one block.
+_ENDS: dict[str, tuple[str, ...]] = {
+    "scf.for": ("scf.yield",),
+    "scf.if": ("scf.yield", "scf.yield"),
+    "scf.while": ("scf.condition", "scf.yield"),
+    "tt.reduce": ("tt.reduce.return",),
+    "tt.scan": ("tt.scan.return",),
+    "ttg.warp_specialize": ("ttg.warp_yield", PARTITIONS),
 }
 _ONE_BLOCK = frozenset(("scf.for", "scf.if", "scf.while", "tt.reduce", "tt.scan"))
 
@@ -69,7 +69,11 @@ def check_valid(module: Operation) -> None:
 
 
 def _first_line(op: Operation) -> str:
-    lines = print_op(op).split("\n")
+    """The operation as the printed module shows it."""
+    root = op
+    for root in op.ancestors():
+        pass
+    lines = print_op(op, root).split("\n")
     return lines[0].strip()[:200] + (" ..." if len(lines) > 1 else "")
 
 
@@ -183,9 +187,9 @@ class _Verifier:
             return
         last = block.ops[-1]
         wanted = _ENDS.get(op.name, ())
-        if number < len(wanted):
-            if last.name not in wanted[number]:
-                self._report(last, f"region {number} of {op.name} must end with {' or '.join(wanted[number])}")
+        if number < len(wanted) and len(op.regions[number].blocks) == 1:
+            if last.name != wanted[number]:
+                self._report(last, f"region {number} of {op.name} must end with {wanted[number]}")
         elif not is_terminator(last) and info(last.name) is not None:
             self._report(last, "is the last operation of its block but does not end it")
 

@@ -15,7 +15,8 @@ def is_async(op: Operation) -> bool:
 def completions(block: Block) -> dict[Operation, Operation]:
     """For each asynchronous dot issued in `block`, the wait in `block` after which it is complete.
 
-    Dots complete in order: `pendings = n` waits for all but the last n.
+    Dots complete in order: `pendings = n` waits for all but the last n. A dot that is still running at the end of the
+    block is not in the result.
     """
     done: dict[Operation, Operation] = {}
     pending: list[Operation] = []

@@ -51,6 +51,7 @@ class LoopSchedule:
 
     loop: int
     late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
+    in_flight: bool = False  # the dots of one iteration may still run while the next one's are issued
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Plan:
     loops: tuple[LoopSchedule, ...] = ()
     staging: tuple[tuple[int, str], ...] = ()  # (descriptor store, channel whose buffer it is staged in)
     smem_bytes: int = 0
+    blocks_per_sm: int = 1  # thread blocks that share an SM; their registers and shared memory are divided by it
     prediction: Prediction = Prediction()
     version: int = 1
 

@@ -8,10 +8,13 @@ latency asks for), registers, and whether it all pays (the gate). Every refusal 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import networkx as nx
 
+from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import IntegerAttr, Layout, TensorType
 from wspec.options import Options
@@ -28,12 +31,14 @@ from wspec.plan.partition import (
     hot_loops,
 )
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Prediction, Task, fingerprint, id_of
-from wspec.plan.schedule import schedule_loop
+from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
+from wspec.plan.schedule import accumulators, schedule_loop
 from wspec.plan.tile import DOTS, Conflict, privatize_leaves, shape_of, slice_rows
 
 WARP_GROUP = 4
 WGMMA_ROWS = 64
 MAX_DEPTH = 4
+MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; more compete for the tensor core without hiding more
 BARRIER_BYTES = 16  # one full and one empty barrier of a stage
 
 
@@ -46,15 +51,17 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     sites = _sites(function, loops)
     warps = source_warps(function)
     replicas, sliced = _replicas(function, loops, sites, warps, options)
-    schedules = _schedules(loops, sites, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     staging = _staging(function, sites, sliced, replicas)
-    channels, smem = _channels(function, sites, sliced, frozenset(staging), machine, options)
-    tasks = _tasks(replicas, consumer_warps, machine, options)
+    memory = partial(_channels, function, sites, sliced, frozenset(staging), machine, options)
+    blocks, schedules = _occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
+    channels, smem = memory(blocks)
+    schedules = _keep_in_flight(loops, schedules, channels, options)
+    tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     prediction = predict(loops, machine, bool(schedules and any(s.late for s in schedules)))
     plan = Plan(
         _name(function), fingerprint(function), warps, tasks, channels, schedules,
-        _staged_channels(staging, channels), smem, prediction,
+        _staged_channels(staging, channels), smem, blocks, prediction,
     )  # fmt: skip
     if options.gate == "model":
         _gate(plan, loops)
@@ -111,11 +118,76 @@ def _sites(function: Operation, loops: list[Operation]) -> list[Site]:
     return sites
 
 
-def _schedules(loops: list[Operation], sites: list[Site], options: Options) -> tuple[LoopSchedule, ...]:
-    if not options.overlap:
+def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tuple[LoopSchedule, ...]:
+    if not overlap:
         return tuple(LoopSchedule(id_of(loop)) for loop in loops)
     loads = {site.load for site in sites}
     return tuple(schedule_loop(loop, lambda op: op in loads) for loop in loops)
+
+
+def _keep_in_flight(
+    loops: list[Operation], schedules: tuple[LoopSchedule, ...], channels: tuple[Channel, ...], options: Options
+) -> tuple[LoopSchedule, ...]:
+    """Let loops that only accumulate run their dots on into the next iteration.
+
+    Their buffers are then released an iteration later, which takes rings of two or more.
+    """
+    deep = all(channel.depth >= 2 for channel in channels if channel.reused)
+    if not options.overlap or not deep:
+        return schedules
+    return tuple(
+        replace(schedule, in_flight=True) if accumulators(loop.regions[0].block) else schedule
+        for loop, schedule in zip(loops, schedules, strict=True)
+    )
+
+
+def _occupancy(
+    loops: list[Operation],
+    sites: list[Site],
+    consumer_warps: int,
+    memory: Callable[[int], tuple[tuple[Channel, ...], int]],
+    machine: Machine,
+    options: Options,
+) -> tuple[int, tuple[LoopSchedule, ...]]:
+    """How many blocks share an SM, and whether the loops are pipelined.
+
+    More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
+    blocks as registers and two stages of rings allow, pipelined if that still fits.
+    """
+    wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
+    for blocks in wanted or [1]:
+        if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
+            continue
+        for overlap in (True, False) if options.overlap else (False,):
+            schedules = _schedules(loops, sites, overlap)
+            need = consumer_need(loops, schedules, 32 * consumer_warps)
+            fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
+            if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
+                return blocks, schedules
+    blocks = wanted[-1] if wanted else 1
+    if options.gate == "model":
+        need = consumer_need(loops, _schedules(loops, sites, False), 32 * consumer_warps)
+        raise decline(
+            "registers",
+            f"a consumer would need about {need} registers a thread, "
+            f"{_available(machine, blocks, consumer_warps, options)} can be had",
+            loops[0].location,
+            "use smaller tiles, or more warps",
+        )
+    return blocks, _schedules(loops, sites, False)
+
+
+def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:
+    return available(machine, blocks, consumer_warps, options.producer_registers)
+
+
+def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks: int, depth: int) -> bool:
+    """Room for rings of `depth`? One buffer will do where the other block computes while this one waits for its tile."""
+    try:
+        channels, _ = memory(blocks)
+    except Declined:
+        return False
+    return all(channel.depth >= depth for channel in channels if channel.reused)
 
 
 # ---------------------------------------------------------------------------------------------- replicas
@@ -195,27 +267,34 @@ def _channels(
     staged: frozenset[int],
     machine: Machine,
     options: Options,
+    blocks: int,
 ) -> tuple[tuple[Channel, ...], int]:
     groups = _group(sites)
     fixed = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is None)
     per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is not None)
     scratch = scratch_bytes(function, staged)
-    room = machine.smem_bytes - fixed - scratch - 1024
+    budget = block_smem(machine, blocks)
+    room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].loop is not None)
     depth = min(MAX_DEPTH, int(room // (per_stage + stages * BARRIER_BYTES))) if per_stage else 1
     if options.depth is not None:
         depth = options.depth
-    if depth < 1 or fixed + depth * per_stage + scratch > machine.smem_bytes:
+    if depth < 1 or fixed + depth * per_stage + scratch > budget:
         raise decline(
             "shared-memory",
             f"the tiles in flight need {fixed + max(depth, 1) * per_stage + scratch} bytes of shared memory, "
-            f"the GPU has {machine.smem_bytes}",
+            f"a block may use {budget}",
             groups[0][0].load.location,
             "use smaller tiles" if options.depth is None else "ask for less depth",
         )
     names: set[str] = set()
     channels = tuple(_channel(group, depth, sliced, names) for group in groups)
     return channels, fixed + depth * per_stage + scratch
+
+
+def block_smem(machine: Machine, blocks: int) -> int:
+    """Shared memory each of `blocks` thread blocks on one SM may use; the hardware keeps 1 KiB of each for itself."""
+    return min(machine.smem_bytes, (machine.smem_bytes + 1024) // blocks - 1024)
 
 
 def _group(sites: list[Site]) -> list[list[Site]]:
@@ -350,12 +429,8 @@ def _staged_channels(staging: dict[int, int], channels: tuple[Channel, ...]) -> 
 # ------------------------------------------------------------------------------------- registers and gate
 
 
-def _tasks(replicas: int, consumer_warps: int, machine: Machine, options: Options) -> tuple[Task, ...]:
-    threads = 32 * (replicas * consumer_warps + WARP_GROUP)
-    start = machine.registers // threads // 8 * 8
-    spare = (start - options.producer_registers) * 32 * WARP_GROUP
-    room = start + spare // (32 * replicas * consumer_warps)
-    registers = options.consumer_registers or min(240, room // 8 * 8)
+def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:
+    registers = options.consumer_registers or _available(machine, blocks, replicas * consumer_warps, options)
     return (
         Task("mma", "consumer", consumer_warps, registers, replicas),
         Task("load", "producer", options.producer_warps, options.producer_registers),

@@ -29,6 +29,22 @@ def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool])
     return LoopSchedule(id_of(loop))
 
 
+def accumulators(body: Block) -> list[Operation]:
+    """The loop's dots if each only adds to a value carried round the loop, so that they may run on; else none."""
+    dots = [op for op in body.ops if op.name in DOTS]
+    return dots if dots and all(_only_accumulates(body, dot) for dot in dots) else []
+
+
+def _only_accumulates(body: Block, dot: Operation) -> bool:
+    carried = dot.operands[2]
+    if carried.owner is not body or carried.index == 0:
+        return False
+    if body.terminator.operands[carried.index - 1] is not dot.result:
+        return False
+    readers = [(op, v) for top in body.ops for op in top.walk() for v in op.operands if v in (carried, dot.result)]
+    return len(readers) == 2
+
+
 def _operands(op: Operation) -> set[Value]:
     return {value for inner in op.walk() for value in inner.operands}
 

@@ -1,0 +1,424 @@
+"""Kernels with odd structure, for the compiler's tests.
+
+A comment `at: NAME` marks the line a remark must point at when a kernel is left alone (see `cases.py`).
+"""
+
+from __future__ import annotations
+
+# mypy: ignore-errors
+# The bodies of jit functions are read by Triton, which has no types to give their arguments.
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gemm(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # at: kernel
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):  # at: loop
+        a = a_desc.load([row, i])
+        b = b_desc.load([i, column])
+        acc = tl.dot(a, b, acc)  # at: dot
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def gemm_transposed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([column, i]).T, acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def a_transposed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([i, row]).T, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def persistent(
+    a_desc, b_desc, c_desc, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FLATTEN: tl.constexpr
+):
+    columns = tl.cdiv(n, BN)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(m, BM) * columns, tl.num_programs(0), flatten=FLATTEN):
+        row, column = tile // columns * BM, tile % columns * BN
+        acc = tl.zeros([BM, BN], tl.float32)
+        for i in tl.range(0, k, BK):
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def bias(a_desc, b_desc, c_ptr, bias_ptr, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    columns = column + tl.arange(0, BN)
+    acc += tl.load(bias_ptr + columns, mask=columns < n, other=0.0)[None, :]
+    at = (row + tl.arange(0, BM))[:, None] * n + columns[None, :]
+    tl.store(c_ptr + at, acc.to(c_ptr.dtype.element_ty), mask=(columns < n)[None, :])
+
+
+@triton.jit
+def constant_trips(a_desc, b_desc, c_desc, TRIPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # at: kernel
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, TRIPS * BK, BK):  # at: loop
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def three_dots(q_desc, k_desc, v_desc, w_desc, o_desc, n, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    row = tl.program_id(0) * BM
+    q = q_desc.load([row, 0])
+    acc = tl.zeros([BM, D], tl.float32)
+    for i in tl.range(0, n, BN):
+        s = tl.dot(q, k_desc.load([i, 0]).T).to(q.dtype)
+        t = tl.dot(s, w_desc.load([0, 0])).to(q.dtype)
+        acc = tl.dot(t, v_desc.load([i, 0]), acc)
+    o_desc.store([row, 0], acc.to(q.dtype))
+
+
+@triton.jit
+def two_products(a_desc, b_desc, c_desc, x_desc, y_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    x = tl.zeros([BM, BN], tl.float32)
+    y = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, i])
+        x = tl.dot(a, b_desc.load([i, column]), x)
+        y = tl.dot(a, c_desc.load([i, column]), y)
+    x_desc.store([row, column], x.to(x_desc.dtype))
+    y_desc.store([row, column], (x * y).to(y_desc.dtype))
+
+
+@triton.jit
+def load_in_branch(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, i])
+        if i < flag:
+            b = b_desc.load([i, column])
+        else:
+            b = b_desc.load([i - flag, column])
+        acc = tl.dot(a, b, acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def skipped_tiles(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        if i % flag == 0:
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def compute_in_branch(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, i])
+        b = b_desc.load([i, column])
+        if i < flag:
+            acc = tl.dot(a, b, acc)
+        else:
+            acc = acc * 0.5
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def branch_beside(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        if i == flag:
+            acc = acc * 0.5
+        else:
+            acc = tl.exp2(acc)
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def dequantized_a(w_desc, x_desc, c_desc, scale_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    scale = tl.load(scale_ptr + row + tl.arange(0, BM))
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        w = w_desc.load([row, i]).to(tl.float16)
+        acc = tl.dot(w, x_desc.load([i, column]), acc)
+    c_desc.store([row, column], (acc * scale[:, None]).to(c_desc.dtype))
+
+
+@triton.jit
+def dequantized_b(a_desc, w_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        w = w_desc.load([i, column]).to(tl.float16)
+        acc = tl.dot(a_desc.load([row, i]), w, acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def block_scales(a_desc, b_desc, c_desc, scale_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    rows = row + tl.arange(0, BM)
+    for i in tl.range(0, k, BK):
+        scale = tl.load(scale_ptr + rows * (k // BK) + i // BK)
+        acc += tl.dot(a_desc.load([row, i]), b_desc.load([column, i]).T) * scale[:, None]
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def device_descriptors(a_ptr, b_ptr, c_ptr, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    a_desc = tl.make_tensor_descriptor(a_ptr, [m, k], [k, 1], [BM, BK])
+    b_desc = tl.make_tensor_descriptor(b_ptr, [k, n], [n, 1], [BK, BN])
+    c_desc = tl.make_tensor_descriptor(c_ptr, [m, n], [n, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def row_sums(a_desc, b_desc, out_ptr, k, AXIS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    sums = tl.sum(acc * acc, AXIS)  # at: reduce
+    tl.store(out_ptr + tl.program_id(0) * sums.shape[0] + tl.arange(0, sums.shape[0]), sums)
+
+
+@triton.jit
+def atomics(a_desc, b_desc, c_ptr, n, k, USED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    at = c_ptr + (row + tl.arange(0, BM))[:, None] * n + (column + tl.arange(0, BN))[None, :]
+    old = tl.atomic_add(at, acc)  # at: atomic
+    if USED:
+        tl.store(at + n * n, old)
+
+
+@triton.jit
+def counter(a_desc, b_desc, c_desc, count_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """One atomic for the whole tile: only one replica may count."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+    tl.atomic_add(count_ptr, 1)
+
+
+@triton.jit
+def while_loop(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    i = 0
+    while i < k:  # at: while
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        i += BK
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def early_return(a_desc, b_desc, c_desc, m, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    if row >= m:  # at: return
+        return
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def pointers(a_ptr, b_ptr, c_ptr, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = tl.load(a_ptr + rows[:, None] * k + i + inner[None, :])  # at: load
+        b = tl.load(b_ptr + (i + inner)[:, None] * n + columns[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def one_pointer(a_ptr, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A comes through pointers, B through a descriptor."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    rows, inner = row + tl.arange(0, BM), tl.arange(0, BK)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = tl.load(a_ptr + rows[:, None] * k + i + inner[None, :])
+        acc = tl.dot(a, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def block_barrier(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        tl.debug_barrier()  # at: barrier
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def asked_for(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK, warp_specialize=True):  # at: loop
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def same_memory(a_desc, b_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, i])  # at: load
+        acc = tl.dot(a, b_desc.load([i, column]), acc)
+    a_desc.store([row, column], acc.to(a_desc.dtype))
+
+
+@triton.jit
+def address_from_tile(a_desc, b_desc, c_desc, index_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    at = tl.max(tl.max(index_desc.load([row, 0]), 1), 0)  # at: needed
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, at + i])  # at: load
+        acc = tl.dot(a, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def paged(a_desc, b_desc, c_desc, table_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The place of each tile comes from a table in memory, as in paged attention."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        page = tl.load(table_ptr + i // BK)
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([page * BK, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def noinline_helper(x):
+    return x * 2
+
+
+@triton.jit
+def writes_in_loop(a_desc, b_desc, c_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Every iteration stores what it has so far, as a scan over chunks does."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    at = c_ptr + (row + tl.arange(0, BM))[:, None] * BN + tl.arange(0, BN)[None, :]
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        tl.store(at + i * BN, acc)
+
+
+# ------------------------------------------------------------------------------------------------ attention
+
+
+@triton.jit
+def _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN: tl.constexpr, MASKED: tl.constexpr):
+    """Fold BN keys into the online softmax."""
+    scores = tl.dot(q, k_desc.load([start, 0]).T)
+    if MASKED:
+        scores = tl.where((start + tl.arange(0, BN))[None, :] <= last[:, None], scores, -1.0e6)
+    new = tl.maximum(top, tl.max(scores, 1) * scale)
+    p = tl.exp2(scores * scale - new[:, None])
+    decay = tl.exp2(top - new)
+    acc = tl.dot(p.to(q.dtype), v_desc.load([start, 0]), acc * decay[:, None])
+    return acc, total * decay + tl.sum(p, 1), new
+
+
+@triton.jit
+def attention_masked(
+    q_desc, k_desc, v_desc, o_desc, scale, length,
+    BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """One loop that masks every tile."""
+    row = tl.program_id(0) * BM
+    rows = row + tl.arange(0, BM)
+    last = rows if CAUSAL else tl.zeros([BM], tl.int32) + (length - 1)
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, tl.minimum(row + BM, length) if CAUSAL else length, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, True)
+    o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_two_loops(
+    q_desc, k_desc, v_desc, o_desc, scale, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Causal: a loop over the tiles every row sees, then one over those on the diagonal."""
+    row = tl.program_id(0) * BM
+    last = row + tl.arange(0, BM)
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, row, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, False)
+    for start in tl.range(row, tl.minimum(row + BM, length), BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, True)
+    o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_grouped(
+    q_desc, k_desc, v_desc, o_desc, scale, length, group, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Several query heads share a head of keys; the number of keys is a multiple of BN."""
+    row, head = tl.program_id(0) * BM, tl.program_id(1)
+    kv_row = head // group * length
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([head * length + row, 0])
+    for start in tl.range(0, length, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, kv_row + start, top, scale, BN, False)
+    o_desc.store([head * length + row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_persistent(
+    q_desc, k_desc, v_desc, o_desc, scale, length, tiles, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Every block works through several tiles of queries."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * BM
+        top = tl.full([BM], -1.0e6, tl.float32)
+        total = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, D], tl.float32)
+        q = q_desc.load([row, 0])
+        for start in tl.range(0, length, BN):
+            acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
+        o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))

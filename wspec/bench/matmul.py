@@ -1,0 +1,325 @@
+"""`python -m wspec.bench.matmul`: the plain and the specialized matrix product, and torch's.
+
+Checked and timed as `wspec.bench.attention` does it: errors against a float32 reference, repeated runs, the plain
+kernel at the best of its configurations, everything taking turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from wspec.bench.accuracy import Error, all_identical, as_accurate
+from wspec.bench.report import Table, geometric_mean, number
+from wspec.bench.session import (
+    Record,
+    Session,
+    add_arguments,
+    compile_all,
+    contest,
+    finish,
+    run_cases,
+    start,
+    timing_record,
+)
+from wspec.bench.timing import Variant, fastest, input_sets, measure
+from wspec.kernels.matmul import (
+    VARIANTS,
+    Config,
+    Launch,
+    default_config,
+    empty_output,
+    matmul_reference,
+    plain_configs,
+    plain_kernel,
+    specialized_kernel,
+)
+from wspec.kernels.matmul import (
+    Variant as KernelVariant,
+)
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192), (512, 8192, 4096))
+ODD_SIZES = ((1, 8, 8), (17, 24, 40), (1000, 1016, 1032), (4095, 136, 72))
+SWEEP_SIZE = (4096, 4096, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What decides which compiled kernels run. b_transposed: b lies in memory as [N, K]."""
+
+    variant: KernelVariant
+    b_transposed: bool
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.variant} {'A B^T' if self.b_transposed else 'A B'} {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """C [m, n] = A [m, k] B [k, n]."""
+
+    kind: Kind
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.m}x{self.n}x{self.k}"
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Of a, b and c."""
+        return 2 * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+    def as_json(self) -> Record:
+        return {**asdict(self), "flops": self.flops}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel, "plain" or "specialized", at a configuration."""
+
+    kernel: str
+    config: Config
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {self.config}"
+
+    def function(self, kind: Kind) -> Any:
+        """The jit function."""
+        return plain_kernel(kind.variant) if self.kernel == "plain" else specialized_kernel(kind.variant)
+
+
+def make_inputs(case: Case, device: torch.device, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Normally distributed a [m, k] and b [k, n]."""
+    generator = torch.Generator(device).manual_seed(seed)
+    draw = functools.partial(torch.randn, device=device, dtype=DTYPES[case.kind.dtype], generator=generator)
+    b = draw(case.n, case.k).T if case.kind.b_transposed else draw(case.k, case.n)
+    return draw(case.m, case.k), b
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The inputs of a case on the card, in one set or several to rotate."""
+
+    case: Case
+    inputs: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+    @staticmethod
+    def of(case: Case, device: torch.device, seed: int, sets: int = 1) -> Problem:
+        return Problem(case, tuple(make_inputs(case, device, seed + at) for at in range(sets)))
+
+    def prepare(self, config: Config) -> list[tuple[Launch, torch.Tensor]]:
+        """(launch, output poisoned with NaN) for each input set."""
+        made = []
+        for a, b in self.inputs:
+            out = empty_output(a, b, a.dtype).fill_(torch.nan)
+            made.append((Launch.of(a, b, out, variant=self.case.kind.variant, config=config), out))
+        return made
+
+    def variant(self, entry: Entry) -> Variant:
+        """The entry as something to time, after one launch of it on every input set."""
+        kernel = entry.function(self.case.kind)
+        runs = tuple(functools.partial(launch.run, kernel) for launch, _ in self.prepare(entry.config))
+        for run in runs:
+            run()
+        return Variant(str(entry), runs)
+
+    def peer_variants(self) -> list[Variant]:
+        """torch's product, which is cuBLAS's."""
+        runs = tuple(functools.partial(torch.matmul, a, b) for a, b in self.inputs)
+        for run in runs:
+            run()
+        return [Variant("cuBLAS", runs)]
+
+
+def check(problem: Problem, repeats: int) -> Record:
+    """Errors of both kernels at the default tile against the reference, their ratio, and whether `repeats` runs give
+    the same bits."""
+    case = problem.case
+    reference = matmul_reference(*problem.inputs[0])
+    errors: dict[str, Error] = {}
+    identical: dict[str, bool] = {}
+    for name in ("plain", "specialized"):
+        entry = Entry(name, default_config(case.m, case.n))
+        launch, out = problem.prepare(entry.config)[0]
+        run = functools.partial(_run_poisoned, launch, out, entry.function(case.kind))
+        identical[name] = all_identical(run, repeats)
+        errors[name] = Error.of(out, reference)
+    ratio = errors["specialized"].ratio_to(errors["plain"])
+    record: Record = {name: asdict(error) for name, error in errors.items()}
+    return {**record, "ratio": ratio, "accurate": as_accurate(ratio), "identical": identical["specialized"]}
+
+
+def _run_poisoned(launch: Launch, out: torch.Tensor, kernel: Any) -> tuple[torch.Tensor, ...]:
+    out.fill_(torch.nan)
+    launch.run(kernel)
+    return (out.contiguous(),)
+
+
+def all_entries(case: Case, options: argparse.Namespace) -> list[Entry]:
+    """Every entry to compare for a kind of product: the default ones of this size first."""
+    default = default_config(case.m, case.n)
+    entries = [Entry("specialized", default), Entry("plain", default)]
+    if not options.no_timing:
+        entries += [Entry("plain", config) for config in plain_configs()]
+    return list(dict.fromkeys(entries))
+
+
+def launch_on_cpu(entry: Entry, kind: Kind) -> tuple[Any, Launch]:
+    """A launch for `precompile`: sizes and strides divisible by 16, as those of every timed case are."""
+    a, b = make_inputs(Case(kind, 16, 16, 16), torch.device("cpu"), 0)
+    out = empty_output(a, b, a.dtype)
+    return entry.function(kind), Launch.of(a, b, out, variant=kind.variant, config=entry.config)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A session, what would not build in it, and which plain configurations won."""
+
+    session: Session
+    failed: dict[tuple[Kind, Entry], str] = field(default_factory=dict)
+    winners: dict[Kind, list[Entry]] = field(default_factory=dict)
+
+    def compile_all(self, cases: Sequence[Case]) -> None:
+        """Every entry of every kind into the cache; what does not compile is recorded and left out."""
+        keys = dict.fromkeys((case.kind, e) for case in cases for e in all_entries(case, self.session.options))
+        self.failed = compile_all(self.session, {key: functools.partial(launch_on_cpu, key[1], key[0]) for key in keys})
+        for (kind, entry), failure in self.failed.items():
+            self.session.did_not_build(str(kind), entry, failure)
+
+    def best_plain(self, kind: Kind) -> list[Entry]:
+        """The plain entries worth timing at every size."""
+        if kind not in self.winners:
+            self.winners[kind] = self._sweep(Case(kind, *SWEEP_SIZE))
+        return self.winners[kind]
+
+    def _sweep(self, case: Case) -> list[Entry]:
+        options = self.session.options
+        problem = Problem.of(case, self.session.device, options.seed)
+        variants: dict[Entry, Variant] = {}
+        for entry in all_entries(case, options):
+            if (case.kind, entry) in self.failed or entry.kernel != "plain":
+                continue
+            try:
+                variants[entry] = problem.variant(entry)
+            except Exception as error:  # too much shared memory, found out at load
+                self.session.did_not_build(str(case.kind), entry, error)
+        timings = measure(list(variants.values()), rounds=5, window_ms=1.0)
+        listed = {name: timing_record(timing, case.flops) for name, timing in timings.items()}
+        self.session.results["sweeps"].append({"name": str(case), "entries": listed})
+        best = fastest(timings, options.keep)
+        return [entry for entry in variants if str(entry) in best]
+
+    def checked(self, case: Case) -> Record:
+        """The record of a case that is checked."""
+        problem = Problem.of(case, self.session.device, self.session.options.seed)
+        return {"case": case.as_json(), "check": check(problem, self.session.options.repeats)}
+
+    def timed(self, case: Case) -> Record:
+        """The record of a case that is checked and, unless the flags say otherwise, timed."""
+        record, options = self.checked(case), self.session.options
+        if options.no_timing:
+            return record
+        l2_bytes = torch.cuda.get_device_properties(self.session.device).L2_cache_size
+        problem = Problem.of(case, self.session.device, options.seed, input_sets(case.bytes, l2_bytes))
+        default = default_config(case.m, case.n)
+        entries = dict.fromkeys([Entry("plain", default), *self.best_plain(case.kind)])
+        plain = [problem.variant(entry) for entry in entries]
+        ours = [problem.variant(Entry("specialized", default))]
+        others = [] if options.no_peers else problem.peer_variants()
+        return {**record, "times": contest(self.session, case.flops, plain, ours, others)}
+
+
+# ---------------------------------------------------------------------------------------------- report and flags
+
+
+def progress(record: Record) -> str:
+    """A line about one case."""
+    text = f"error ratio {record['check']['ratio']:.3f}"
+    if "times" in record:
+        text += f", {record['times']['plain']['ratio']:.3f} x plain"
+    return text
+
+
+def tables(results: Record) -> list[Table]:
+    """Speed by case; nothing for a run that only checks."""
+    rows = tuple(_row(record) for record in results["cases"] if "times" in record)
+    columns = ("case", "plain", "its tile", "wspec", "x plain", "cuBLAS", "x cuBLAS", "error ratio", "same bits")
+    return [Table("Matrix product, TFLOP/s", columns, rows)] if rows else []
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    times, checked = record["times"], record["check"]
+    plain, ours, peer = times["plain"], times["specialized"], times.get("cuBLAS", {})
+    return (
+        record["name"],
+        number(plain["tflops"]),
+        plain["name"].removeprefix("plain "),
+        number(ours["tflops"]),
+        number(plain["ratio"], 3),
+        number(peer.get("tflops")),
+        number(peer.get("ratio"), 3),
+        number(checked["ratio"], 3),
+        "yes" if checked["identical"] else "NO",
+    )
+
+
+def notes(results: Record) -> list[str]:
+    """What the table comes to, what was wrong and what was left out."""
+    timed = [record["times"] for record in results["cases"] if "times" in record]
+    said = []
+    if timed:
+        mean = geometric_mean(times["plain"]["ratio"] for times in timed)
+        said.append(f"{mean:.3f} x plain, geometric mean over {len(timed)} cases")
+    for record in results["cases"]:
+        if "failure" in record:
+            said.append(f"failed: {record['name']}: {record['failure']}")
+        elif not (record["check"]["accurate"] and record["check"]["identical"]):
+            said.append(f"wrong: {record['name']}: {record['check']}")
+    said += [f"did not build: {item['kind']} {item['entry']}" for item in results["compiling"]]
+    return said + [f"not run: {text}" for text in results["not_run"]]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's flags."""
+    made = argparse.ArgumentParser(prog="python -m wspec.bench.matmul", description="Measure the matrix product.")
+    made.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
+    made.add_argument("--dtypes", nargs="+", choices=tuple(DTYPES), default=("bf16",))
+    made.add_argument("--quick", action="store_true", help="one size, 7 rounds, no odd sizes")
+    add_arguments(made, "matmul")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when every case ran and was right, 1 when one did not or was not, 2 when nothing could be run."""
+    options = parser().parse_args(argv)
+    session = start(options)
+    if session is None:
+        return 2
+    if options.quick:
+        options.rounds = 7
+    kinds = [Kind(v, transposed, d) for d in options.dtypes for v in options.variants for transposed in (False, True)]
+    main_list = [Case(kind, *size) for kind in kinds for size in ((SWEEP_SIZE,) if options.quick else SIZES)]
+    odd_list = [] if options.quick else [Case(kind, *size) for kind in kinds for size in ODD_SIZES]
+    bench = Bench(session)
+    bench.compile_all(main_list)
+    run_cases(session, main_list, bench.timed, progress)
+    run_cases(session, odd_list, bench.checked, progress)
+    return finish(session, tables, notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""How many registers a thread of a consumer needs, and how many thread blocks that lets share an SM.
+
+What is alive at once in a loop that multiplies: the tiles carried round it, the result of the dot in flight, the
+operand of the next dot in registers, and, when the loop is pipelined, a second copy of what crosses from one iteration
+to the next. The rest (addresses, row statistics, barriers) is a constant and a share of the tiles; both were fitted to
+what ptxas needs for the attention kernels without spilling.
+"""
+
+from __future__ import annotations
+
+from wspec.ir.core import Operation, Value
+from wspec.ir.types import Layout, TensorType
+from wspec.plan.costs import byte_size
+from wspec.plan.machine import Machine
+from wspec.plan.plan import LoopSchedule, id_of
+from wspec.plan.tile import DOTS
+
+WARP_GROUP_THREADS = 128
+FIXED = 24  # registers for addresses, barriers and loop control
+SHARE = 1.1  # tiles do not pack perfectly
+MAX_CONSUMER = 240
+MAX_START = 248  # the largest multiple of 8 a thread can have
+INSTRUCTION_OVERHEAD = 26
+
+
+def _tile_registers(value: Value, threads: int) -> float:
+    if not isinstance(value.type, TensorType) or len(value.type.shape) < 2:
+        return 2.0 if isinstance(value.type, TensorType) else 0.0
+    return byte_size(value.type) / 4 / threads
+
+
+def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], threads: int) -> int:
+    """Registers a thread of the consumers needs, `threads` of them sharing the tile."""
+    late = {schedule.loop: frozenset(schedule.late) for schedule in schedules}
+    need = max(_loop_need(loop, late.get(id_of(loop), frozenset()), threads) for loop in loops)
+    return int(FIXED + SHARE * need)
+
+
+def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:
+    body = loop.regions[0].block
+    carried = sum(_tile_registers(arg, threads) for arg in body.args[1:] if _is_matrix(arg))
+    dots = [op for op in body.ops if op.name in DOTS]
+    fresh = [dot for dot in dots if not _accumulates(dot)]
+    results = max((_tile_registers(dot.result, threads) for dot in fresh), default=0.0)
+    operands = max((_tile_registers(dot.operands[0], threads) for dot in dots), default=0.0)
+    again = sum(_tile_registers(value, threads) for value in _crossing(loop, late) if _is_matrix(value))
+    return carried + results + operands + again
+
+
+def _is_matrix(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and len(value.type.shape) >= 2
+
+
+def _accumulates(dot: Operation) -> bool:
+    """Does the dot add to a value carried round its loop (perhaps scaled first)?"""
+    block = dot.parent
+    work = [dot.operands[2]]
+    for _ in range(64):
+        if not work:
+            return False
+        value = work.pop()
+        if block is not None and value.owner is block:
+            return True
+        if value.op is not None and value.op.parent is block and value.op.name not in DOTS:
+            work += [v for v in value.op.operands if v.type == dot.result.type]
+    return False
+
+
+def _crossing(loop: Operation, late: frozenset[int]) -> list[Value]:
+    body = loop.regions[0].block
+    found: dict[Value, None] = {}
+    for op in body.ops:
+        if id_of(op) in late:
+            for value in op.operands:
+                if value.op is not None and value.op.parent is body and id_of(value.op) not in late:
+                    found[value] = None
+    return list(found)
+
+
+def launch_registers(machine: Machine, blocks: int, consumer_warps: int) -> int:
+    """Registers a thread has at launch, before setmaxnreg moves any: the same for every warp."""
+    return min(MAX_START, machine.registers // (32 * (consumer_warps + 4) * blocks) // 8 * 8)
+
+
+def instruction_need(loops: list[Operation]) -> int:
+    """Registers the widest tensor core instruction must find at launch: ptxas assembles it within that number.
+
+    An instruction of N columns holds N / 2 accumulators a thread; ptxas 12.8 asks for 26 more.
+    """
+    widest = 0
+    for dot in (op for loop in loops for op in loop.walk() if op.name in DOTS):
+        layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
+        shape = layout.ints("instrShape") if isinstance(layout, Layout) else ()
+        widest = max(widest, shape[1] if len(shape) > 1 else 0)
+    return widest // 2 + INSTRUCTION_OVERHEAD
+
+
+def available(machine: Machine, blocks: int, consumer_warps: int, producer_registers: int) -> int:
+    """Registers a thread of the consumers can have when `blocks` blocks share the SM.
+
+    Every warp starts with the same share; the producer's warp group keeps `producer_registers`, the consumers get the
+    rest, in steps of 8 as setmaxnreg takes them.
+    """
+    start = launch_registers(machine, blocks, consumer_warps)
+    spare = (start - producer_registers) * 4
+    return min(MAX_CONSUMER, (start + spare // consumer_warps) // 8 * 8)
