@@ -77,7 +77,7 @@ def _schedule_waits(block: Block) -> None:
 
 def _last_needed(op: Operation, pending: list[Operation]) -> int:
     """The index of the last pending dot `op` cannot run before; -1 when it needs none."""
-    if op.regions and op.name.startswith("scf.") or op is op.parent.terminator if op.parent else False:
+    if (op.regions and op.name.startswith("scf.")) or op is op.parent.terminator if op.parent else False:
         return len(pending) - 1
     used = {value for inner in op.walk() for value in inner.operands}
     return max((i for i, dot in enumerate(pending) if dot.result in used), default=-1)

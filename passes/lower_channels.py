@@ -36,9 +36,7 @@ from wspec.ir.types import (
 )
 from wspec.plan.plan import Channel, Plan
 
-_BARRIER_LAYOUT = Layout(
-    "ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,)))
-)
+_BARRIER_LAYOUT = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
 _BARRIER = MemDescType((1,), I64, _BARRIER_LAYOUT, SMEM, True)
 _COPY_MODE: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}
 _WAIT_SEGMENTS: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr(I32, (1, 1, 1, 0))}
@@ -145,12 +143,7 @@ def _lower_task(block: Block, rings: Mapping[str, Ring], producer: bool) -> None
 
 
 def _used(block: Block) -> set[str]:
-    return {
-        _name(op)
-        for top in block.ops
-        for op in top.walk()
-        if op.name in ("wspec.acquire", "wspec.wait")
-    }
+    return {_name(op) for top in block.ops for op in top.walk() if op.name in ("wspec.acquire", "wspec.wait")}
 
 
 class _Lowering:

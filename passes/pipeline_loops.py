@@ -83,7 +83,8 @@ def _take_apart(loop: Operation, late_ids: frozenset[int]) -> _Parts:
     tail = [op for op in body.ops[:-1] if op in late]
     stage0 = [op for op in body.ops[:-1] if op not in late]
     front = _front(stage0)
-    early, later = [], []
+    early: list[int] = []
+    later: list[int] = []
     for index, value in enumerate(body.terminator.operands):
         (later if _is_late(value, body, late, index) else early).append(index)
     return _Parts(

@@ -46,7 +46,8 @@ def _release(wait: Operation) -> None:
     assert block is not None
     dot = _left_running(block, wait.result)
     if dot is not None:
-        return _release_later(wait, dot)
+        _release_later(wait, dot)
+        return
     last = _last_reader(block, wait.result)
     position = block.ops.index(last if last is not None else wait) + 1
     block.insert(position, _hand_back(wait, [wait.result]))

@@ -22,8 +22,9 @@ from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
-from wspec.plan.plan import Plan, fingerprint, number
+from wspec.plan.plan import Plan, number
 from wspec.plan.planner import make_plan
+from wspec.plan.validate import validate
 
 T = TypeVar("T")
 
@@ -81,8 +82,11 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         number(function)
         run.show("input", module)
         graph = run.step("graph", build_graph, function)
-        plan = run.step("plan", make_plan, graph, load_machine(options.machine), options) if plan is None else plan
-        _check_fits(plan, function)
+        machine = load_machine(options.machine)
+        if plan is None:
+            plan = run.step("plan", make_plan, graph, machine, options)
+        else:
+            run.step("plan", validate, plan, function, machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
     if keep_stages:
@@ -114,12 +118,6 @@ def _function(module: Operation) -> Operation:
             )
         )
     return functions[0]
-
-
-def _check_fits(plan: Plan, function: Operation) -> None:
-    if plan.fingerprint != (found := fingerprint(function)):
-        message = f"the plan was made for kernel {plan.fingerprint}, this one is {found}"
-        raise Declined(Remark("plan-mismatch", message, function.location, note="make the plan anew"))
 
 
 def describe(plan: Plan) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, place_text, render
-from wspec.ir.loc import Location
+from wspec.ir.loc import CallSiteLoc, Location, NameLoc
 from wspec.plan.plan import Channel, Plan, Task
 
 
@@ -88,9 +88,19 @@ def _task_row(task: Task) -> tuple[str, ...]:
 
 def _channel_row(channel: Channel, locations: Mapping[int, Location]) -> tuple[str, ...]:
     use = ["sliced" if channel.sliced else "shared", "ring" if channel.reused else "filled once"]
-    places = dict.fromkeys(place_text(locations[load]) for load in channel.loads if load in locations)
+    places = dict.fromkeys(place_text(_written_at(locations[load])) for load in channel.loads if load in locations)
     bytes_text = f"{channel.depth} x {channel.buffer_bytes}"
     return channel.name, str(channel.depth), bytes_text, ", ".join(use), " ".join(places)
+
+
+def _written_at(location: Location) -> Location:
+    """Where a load is written: inside a helper that was inlined, not at the helper's call, which many loads share."""
+    match location:
+        case NameLoc(child=child) if child is not None:
+            return _written_at(child)
+        case CallSiteLoc(callee=callee):
+            return _written_at(callee)
+    return location
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> str:

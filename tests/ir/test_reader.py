@@ -351,7 +351,7 @@ def test_one_module_is_not_wrapped_and_resources_travel() -> None:
         ("#a = i32\n#a = i64", 1, 1, "alias #a is defined twice"),
         ('"a"() ({\n"b"() : () -> ()', 2, 17, "expected '}' at the end of a region, found the end of the text"),
         ('"a"() ({\n^x:\n^x:\n}) : () -> ()', 3, 1, "redefinition of block ^x"),
-        ('"a"() ({\n"b"()[^x] : () -> ()\n}) : () -> ()', 2, 6, "block ^x is used but not defined"),
+        ('"a"() ({\n"b"()[^x] : () -> ()\n}) : () -> ()', 2, 7, "block ^x is used but not defined"),
         ('"a"() {x = ' + "1" * 2000 + " : i32} : () -> ()", 1, 2018, "integer is too long"),
     ],
 )

@@ -98,6 +98,17 @@ def test_parents() -> None:
     assert "region 0 does not know that it belongs here" in [problem.message for problem in verify(module)]
 
 
+def test_successors() -> None:
+    module = read(VALID)
+    blocks = module.regions[0].block.ops[0].regions[0].blocks
+    blocks[0].terminator.successors[0] = module.regions[0].block
+    assert "successor 0 is not a block of its region" in [problem.message for problem in verify(module)]
+    module = read(VALID)
+    blocks = module.regions[0].block.ops[0].regions[0].blocks
+    blocks[1].terminator.successors[0] = blocks[0]
+    assert "successor 0 is the entry block of its region" in [problem.message for problem in verify(module)]
+
+
 def test_a_value_from_nowhere() -> None:
     module = read(VALID)
     stray = Operation.create("arith.constant", [], [_adds(module).result.type])

@@ -122,7 +122,8 @@ def draw(batch: int, heads: int, kv_heads: int, seqlen_q: int, seqlen_k: int) ->
 def test_reference_agrees_with_torch(causal: bool, heads: tuple[int, int]) -> None:
     tensors = draw(2, *heads, 37, 37)
     out, lse = attention_reference(*tensors.values(), causal=causal, dtype=torch.float64)
-    expected = scaled_dot_product_attention(*tensors.values(), is_causal=causal, enable_gqa=True)
+    q, k, v = tensors.values()
+    expected = scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
     torch.testing.assert_close(out, expected)
     assert lse.shape == (2, heads[0], 37)
 

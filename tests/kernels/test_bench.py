@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bench import accuracy, attention, attention_cases, launch, matmul, session, timing
+from wspec.bench import accuracy, attention, attention_cases, launch, matmul, session, timing, tuning
 from wspec.bench.attention_cases import Case, Kind, main_cases
 from wspec.bench.environment import environment
 from wspec.bench.peers import Peer
@@ -188,7 +188,7 @@ def fake_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(L2_cache_size=1))
     monkeypatch.setattr(session, "require_hopper", lambda: torch.device("cpu"))
     monkeypatch.setattr(session, "card_state", dict)
-    monkeypatch.setattr(session, "precompile", lambda makes, jobs: [None] * len(makes))
+    monkeypatch.setattr(tuning, "precompile", lambda makes, jobs: [None] * len(makes))
     monkeypatch.setattr(attention_cases, "TOKENS", 128)
     monkeypatch.setattr(attention_cases, "HIDDEN", 128)
     monkeypatch.setattr(attention, "SWEEP_SEQLEN", 32)

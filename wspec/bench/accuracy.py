@@ -14,6 +14,9 @@ ALLOWED_RATIO = 1.1
 FLOOR = 1e-6
 """Errors below this are as good as none: where the plain kernel is exact by luck, a ratio says nothing."""
 
+LSE_FLOOR = 1e-5
+"""The same for log-sum-exps, which are around 10, where neighbouring float32 numbers are 1e-6 apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Error:
@@ -37,15 +40,15 @@ class Error:
         relative = float(torch.linalg.vector_norm(difference)) / norm if norm else largest
         return Error(largest if math.isfinite(largest) else math.nan, relative if math.isfinite(relative) else math.nan)
 
-    def ratio_to(self, other: Error) -> float:
-        """The larger of the two ratios to another error, FLOOR counting as none; NaN stays NaN."""
+    def ratio_to(self, other: Error, floor: float = FLOOR) -> float:
+        """The larger of the two ratios to another error, up to `floor` counting as none; NaN stays NaN."""
         if math.isnan(self.largest) or math.isnan(self.relative):
             return math.nan
-        return max(_ratio(self.largest, other.largest), _ratio(self.relative, other.relative))
+        return max(_ratio(self.largest, other.largest, floor), _ratio(self.relative, other.relative, floor))
 
 
-def _ratio(ours: float, theirs: float) -> float:
-    return 1.0 if ours <= FLOOR else ours / max(theirs, FLOOR)
+def _ratio(ours: float, theirs: float, floor: float) -> float:
+    return 1.0 if ours <= floor else ours / max(theirs, floor)
 
 
 def as_accurate(ratio: float) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from wspec.bench.accuracy import Error, all_identical, as_accurate
+from wspec.bench.accuracy import LSE_FLOOR, Error, all_identical, as_accurate
 from wspec.bench.attention_cases import (
     DTYPES,
     HEAD_DIMS,
@@ -40,14 +40,13 @@ from wspec.bench.session import (
     Record,
     Session,
     add_arguments,
-    compile_all,
     contest,
     finish,
     run_cases,
     start,
-    timing_record,
 )
-from wspec.bench.timing import Variant, fastest, input_sets, measure
+from wspec.bench.timing import Variant, input_sets
+from wspec.bench.tuning import Tuner, fastest_entries
 from wspec.kernels.attention import (
     Config,
     Launch,
@@ -177,8 +176,8 @@ def check(problem: Problem, repeats: int) -> Record:
         made = problem.prepare(entry.config)[0]
         identical[kernel] = all_identical(functools.partial(_run_poisoned, made, entry), repeats)
         errors[kernel] = Error.of(made.out, out_ref), Error.of(made.lse, lse_ref)
-    pairs = zip(errors["specialized"], errors["plain"], strict=True)
-    ratio, lse_ratio = (ours.ratio_to(theirs) for ours, theirs in pairs)
+    (out, lse), (plain_out, plain_lse) = errors["specialized"], errors["plain"]
+    ratio, lse_ratio = out.ratio_to(plain_out), lse.ratio_to(plain_lse, LSE_FLOOR)
     record: Record = {
         kernel: {"largest": out.largest, "relative": out.relative, "lse": lse.largest}
         for kernel, (out, lse) in errors.items()
@@ -216,46 +215,34 @@ def time_case(bench: Bench, case: Case) -> Record:
 
 @dataclass(slots=True)
 class Bench:
-    """A session, what would not build in it, and which configurations won."""
+    """A session, its tuner, and the entries worth timing of each kind."""
 
     session: Session
-    failed: dict[tuple[Kind, Entry], str] = field(default_factory=dict)
+    tuner: Tuner[Kind, Entry]
     winners: dict[Kind, list[Entry]] = field(default_factory=dict)
 
     def compile_all(self, kinds: Sequence[Kind]) -> None:
-        """Every entry of every kind into the cache; what does not compile is recorded and left out."""
+        """Every entry of every kind into the cache, in parallel."""
         keys = [(kind, entry) for kind in kinds for entry in all_entries(kind, self.session.options)]
-        makes = {(kind, entry): functools.partial(launch_on_cpu, entry, kind) for kind, entry in keys}
-        self.failed = compile_all(self.session, makes)
-        for (kind, entry), failure in self.failed.items():
-            self.session.did_not_build(str(kind), entry, failure)
+        self.tuner.compile_all({(kind, entry): functools.partial(launch_on_cpu, entry, kind) for kind, entry in keys})
 
     def best_entries(self, kind: Kind) -> list[Entry]:
         """The entries worth timing at every length: the specialized default, then the best of each kernel's."""
         if kind not in self.winners:
             self.winners[kind] = self._sweep(kind)
+            self.session.results["kinds"].append(what_became_of(kind))
         return self.winners[kind]
 
     def _sweep(self, kind: Kind) -> list[Entry]:
         options = self.session.options
         case = main_case(kind, SWEEP_SEQLEN)
         problem = Problem.of(case, self.session.device, options.seed)
-        variants: dict[Entry, Variant] = {}
-        for entry in all_entries(kind, options):
-            if (kind, entry) in self.failed:
-                continue
-            try:
-                variants[entry] = problem.variant(entry)
-            except Exception as error:  # too much shared memory, found out at load
-                self.session.did_not_build(str(kind), entry, error)
-        timings = measure(list(variants.values()), rounds=5, window_ms=1.0)
-        listed = {name: timing_record(timing, case.flops) for name, timing in timings.items()}
-        self.session.results["sweeps"].append({"name": str(case), "entries": listed, **what_became_of(kind)})
+        makers = {entry: functools.partial(problem.variant, entry) for entry in all_entries(kind, options)}
+        timings = self.tuner.compare(kind, str(case), case.flops, makers)
         kept = [default_entry("specialized", kind)]
         for kernel in ("specialized", "plain"):
-            mine = {str(entry): timings[str(entry)] for entry in variants if entry.kernel == kernel}
-            best = fastest(mine, options.keep)
-            kept += [entry for entry in variants if str(entry) in best and entry not in kept]
+            mine = {entry: timing for entry, timing in timings.items() if entry.kernel == kernel}
+            kept += [entry for entry in fastest_entries(mine, options.keep) if entry not in kept]
         return kept
 
     def timed(self, case: Case) -> Record:
@@ -317,7 +304,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if session is None:
         return 2
     main_list, odd_list = chosen_cases(options)
-    bench = Bench(session)
+    bench = Bench(session, Tuner(session))
     bench.compile_all(list(dict.fromkeys(case.kind for case in [*main_list, *odd_list])))
     run_cases(session, main_list, bench.timed, progress)
     run_cases(session, odd_list, bench.checked, progress)

@@ -104,8 +104,8 @@ def _flawless(record: Record) -> bool:
 def notes(results: Record) -> list[str]:
     """What the tables come to, what was left out, and how it was measured."""
     said = [*_speed_notes(results), *_check_notes(results)]
-    said += [f"not specialized: {sweep['kind']}: {sweep['reason']}"
-             for sweep in results["sweeps"] if not sweep["specialized"]]  # fmt: skip
+    said += [f"not specialized: {kind['kind']}: {kind['reason']}"
+             for kind in results["kinds"] if not kind["specialized"]]  # fmt: skip
     said += [f"did not compile or load: {item['kind']} {item['entry']}: {item['failure'].splitlines()[0]}"
              for item in results["compiling"]]  # fmt: skip
     said += _left_out(results["not_run"])

@@ -21,14 +21,13 @@ from wspec.bench.session import (
     Record,
     Session,
     add_arguments,
-    compile_all,
     contest,
     finish,
     run_cases,
     start,
-    timing_record,
 )
-from wspec.bench.timing import Variant, fastest, input_sets, measure
+from wspec.bench.timing import Variant, input_sets
+from wspec.bench.tuning import Tuner, fastest_entries
 from wspec.kernels.matmul import (
     VARIANTS,
     Config,
@@ -187,18 +186,16 @@ def launch_on_cpu(entry: Entry, kind: Kind) -> tuple[Any, Launch]:
 
 @dataclass(slots=True)
 class Bench:
-    """A session, what would not build in it, and which plain configurations won."""
+    """A session, its tuner, and the plain entries worth timing of each kind."""
 
     session: Session
-    failed: dict[tuple[Kind, Entry], str] = field(default_factory=dict)
+    tuner: Tuner[Kind, Entry]
     winners: dict[Kind, list[Entry]] = field(default_factory=dict)
 
     def compile_all(self, cases: Sequence[Case]) -> None:
-        """Every entry of every kind into the cache; what does not compile is recorded and left out."""
+        """Every entry of every kind into the cache, in parallel."""
         keys = dict.fromkeys((case.kind, e) for case in cases for e in all_entries(case, self.session.options))
-        self.failed = compile_all(self.session, {key: functools.partial(launch_on_cpu, key[1], key[0]) for key in keys})
-        for (kind, entry), failure in self.failed.items():
-            self.session.did_not_build(str(kind), entry, failure)
+        self.tuner.compile_all({(kind, entry): functools.partial(launch_on_cpu, entry, kind) for kind, entry in keys})
 
     def best_plain(self, kind: Kind) -> list[Entry]:
         """The plain entries worth timing at every size."""
@@ -209,19 +206,9 @@ class Bench:
     def _sweep(self, case: Case) -> list[Entry]:
         options = self.session.options
         problem = Problem.of(case, self.session.device, options.seed)
-        variants: dict[Entry, Variant] = {}
-        for entry in all_entries(case, options):
-            if (case.kind, entry) in self.failed or entry.kernel != "plain":
-                continue
-            try:
-                variants[entry] = problem.variant(entry)
-            except Exception as error:  # too much shared memory, found out at load
-                self.session.did_not_build(str(case.kind), entry, error)
-        timings = measure(list(variants.values()), rounds=5, window_ms=1.0)
-        listed = {name: timing_record(timing, case.flops) for name, timing in timings.items()}
-        self.session.results["sweeps"].append({"name": str(case), "entries": listed})
-        best = fastest(timings, options.keep)
-        return [entry for entry in variants if str(entry) in best]
+        plain = [entry for entry in all_entries(case, options) if entry.kernel == "plain"]
+        makers = {entry: functools.partial(problem.variant, entry) for entry in plain}
+        return fastest_entries(self.tuner.compare(case.kind, str(case), case.flops, makers), options.keep)
 
     def checked(self, case: Case) -> Record:
         """The record of a case that is checked."""
@@ -314,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kinds = [Kind(v, transposed, d) for d in options.dtypes for v in options.variants for transposed in (False, True)]
     main_list = [Case(kind, *size) for kind in kinds for size in ((SWEEP_SIZE,) if options.quick else SIZES)]
     odd_list = [] if options.quick else [Case(kind, *size) for kind in kinds for size in ODD_SIZES]
-    bench = Bench(session)
+    bench = Bench(session, Tuner(session))
     bench.compile_all(main_list)
     run_cases(session, main_list, bench.timed, progress)
     run_cases(session, odd_list, bench.checked, progress)

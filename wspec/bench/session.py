@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
 
 from wspec.bench.environment import NoGpu, card_state, environment, require_hopper
-from wspec.bench.precompile import Make, precompile
 from wspec.bench.report import Table, console, write_json, write_markdown
 from wspec.bench.timing import Timing, Variant, fastest, measure
 from wspec.bench.watchdog import Watchdog
 
 Record = dict[str, Any]
 CaseT = TypeVar("CaseT")
-KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
@@ -54,7 +52,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.options.hang_timeout, self._on_hang)
-        self.results = {"environment": environment(), "cases": [], "sweeps": [], "not_run": [], "compiling": []}
+        lists = ("cases", "kinds", "sweeps", "not_run", "compiling")
+        self.results = {"environment": environment(), **{name: [] for name in lists}}
 
     def _on_hang(self, what: str) -> None:
         self.results["not_run"].append(f"{what}: hung; nothing after it was run")
@@ -68,10 +67,6 @@ class Session:
     def out_of_time(self) -> bool:
         return bool(time.monotonic() - self.started > self.options.time_budget)
 
-    def did_not_build(self, kind: object, entry: object, failure: object) -> None:
-        """Record that an entry of a kind could not be compiled or loaded."""
-        self.results["compiling"].append({"kind": kind, "entry": str(entry), "failure": str(failure)})
-
 
 def start(options: argparse.Namespace) -> Session | None:
     """A session on the card at hand; without one says so on stderr and returns None: exit with 2."""
@@ -81,17 +76,6 @@ def start(options: argparse.Namespace) -> Session | None:
         print(f"error: {error}", file=sys.stderr)
         return None
     return Session(options, device)
-
-
-def compile_all(session: Session, makes: Mapping[KeyT, Make]) -> dict[KeyT, str]:
-    """Fill the cache; what did not compile, and why."""
-    begin = time.monotonic()
-    failures = precompile(list(makes.values()), session.options.jobs)
-    failed = {key: failure for key, failure in zip(makes, failures, strict=True) if failure is not None}
-    seconds = time.monotonic() - begin
-    session.results["compile_seconds"] = seconds
-    print(f"compiled {len(makes)} kernels in {seconds:.0f} s, {len(failed)} failed", file=sys.stderr, flush=True)
-    return failed
 
 
 def run_cases(

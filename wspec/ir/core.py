@@ -167,25 +167,34 @@ class Operation:
 
     def clone(self, values: dict[Value, Value]) -> Operation:
         """A deep copy. Operands go through `values` (missing ones stay), which gains the new results and arguments."""
-        return _clone(self, values, {})
+        early: list[tuple[Operation, int]] = []
+        new = _clone(self, values, {}, early)
+        for op, index in early:  # operands that a block further down defines
+            op.operands[index] = values.get(op.operands[index], op.operands[index])
+        return new
 
 
-def _clone(op: Operation, values: dict[Value, Value], blocks: dict[Block, Block]) -> Operation:
+def _clone(
+    op: Operation, values: dict[Value, Value], blocks: dict[Block, Block], early: list[tuple[Operation, int]]
+) -> Operation:
     new = Operation.create(
         op.name,
         [values.get(v, v) for v in op.operands],
         [r.type for r in op.results],
         op.properties,
         op.attributes,
-        [_clone_region(region, values, blocks) for region in op.regions],
+        [_clone_region(region, values, blocks, early) for region in op.regions],
         op.location,
     )
+    early.extend((new, index) for index, value in enumerate(op.operands) if value not in values)
     new.successors = [blocks.get(b, b) for b in op.successors]
     values.update(zip(op.results, new.results, strict=True))
     return new
 
 
-def _clone_region(region: Region, values: dict[Value, Value], blocks: dict[Block, Block]) -> Region:
+def _clone_region(
+    region: Region, values: dict[Value, Value], blocks: dict[Block, Block], early: list[tuple[Operation, int]]
+) -> Region:
     new = Region()
     for block in region.blocks:
         copy = new.add_block()
@@ -194,7 +203,7 @@ def _clone_region(region: Region, values: dict[Value, Value], blocks: dict[Block
             values[arg] = copy.add_arg(arg.type, arg.location)
     for block in region.blocks:
         for op in block.ops:
-            blocks[block].append(_clone(op, values, blocks))
+            blocks[block].append(_clone(op, values, blocks, early))
     return new
 
 

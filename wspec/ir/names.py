@@ -34,12 +34,12 @@ class Names:
 
     def add_module(self, module: Operation) -> None:
         """Name everything in `module`."""
-        if module.name != "builtin.module":
-            self.add(module)
+        if any(op.results for region in module.regions for block in region.blocks for op in block.ops):
+            self.add(module)  # not only functions: what is at the top is visible inside
             return
         for region in module.regions:
+            self._add_blocks(region)
             for block in region.blocks:
-                self.blocks[block] = "^bb0"
                 for op in block.ops:
                     self._restart()
                     self.add(op)
@@ -68,13 +68,17 @@ class Names:
             self._add_region(region)
 
     def _add_region(self, region: Region) -> None:
+        self._add_blocks(region)
+        for block in region.blocks:
+            for op in block.ops:
+                self.add(op)
+
+    def _add_blocks(self, region: Region) -> None:
         for block in region.blocks:
             self.blocks[block] = f"^bb{self._next_block}"
             self._next_block += 1
             for arg in block.args:
                 self.values[arg] = self._fresh(arg.location, argument=True)
-            for op in block.ops:
-                self.add(op)
 
     def _fresh(self, location: Location, argument: bool = False) -> str:
         if self._source and (known := value_name(location)) is not None:

@@ -70,9 +70,7 @@ def check_valid(module: Operation) -> None:
 
 def _first_line(op: Operation) -> str:
     """The operation as the printed module shows it."""
-    root = op
-    for root in op.ancestors():
-        pass
+    *_, root = op, *op.ancestors()
     lines = print_op(op, root).split("\n")
     return lines[0].strip()[:200] + (" ..." if len(lines) > 1 else "")
 
@@ -104,17 +102,26 @@ class _Verifier:
     # ---- operations
 
     def _op(self, op: Operation) -> None:
+        self._own(op)
+        if op.regions:
+            self._regions(op)
+        self._visible.update(op.results)
+
+    def _own(self, op: Operation) -> None:
+        """What can be said of the operation without its regions."""
         for index, value in enumerate(op.operands):
             if value not in self._visible:
                 self._report(op, self._invisible(index, value))
         for index, result in enumerate(op.results):
             if result.owner is not op or result.index != index:
                 self._report(op, f"result {index} says it is result {result.index} of {_owner_name(result)}")
+        for number, block in enumerate(op.successors):
+            if op.parent is None or block.parent is not op.parent.parent:
+                self._report(op, f"successor {number} is not a block of its region")
+            elif block.parent is not None and block is block.parent.blocks[0]:
+                self._report(op, f"successor {number} is the entry block of its region")
         for message in type_problems(op):
             self._report(op, message)
-        if op.regions:
-            self._regions(op)
-        self._visible.update(op.results)
 
     def _invisible(self, index: int, value: Value) -> str:
         """Why operand `index` may not be used here."""

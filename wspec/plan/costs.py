@@ -14,7 +14,7 @@ from wspec.ir.types import MemDescType, ScalarType, TensorType, Type
 from wspec.plan.machine import Machine
 from wspec.plan.tile import DOTS
 
-EXP_OPS = frozenset({"math.exp2", "math.exp", "math.log", "math.log2", "math.rsqrt", "math.sqrt", "math.sin", "math.cos"})
+EXP_OPS = frozenset({f"math.{name}" for name in ("exp2", "exp", "log", "log2", "rsqrt", "sqrt", "sin", "cos")})
 CONVERSIONS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp", "arith.sitofp", "arith.fptosi"})
 
 
@@ -67,8 +67,8 @@ def cost(op: Operation, machine: Machine) -> Cost:
 
 
 _FREE = frozenset(
-    {"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.constant", "tt.make_range", "ttg.convert_layout", "tt.reshape",
-     "tt.trans", "scf.for", "scf.if"}
+    {"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.constant", "tt.make_range", "ttg.convert_layout",
+     "tt.reshape", "tt.trans", "scf.for", "scf.if"}
 )  # fmt: skip
 
 

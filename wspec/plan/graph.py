@@ -21,8 +21,13 @@ from wspec.plan.plan import id_of
 
 LOADS = frozenset({"tt.load", "tt.descriptor_load", "tt.descriptor_gather"})
 STORES = frozenset(
-    {"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce", "tt.descriptor_scatter"}
-)
+    {"tt.store", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.atomic_rmw",
+     "tt.atomic_cas"}
+)  # fmt: skip
+_ADDRESS_OPS = frozenset(
+    {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast", "tt.reshape",
+     "tt.trans", "tt.make_tensor_descriptor"}
+)  # fmt: skip
 
 
 def build_graph(function: Operation) -> nx.MultiDiGraph:
@@ -76,8 +81,7 @@ def memory_base(op: Operation) -> Value | None:
             if parent.name != "scf.for" or value.index == 0:
                 return None
             value = parent.operands[2 + value.index]
-        elif owner.name in ("tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast",
-                            "tt.make_tensor_descriptor", "tt.reshape", "tt.trans"):  # fmt: skip
+        elif owner.name in _ADDRESS_OPS:
             value = owner.operands[0]
         else:
             return None

@@ -6,7 +6,16 @@ wherever it occurs, so the change is a function of the layout, the slice and the
 
 from __future__ import annotations
 
-from wspec.ir.types import Attribute, Layout, LayoutField, MemDescType, TensorDescType, TensorType, Type
+from wspec.ir.types import (
+    Attribute,
+    Layout,
+    LayoutField,
+    MemDescType,
+    ScalarType,
+    TensorDescType,
+    TensorType,
+    Type,
+)
 
 
 class LayoutError(ValueError):
@@ -26,7 +35,7 @@ def _shrink_warps(warps: tuple[int, ...], factor: int) -> tuple[int, ...]:
 
 def _linear(layout: Layout, dim: int | None, size: int, replicas: int, factor: int) -> Layout:
     """Drop the basis vectors that reach beyond the slice; warps left over become registers."""
-    fields = {name: value for name, value in layout.fields}
+    fields = dict(layout.fields)
     for name in ("register", "lane", "warp"):
         kept = tuple(b for b in _bases(fields[name]) if dim is None or b[dim] < size // replicas)
         fields[name] = kept
@@ -46,9 +55,7 @@ def _bases(value: LayoutField | None) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(v) for v in b if isinstance(v, int)) for b in value if isinstance(b, tuple))
 
 
-def shrink_layout(
-    layout: Attribute | None, dim: int | None, size: int, replicas: int, factor: int
-) -> Attribute | None:
+def shrink_layout(layout: Attribute | None, dim: int | None, size: int, replicas: int, factor: int) -> Attribute | None:
     """The layout of a register tensor held by `1/factor` of the warps, sliced `replicas` ways along `dim` (or not).
 
     `size` is the extent of `dim` before slicing. Raises LayoutError for layouts it does not know.
@@ -87,13 +94,27 @@ def shrink_type(type: Type, dim: int | None, replicas: int, factor: int) -> Type
         encoding = shrink_layout(type.encoding, dim, size, replicas, factor)
         return TensorType(_cut(type.shape, dim, replicas), type.element, encoding)
     if isinstance(type, MemDescType) and dim is not None:
+        _check_swizzle(type.encoding, type.shape, dim, replicas, type.element)
         return MemDescType(
             _cut(type.shape, dim, replicas), type.element, type.encoding, type.memory_space, type.mutable, None
         )
     if isinstance(type, TensorDescType) and dim is not None:
         block = type.block
+        _check_swizzle(block.encoding, block.shape, dim, replicas, block.element)
         return TensorDescType(TensorType(_cut(block.shape, dim, replicas), block.element, block.encoding))
     return type
+
+
+def _check_swizzle(layout: Attribute | None, shape: tuple[int, ...], dim: int, replicas: int, element: Type) -> None:
+    """A slice must keep whole swizzle atoms: 8 rows, and as many bytes of the contiguous dimension as are swizzled."""
+    if not isinstance(layout, Layout) or layout.name != "ttg.nvmma_shared" or not isinstance(element, ScalarType):
+        return
+    contiguous = len(shape) - 1 if layout.get("transposed") is not True else len(shape) - 2
+    size = shape[dim] // replicas
+    if dim == contiguous and size * element.bits // 8 < int(str(layout.get("swizzlingByteWidth"))):
+        raise LayoutError(f"slices of {size} columns are narrower than the swizzle of {layout}")
+    if dim != contiguous and size % 8:
+        raise LayoutError(f"slices of {size} rows cut the swizzle of {layout}")
 
 
 def _cut(shape: tuple[int, ...], dim: int | None, replicas: int) -> tuple[int, ...]:

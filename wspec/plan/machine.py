@@ -41,7 +41,8 @@ class MachineError(ValueError):
 
 def available() -> list[str]:
     """The names of the machine descriptions that come with wspec."""
-    return sorted(item.name.removesuffix(".toml") for item in files(__package__).iterdir() if item.name.endswith(".toml"))
+    names = (item.name for item in files(__package__).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 @lru_cache(maxsize=8)

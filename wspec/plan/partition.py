@@ -12,8 +12,8 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.ops import info
-from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
-from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
+from wspec.ir.types import Layout, TensorDescType, TensorType
+from wspec.plan.graph import STORES, may_alias, needed_for
 from wspec.plan.tile import DOTS, unit_dim_pairs
 
 _VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
@@ -28,13 +28,17 @@ class Site:
     hot: bool  # inside a loop that multiplies
 
 
-def decline(code: str, message: str, location: Location, note: str = "", path: tuple[tuple[str, Location], ...] = ()) -> Declined:  # noqa: E501
+def decline(
+    code: str, message: str, location: Location, note: str = "", path: tuple[tuple[str, Location], ...] = ()
+) -> Declined:
     return Declined(Remark(code, message, location, path, note))
 
 
 def hot_loops(function: Operation) -> list[Operation]:
     """The innermost loops that hold a dot, in program order."""
-    return [op for op in function.walk() if op.name == "scf.for" and any(o.name in DOTS for o in op.regions[0].block.ops)]
+    return [
+        op for op in function.walk() if op.name == "scf.for" and any(o.name in DOTS for o in op.regions[0].block.ops)
+    ]
 
 
 def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
@@ -90,6 +94,41 @@ def _feeds_dot(function: Operation, load: Operation) -> bool:
 _CARRIERS = frozenset({"elementwise", "layout", "view"})
 
 
+def find_loops(function: Operation) -> list[Operation]:
+    """The loops that multiply. Raises Declined when there are none, or when they use other tensor core operations."""
+    every = [op for op in function.walk() if op.name in ("scf.for", "scf.while")]
+    if not every:
+        raise decline(
+            "no-loop", "the kernel has no loop, so no warps could run ahead of others", function.location,
+            "nothing: such a kernel gains nothing from warp specialization",
+        )  # fmt: skip
+    loops = hot_loops(function)
+    if not loops:
+        raise decline(
+            "no-dot-loop", "no loop multiplies matrices, so tiles need not be staged for the tensor cores",
+            every[0].location, "nothing: such a kernel gains nothing from warp specialization",
+        )  # fmt: skip
+    for loop in loops:
+        for dot in (op for op in loop.walk() if op.name == "tt.dot"):
+            raise decline(
+                "not-partitionable", "this dot does not run on Hopper's asynchronous tensor core operations",
+                dot.location, "use 4 or 8 warps, tiles of at least 64 rows, and 16-bit or 8-bit operands",
+            )  # fmt: skip
+    return loops
+
+
+def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
+    """The loads that can be channels. Raises Declined when no loop has one."""
+    sites = find_sites(function, loops)
+    if not any(site.hot for site in sites):
+        load = next((op for loop in loops for op in loop.walk() if op.name == "tt.load"), loops[0])
+        raise decline(
+            "no-descriptor-load", "the loop loads its tiles through pointers, which wspec cannot stream yet",
+            load.location, "load the tiles of the dot through tensor descriptors",
+        )  # fmt: skip
+    return sites
+
+
 # ------------------------------------------------------------------------------------------------- checks
 
 
@@ -123,8 +162,10 @@ def check_memory(function: Operation, sites: list[Site]) -> None:
                 )
 
 
-_CONTROL = frozenset({"scf.for", "scf.if", "scf.yield", "tt.return", "tt.func", "tt.reduce", "tt.reduce.return", "tt.scan",
-                      "tt.scan.return", "tt.map_elementwise", "tt.map_elementwise.return"})  # fmt: skip
+_CONTROL = frozenset(
+    {"scf.for", "scf.if", "scf.yield", "tt.return", "tt.func", "tt.reduce", "tt.reduce.return", "tt.scan",
+     "tt.scan.return", "tt.map_elementwise", "tt.map_elementwise.return"}
+)  # fmt: skip
 _FORBIDDEN = {
     "gpu.barrier": "a barrier of the whole block would wait for warps that are elsewhere",
     "tt.debug_barrier": "a barrier of the whole block would wait for warps that are elsewhere",
@@ -156,9 +197,3 @@ def check_effects(function: Operation) -> None:
     for op in function.walk():
         if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(_users(function, r) for r in op.results):
             raise decline("unsupported-op", "the result of an atomic operation is used", op.location)
-
-
-__all__ = [
-    "LOADS", "MemDescType", "Site", "check_addresses", "check_effects", "check_memory", "check_understood", "decline",
-    "find_sites", "hot_loops",
-]  # fmt: skip

@@ -16,6 +16,7 @@ from wspec.ir.core import Operation
 from wspec.ir.types import IntegerAttr, i32
 
 ID = "wspec.id"
+WARP_GROUP = 4  # warps of a warp group
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +193,10 @@ def fingerprint(function: Operation) -> str:
         shape = [str(value.type) for value in (*op.operands, *op.results)]
         digest.update(f"{op.name}({len(op.regions)})".encode() + "|".join(shape).encode() + b"\n")
     return digest.hexdigest()[:16]
+
+
+def source_warps(function: Operation) -> int:
+    """num_warps the kernel was compiled with."""
+    module = function.parent_op
+    value = module.int_attr("ttg.num-warps") if module is not None else None
+    return value if value is not None else WARP_GROUP

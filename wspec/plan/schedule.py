@@ -29,6 +29,21 @@ def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool])
     return LoopSchedule(id_of(loop))
 
 
+def legal_late(loop: Operation, late_ids: frozenset[int], is_channel_load: Callable[[Operation], bool]) -> bool:
+    """May exactly these operations of the loop run one iteration late?
+
+    All that depends on a late operation must be late, and only numbers may be carried from the early part to them.
+    """
+    body = loop.regions[0].block
+    late = {op for op in body.ops[:-1] if id_of(op) in late_ids}
+    if len(late) != len(late_ids) or loop.attr("unsignedCmp") is not None:
+        return False
+    tainted = {r for op in late for r in op.results}
+    tainted |= _late_state(body, late)
+    closed = all(op in late or not _operands(op) & tainted for op in body.ops[:-1])
+    return closed and _can_carry(body, late)
+
+
 def accumulators(body: Block) -> list[Operation]:
     """The loop's dots if each only adds to a value carried round the loop, so that they may run on; else none."""
     dots = [op for op in body.ops if op.name in DOTS]
@@ -45,6 +60,11 @@ def _only_accumulates(body: Block, dot: Operation) -> bool:
     return len(readers) == 2
 
 
+def _late_state(body: Block, late: set[Operation]) -> set[Value]:
+    """The carried values whose next value a late operation computes."""
+    return {body.args[1 + i] for i, value in enumerate(body.terminator.operands) if value.op in late}
+
+
 def _operands(op: Operation) -> set[Value]:
     return {value for inner in op.walk() for value in inner.operands}
 
@@ -56,9 +76,7 @@ def _late_part(body: Block, seed: Operation, is_channel_load: Callable[[Operatio
     while grew:
         grew = False
         tainted = {r for op in late for r in op.results}
-        tainted |= {
-            body.args[1 + i] for i, value in enumerate(body.terminator.operands) if value.op is not None and value.op in late
-        }  # fmt: skip
+        tainted |= _late_state(body, late)
         for op in body.ops[:-1]:
             if op not in late and _operands(op) & tainted:
                 late.add(op)
@@ -73,9 +91,12 @@ def _sink(body: Block, late: set[Operation], is_channel_load: Callable[[Operatio
         users = [user for user in body.ops if user is not op and set(op.results) & _operands(user)]
         if op in late or not users or not all(user in late for user in users):
             continue
-        if not op.operands or is_channel_load(op) or op.name in ("ttg.local_alloc", "ttg.memdesc_trans"):
-            late.add(op)
-        elif not op.regions and _bytes(op.operands, body, late) < sum(byte_size(r.type) for r in op.results):
+        if (
+            not op.operands
+            or is_channel_load(op)
+            or op.name in ("ttg.local_alloc", "ttg.memdesc_trans")
+            or (not op.regions and _bytes(op.operands, body, late) < sum(byte_size(r.type) for r in op.results))
+        ):
             late.add(op)
 
 

@@ -137,7 +137,8 @@ def _broadcast(groups: Groups, op: Operation) -> None:
 def _transpose(groups: Groups, op: Operation) -> None:
     order = op.attr("order")
     if not isinstance(order, DenseArrayAttr):
-        return _unknown(groups, op)
+        _unknown(groups, op)
+        return
     for dim, source_dim in enumerate(order.values):
         groups.join((op.operands[0], source_dim), (op.result, dim))
 
@@ -147,7 +148,8 @@ def _reshape(groups: Groups, op: Operation) -> None:
     source, result = op.operands[0], op.result
     pairs = unit_dim_pairs(shape_of(source.type), shape_of(result.type))
     if pairs is None:
-        return _unknown(groups, op)
+        _unknown(groups, op)
+        return
     for a, b in pairs:
         groups.join((source, a), (result, b))
 
@@ -164,7 +166,8 @@ def unit_dim_pairs(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, in
 def _descriptor(groups: Groups, op: Operation, desc: Value, tile: Value) -> None:
     pairs = unit_dim_pairs(shape_of(desc.type), shape_of(tile.type))
     if pairs is None:
-        return _unknown(groups, op)
+        _unknown(groups, op)
+        return
     for a, b in pairs:
         groups.join((desc, a), (tile, b))
 

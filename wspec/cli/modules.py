@@ -1,0 +1,77 @@
+"""Modules in and out: a file or standard input, in generic form or in Triton's own syntax."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from wspec import ir
+from wspec.cli.errors import bad_input
+from wspec.show.brief import print_brief
+
+_GENERIC = re.compile(r'^[^/\n]*"[\w.]+"\s*\(', re.M)
+_LLVM = re.compile(r"^(?:target (?:triple|datalayout)|; ModuleID)", re.M)
+_PTX = re.compile(r"^\s*\.(?:version|target|visible) ", re.M)
+
+
+def read_text(place: str) -> str:
+    """The text of a file, or of standard input for `-`. Raises WspecError."""
+    if place == "-":
+        return sys.stdin.read()
+    try:
+        return Path(place).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise bad_input(f"cannot read {place}: {reason}") from None
+
+
+def read_module(text: str, place: str) -> ir.Operation:
+    """The module in `text`. What is not generic goes through libtriton first. Raises WspecError."""
+    if not text.strip():
+        raise bad_input(f"{place} is empty")
+    if _LLVM.search(text) or _PTX.search(text):
+        raise bad_input(f"{place} is {'LLVM IR' if _LLVM.search(text) else 'PTX'}, not TTGIR")
+    if not _GENERIC.search(text):
+        text = _generic(text, place)
+    try:
+        return ir.read(text)
+    except ir.ReadError as error:
+        line = text.split("\n")[error.line - 1].strip()[:160]
+        raise bad_input(f"{place}:{error}", f"the line is: {line}" if line else "") from None
+
+
+def _generic(text: str, place: str) -> str:
+    from wspec import bridge
+
+    try:
+        return bridge.generic_text(bridge.reparse(text))
+    except bridge.BridgeError as error:
+        raise bad_input(f"{place}: {error.message}", error.diagnostics.strip()) from None
+
+
+def to_text(module: ir.Operation, form: str) -> str:
+    """`generic` reads back; `brief` is for people; `pretty` is Triton's own syntax. Raises WspecError."""
+    if form == "brief":
+        return print_brief(module)
+    text = ir.print_module(module, locations=form != "short", names=form == "short")
+    if form != "pretty":
+        return text
+    from wspec import bridge
+
+    try:
+        return bridge.to_pretty(text)
+    except bridge.BridgeError as error:
+        note = "operations of wspec's own (wspec.*) have no such syntax; use --form brief"
+        raise bad_input(f"libtriton does not take this module: {error.message}", note) from None
+
+
+def write_output(text: str, place: str | None) -> None:
+    """To a file, or to standard output."""
+    if place is None or place == "-":
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    try:
+        Path(place).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise bad_input(f"cannot write {place}: {error.strerror}") from None

@@ -1,0 +1,265 @@
+"""What a command works on: a kernel with a signature, or a module read from a file. Both answer the same questions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wspec import ir
+from wspec.cli.errors import bad_input, unknown
+from wspec.diagnostics import Remark, WspecError
+from wspec.ir.loc import UNKNOWN
+from wspec.options import Options
+from wspec.plan.graph import build_graph
+from wspec.plan.machine import load_machine
+from wspec.plan.plan import Plan, number
+from wspec.show.graph import Picture, picture, tasks_of
+
+if TYPE_CHECKING:
+    from wspec.api import Offline
+    from wspec.bridge import KernelSource, Resources, Verdict
+
+BINARY_STAGES = ("final", "llir", "ptx", "sass")
+TEXT_STAGES = ("plan", "graph", "llir", "ptx", "sass")  # those that are no MLIR
+SUFFIXES = {"ttir": "ttir", "plan": "toml", "graph": "json", "llir": "ll", "ptx": "ptx", "sass": "sass"}
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The compiler's part: the text of each of its stages, in order, the plan, and what it has to say."""
+
+    stages: Mapping[str, str]
+    plan: Plan | None
+    remarks: tuple[Remark, ...]
+    specialized: bool
+
+    @property
+    def reason(self) -> Remark | None:
+        """Why the kernel is left alone; None when it was specialized."""
+        return None if self.specialized or not self.remarks else self.remarks[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Triton's part: the text of each of its stages, and the cubin."""
+
+    stages: Mapping[str, str]
+    cubin: bytes
+    resources: Resources
+    remarks: tuple[Remark, ...]
+    specialized: bool = True
+    notes: tuple[str, ...] = field(default=())
+
+
+class Subject(ABC):
+    """A kernel or module under one set of options. Everything is made when it is first asked for."""
+
+    options: Options
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """One line that says what this is."""
+
+    @cached_property
+    @abstractmethod
+    def front(self) -> Front:
+        """The compiler's part."""
+
+    @cached_property
+    @abstractmethod
+    def binary(self) -> Binary | None:
+        """Triton's part; None for a module that is left alone: only a kernel's own source gives the plain binary."""
+
+    @cached_property
+    def operations(self) -> dict[int, ir.Operation]:
+        """Operation number, as the plan uses it, -> operation before anything was done to it."""
+        function = self._function()
+        return dict(enumerate(function.walk())) if function is not None else {}
+
+    def _function(self) -> ir.Operation | None:
+        text = self.front.stages.get("input") or self.front.stages.get("ttgir")
+        functions = [op for op in ir.read(text).walk() if op.name == "tt.func"] if text else []
+        return functions[0] if len(functions) == 1 else None
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The dataflow graph, with the task of every operation when there are tasks. Raises WspecError."""
+        function = self._function()
+        if function is None:
+            raise bad_input(f"{self.title}: a graph needs a module with one function")
+        number(function)
+        split = self.front.stages.get("split")
+        tasks = tasks_of(ir.read(split)) if split is not None else {}
+        return picture(build_graph(function), tasks, self.front.plan)
+
+    def stage_names(self) -> tuple[str, ...]:
+        """Every stage there is, in order; nothing of Triton's part is run to tell."""
+        names = list(self.front.stages)
+        if "input" in names:
+            names.insert(names.index("input") + 1, "graph")
+        has_binary = self.front.specialized or not isinstance(self, TextSubject)
+        return (*names, *(BINARY_STAGES if has_binary else ()))
+
+    def text(self, stage: str) -> str:
+        """The text of a stage. Raises WspecError for one that is not there, with the names of those that are."""
+        if stage not in self.stage_names():
+            reason = self.front.reason
+            why = f" ({reason.message})" if reason is not None else ""
+            raise unknown("stage", stage, self.stage_names(), where=f"{self.name} has{why} ")
+        if stage == "graph":
+            return self.picture.to_json()
+        if stage not in BINARY_STAGES:
+            return self.front.stages[stage]
+        assert self.binary is not None
+        return self.binary.stages[stage]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kernel's name."""
+
+    @property
+    @abstractmethod
+    def location(self) -> Any:
+        """Where the kernel begins."""
+
+
+def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
+    """TTGIR text through the compiler, every stage kept."""
+    from wspec import bridge
+    from wspec.pipeline import specialize
+
+    outcome = specialize(ir.read(text), options, plan=plan, keep_stages=True)
+    module = ir.print_module(outcome.module) if outcome.module is not None else None
+    plan_text = outcome.plan.to_text() if outcome.plan is not None else ""
+    return bridge.Verdict(module, plan_text, tuple(outcome.remarks), dict(outcome.stages))
+
+
+def _front(before: Mapping[str, str], verdict: Verdict) -> Front:
+    stages = {**before, **verdict.stages}
+    if verdict.text is not None:
+        stages["specialized"] = verdict.text
+    plan = Plan.from_text(verdict.plan) if verdict.plan else None
+    return Front(stages, plan, verdict.remarks, verdict.text is not None)
+
+
+# ----------------------------------------------------------------------------------------------- a kernel
+
+
+class KernelSubject(Subject):
+    """A kernel for one signature."""
+
+    def __init__(self, offline: Offline) -> None:
+        self.offline = offline
+        self.options = offline.compiler.options
+
+    @property
+    def name(self) -> str:
+        return self.offline.source.name
+
+    @property
+    def title(self) -> str:
+        return self.offline.source.describe()
+
+    @property
+    def location(self) -> Any:
+        from wspec import bridge
+
+        return bridge.kernel_location(self.offline.source)
+
+    @cached_property
+    def front(self) -> Front:
+        from wspec import bridge
+
+        source, plan = self.offline.source, self.offline.compiler.given_plan
+        ttir, ttgir = self._lowered(source)
+        before = {"ttir": ttir, "ttgir": ttgir}
+        if not self.options.enabled:
+            return Front(before, None, (Remark("disabled", "wspec is turned off (enabled=0)", self.location),), False)
+        verdict = bridge.judge(source, ttgir, lambda text: judge(text, self.options, plan), self.options)
+        return _front(before, verdict)
+
+    @cached_property
+    def binary(self) -> Binary:
+        from wspec import bridge
+
+        self.front  # noqa: B018  # a kernel that Triton refuses is reported from here
+        report = self.offline.outcome()
+        kernel = report.kernel
+        names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
+        stages = {stage: bridge.stage_text(kernel, theirs) for stage, theirs in names.items()}
+        cubin: bytes = kernel.asm["cubin"]
+        return Binary(stages, cubin, report.resources, report.remarks, report.specialized)
+
+    def _lowered(self, source: KernelSource) -> tuple[str, str]:
+        """What Triton raises over a kernel it does not understand becomes one error."""
+        from wspec import bridge
+
+        try:
+            return bridge.lower(source)
+        except WspecError:
+            raise
+        except Exception as error:
+            text = str(error).strip() or type(error).__name__
+            raise bad_input(f"Triton does not compile {source.name}: {text}") from None
+
+
+# ----------------------------------------------------------------------------------------------- a module
+
+
+class TextSubject(Subject):
+    """A module as text: TTGIR right before Triton's pipeliner, or a module that was specialized already."""
+
+    def __init__(self, text: str, file: str, options: Options, plan: Plan | None) -> None:
+        from wspec.cli.modules import read_module
+
+        load_machine(options.machine)
+        self.file, self.options, self.plan = file, options, plan
+        self.module = read_module(text, file)
+        ir.check_valid(self.module)
+        self.ttgir = ir.print_module(self.module)
+
+    @property
+    def name(self) -> str:
+        functions = [op for op in self.module.walk() if op.name == "tt.func"]
+        return (functions[0].str_attr("sym_name") if functions else None) or self.file
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} of {self.file}"
+
+    @property
+    def location(self) -> Any:
+        return next((op.location for op in self.module.walk() if op.name == "tt.func"), UNKNOWN)
+
+    @cached_property
+    def front(self) -> Front:
+        return _front({"ttgir": self.ttgir}, judge(self.ttgir, self.options, self.plan))
+
+    @cached_property
+    def binary(self) -> Binary | None:
+        from wspec import bridge
+
+        reason = self.front.reason
+        if reason is not None and reason.code != "already-specialized":
+            return None
+        text = self.ttgir if reason is not None else self.front.stages["specialized"]
+        warps = ir.read(text).int_attr("ttg.num-warps") or 4
+        finished = bridge.finish(text, _source_of(warps))
+        shared, total = int(finished.metadata["shared"]), int(finished.metadata["num_warps"])
+        resources = bridge.resources(finished.cubin, finished.ptxas_log, shared_bytes=shared, warps=total)
+        texts = (finished.final, finished.llir, finished.ptx, bridge.sass(finished.cubin))
+        stages = dict(zip(BINARY_STAGES, texts, strict=True))
+        return Binary(stages, finished.cubin, resources, self.front.remarks)
+
+
+def _source_of(warps: int) -> KernelSource:
+    """All that the back end asks of a kernel when its module is there already: options and target."""
+    from wspec import bridge
+
+    blank = bridge.KernelSource(None, None, bridge.HOPPER)
+    return bridge.KernelSource(None, blank.backend.parse_options({"num_warps": warps}), bridge.HOPPER)

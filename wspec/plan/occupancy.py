@@ -1,0 +1,89 @@
+"""How many thread blocks share an SM, and which loops are pipelined: what registers and shared memory allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from wspec.diagnostics import Declined
+from wspec.ir.core import Operation
+from wspec.options import Options
+from wspec.plan.machine import Machine
+from wspec.plan.partition import Site, decline
+from wspec.plan.plan import Channel, LoopSchedule, id_of
+from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
+from wspec.plan.schedule import accumulators, schedule_loop
+
+MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; more compete for the tensor core without hiding more
+
+
+def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tuple[LoopSchedule, ...]:
+    if not overlap:
+        return tuple(LoopSchedule(id_of(loop)) for loop in loops)
+    loads = {site.load for site in sites}
+    return tuple(schedule_loop(loop, lambda op: op in loads) for loop in loops)
+
+
+def keep_in_flight(
+    loops: list[Operation], schedules: tuple[LoopSchedule, ...], channels: tuple[Channel, ...], options: Options
+) -> tuple[LoopSchedule, ...]:
+    """Let loops that only accumulate run their dots on into the next iteration.
+
+    Their buffers are then released an iteration later, which takes rings of two or more.
+    """
+    deep = all(channel.depth >= 2 for channel in channels if channel.reused)
+    if not options.overlap or not deep:
+        return schedules
+    return tuple(
+        replace(schedule, in_flight=True) if accumulators(loop.regions[0].block) else schedule
+        for loop, schedule in zip(loops, schedules, strict=True)
+    )
+
+
+def choose_occupancy(
+    loops: list[Operation],
+    sites: list[Site],
+    consumer_warps: int,
+    memory: Callable[[int], tuple[tuple[Channel, ...], int]],
+    machine: Machine,
+    options: Options,
+) -> tuple[int, tuple[LoopSchedule, ...]]:
+    """How many blocks share an SM, and whether the loops are pipelined.
+
+    More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
+    blocks as registers and two stages of rings allow, pipelined if that still fits.
+    """
+    wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
+    for blocks in wanted or [1]:
+        if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
+            continue
+        for overlap in (True, False) if options.overlap else (False,):
+            schedules = _schedules(loops, sites, overlap)
+            need = consumer_need(loops, schedules, 32 * consumer_warps)
+            fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
+            if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
+                return blocks, schedules
+    blocks = wanted[-1] if wanted else 1
+    if options.gate == "model":
+        need = consumer_need(loops, _schedules(loops, sites, False), 32 * consumer_warps)
+        raise decline(
+            "registers",
+            f"a consumer would need about {need} registers a thread, "
+            f"{_available(machine, blocks, consumer_warps, options)} can be had",
+            loops[0].location,
+            "use smaller tiles, or more warps",
+        )
+    return blocks, _schedules(loops, sites, False)
+
+
+def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:
+    return available(machine, blocks, consumer_warps, options.producer_registers)
+
+
+def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks: int, depth: int) -> bool:
+    """Room for rings of `depth`? One buffer will do where another block computes while this one waits."""
+    try:
+        channels, _ = memory(blocks)
+    except Declined:
+        return False
+    return all(channel.depth >= depth for channel in channels if channel.reused)

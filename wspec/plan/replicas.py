@@ -1,0 +1,75 @@
+"""How many consumer warp groups share the tile, and which loads each of them gets only its rows of."""
+
+from __future__ import annotations
+
+from wspec.ir.core import Operation, Value
+from wspec.options import Options
+from wspec.plan.layouts import LayoutError, shrink_type
+from wspec.plan.partition import Site, decline
+from wspec.plan.plan import WARP_GROUP, id_of, source_warps
+from wspec.plan.tile import DOTS, Conflict, privatize_leaves, shape_of, slice_rows
+
+WGMMA_ROWS = 64
+
+
+def choose_replicas(
+    function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options
+) -> tuple[int, dict[int, int]]:
+    """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
+    rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
+    wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
+    first: Conflict | None = None
+    for replicas in range(wanted, 0, -1):
+        if replicas == 1:
+            break
+        outcome = slicing_for(function, sites, replicas)
+        if not isinstance(outcome, Conflict):
+            return replicas, outcome
+        first = first or outcome
+    if first is not None and options.consumers is not None:
+        raise decline(
+            "not-partitionable", f"{options.consumers} consumers cannot share the tile: {first.why}", first.op.location,
+            "ask for fewer consumers, or make the tile higher",
+        )  # fmt: skip
+    if warps > 2 * WARP_GROUP or warps % WARP_GROUP:
+        raise decline(
+            "not-partitionable", f"a consumer of {warps} warps is not supported", function.location,
+            "use num_warps=4 or num_warps=8",
+        )  # fmt: skip
+    return 1, {}
+
+
+def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[int, int] | Conflict:
+    """The sliced dimension of each load that replicas share by rows, or why they cannot."""
+    if replicas == 3:
+        dot = next(op for op in function.walk() if op.name in DOTS)
+        return Conflict(dot, "Triton's tiles are powers of two, which three do not divide")
+    copy = function.clone({})
+    body = copy.regions[0].block
+    privatize_leaves(body)
+    dots = [op for op in copy.walk() if op.name in DOTS]
+    slicing = slice_rows(body, dots, replicas, WGMMA_ROWS)
+    if isinstance(slicing, Conflict):
+        return slicing
+    factor = max(1, source_warps(function) // WARP_GROUP)
+    if (problem := _layout_problem(copy, slicing.dims, replicas, factor)) is not None:
+        return problem
+    wanted = {id_of(site.load) for site in sites}
+    found: dict[int, int] = {}
+    for op in copy.walk():
+        if id_of(op) in wanted and op.name == "tt.descriptor_load":
+            dim = slicing.dim(op.result)
+            if dim is not None:
+                found[id_of(op)] = [d for d, size in enumerate(shape_of(op.result.type)) if size != 1].index(dim)
+    return found
+
+
+def _layout_problem(function: Operation, dims: dict[Value, int], replicas: int, factor: int) -> Conflict | None:
+    """Try every layout before the plan is made, so that slicing itself cannot fail."""
+    for op in function.walk():
+        for value in op.results:
+            try:
+                shrink_type(value.type, dims.get(value), replicas, factor)
+            except LayoutError as error:
+                return Conflict(op, str(error))
+    return None

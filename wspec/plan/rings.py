@@ -1,0 +1,179 @@
+"""The rings: which loads fill them, how deep they are, and what else takes shared memory."""
+
+from __future__ import annotations
+
+from wspec.ir.core import Operation, Value
+from wspec.ir.loc import value_name
+from wspec.ir.types import Layout, TensorType
+from wspec.options import Options
+from wspec.plan.costs import byte_size
+from wspec.plan.machine import Machine
+from wspec.plan.partition import Site, decline
+from wspec.plan.plan import Channel, id_of
+from wspec.plan.tile import shape_of
+
+MAX_DEPTH = 4
+BARRIER_BYTES = 16  # one full and one empty barrier of a stage
+
+
+def make_channels(
+    function: Operation,
+    sites: list[Site],
+    sliced: dict[int, int],
+    staged: frozenset[int],
+    machine: Machine,
+    options: Options,
+    blocks: int,
+) -> tuple[tuple[Channel, ...], int]:
+    groups = _group(sites)
+    fixed = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is None)
+    per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is not None)
+    scratch = scratch_bytes(function, staged)
+    budget = block_smem(machine, blocks)
+    room = budget - fixed - scratch - 1024
+    stages = sum(1 for g in groups if g[0].loop is not None)
+    depth = min(MAX_DEPTH, int(room // (per_stage + stages * BARRIER_BYTES))) if per_stage else 1
+    if options.depth is not None:
+        depth = options.depth
+    if depth < 1 or fixed + depth * per_stage + scratch > budget:
+        raise decline(
+            "shared-memory",
+            f"the tiles in flight need {fixed + max(depth, 1) * per_stage + scratch} bytes of shared memory, "
+            f"a block may use {budget}",
+            groups[0][0].load.location,
+            "use smaller tiles" if options.depth is None else "ask for less depth",
+        )
+    names: set[str] = set()
+    channels = tuple(_channel(group, depth, sliced, names) for group in groups)
+    return channels, fixed + depth * per_stage + scratch
+
+
+def block_smem(machine: Machine, blocks: int) -> int:
+    """Shared memory each of `blocks` thread blocks on one SM may use; the hardware keeps 1 KiB of each for itself."""
+    return min(machine.smem_bytes, (machine.smem_bytes + 1024) // blocks - 1024)
+
+
+def _group(sites: list[Site]) -> list[list[Site]]:
+    """Loads of the same tiles in loops that follow each other share a ring; loads of one loop never do."""
+    groups: list[list[Site]] = []
+    for site in sites:
+        group = next((g for g in groups if can_share(g, site)), None)
+        if group is None:
+            groups.append([site])
+        else:
+            group.append(site)
+    return groups
+
+
+def can_share(group: list[Site], site: Site) -> bool:
+    """May `site` fill the ring of `group`? Only loads of the same tiles in loops that follow each other may."""
+    first = group[0]
+    if site.loop is None or first.loop is None or any(site.loop is other.loop for other in group):
+        return False
+    nested = any(site.loop.is_inside(g.loop) or g.loop.is_inside(site.loop) for g in group if g.loop is not None)
+    same = site.load.operands[0] is first.load.operands[0] and site.load.result.type == first.load.result.type
+    return same and not nested
+
+
+def _channel(group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
+    load = group[0].load
+    looped = group[0].loop is not None
+    name = _unique(_source_name(load), names)
+    return Channel(
+        name,
+        tuple(id_of(site.load) for site in group),
+        depth if looped else 1,
+        byte_size(load.result.type),
+        sliced.get(id_of(load), -1),
+        looped or bool(outer_loops(load)),
+    )
+
+
+def outer_loops(load: Operation) -> list[Operation]:
+    """The loops around a load."""
+    return [op for op in load.ancestors() if op.name == "scf.for"]
+
+
+def _source_name(load: Operation) -> str:
+    return value_name(load.location) or "tile"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    name = name.replace(".", "_")
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}{count}"
+    taken.add(candidate)
+    return candidate
+
+
+def scratch_bytes(function: Operation, staged: frozenset[int] = frozenset()) -> int:
+    """Shared memory that layout conversions and descriptor stores take beside the rings: the largest of them."""
+    largest = 0
+    dead = {v.op for store in function.walk() if id_of(store) in staged for v in _rank_changes(store.operands[1])}
+    for op in function.walk():
+        if op in dead:
+            continue
+        if op.name == "tt.descriptor_store":
+            if id_of(op) in staged:
+                continue
+            largest = max(largest, byte_size(op.operands[1].type))
+        elif op.name == "ttg.convert_layout" and isinstance(op.result.type, TensorType):
+            layout = op.result.type.encoding
+            free = isinstance(layout, Layout) and layout.name == "ttg.dot_op"
+            largest = max(largest, 0 if free else byte_size(op.result.type))
+    return largest
+
+
+def _rank_changes(tile: Value) -> list[Value]:
+    """The stored tile and what it was before reshapes and conversions, outermost first."""
+    chain = [tile]
+    while (op := chain[-1].op) is not None and op.name in ("ttg.convert_layout", "tt.reshape"):
+        chain.append(op.operands[0])
+    return chain[:-1]
+
+
+def staging_for(function: Operation, sites: list[Site], sliced: dict[int, int], replicas: int) -> dict[int, int]:
+    """Descriptor stores that can go through the buffer of a tile read before: store id -> load id."""
+    found: dict[int, int] = {}
+    for store in function.walk():
+        if store.name != "tt.descriptor_store":
+            continue
+        for site in sites:
+            free = not site.hot and id_of(site.load) not in found.values()
+            if free and _fits_buffer(store, site.load) and (replicas == 1 or id_of(site.load) in sliced):
+                found[id_of(store)] = id_of(site.load)
+                break
+    return found
+
+
+def _fits_buffer(store: Operation, load: Operation) -> bool:
+    """Same box, same layout, and the store stands after every reader, in the block of the load."""
+    out, into = store.operands[0].type, load.operands[0].type
+    if store.parent is not load.parent or out != into or load.parent is None:
+        return False
+    tiles = [store.operands[1], *_rank_changes(store.operands[1])]
+    sources = tiles + [v for t in tiles if t.op is not None for v in t.op.operands[:1]]
+    if not any(shape_of(v.type) == shape_of(load.result.type) for v in sources):
+        return False
+    block = load.parent
+    position = block.ops.index(store)
+    reads = [i for i, op in enumerate(block.ops) if any(_reads(inner, load.result) for inner in op.walk())]
+    return all(i < position for i in reads)
+
+
+def _reads(op: Operation, tile: Value) -> bool:
+    """Does the operation use the tile, or a buffer or view made of it?"""
+    work = list(op.operands)
+    while work:
+        value = work.pop()
+        if value is tile:
+            return True
+        if value.op is not None and value.op.name in ("ttg.local_alloc", "ttg.memdesc_trans", "ttg.memdesc_subslice"):
+            work += value.op.operands[:1]
+    return False
+
+
+def staged_channels(staging: dict[int, int], channels: tuple[Channel, ...]) -> tuple[tuple[int, str], ...]:
+    return tuple((store, next(c.name for c in channels if load in c.loads)) for store, load in staging.items())

@@ -1,0 +1,157 @@
+"""Check a plan that comes from outside against the kernel it is for.
+
+A plan may be edited by hand. What it may say is bounded by the kernel: every rule here is one the passes rely on, and
+breaking it would give a kernel that hangs, races or computes something else. Raises Declined("plan-mismatch") with the
+field at fault.
+"""
+
+from __future__ import annotations
+
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.core import Operation
+from wspec.plan.costs import byte_size
+from wspec.plan.machine import Machine
+from wspec.plan.partition import (
+    Site,
+    check_addresses,
+    check_effects,
+    check_memory,
+    check_understood,
+    find_loops,
+    find_streams,
+)
+from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, source_warps
+from wspec.plan.registers import instruction_need, launch_registers
+from wspec.plan.replicas import slicing_for
+from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes, staging_for
+from wspec.plan.schedule import accumulators, legal_late
+from wspec.plan.tile import Conflict
+
+
+def validate(plan: Plan, function: Operation, machine: Machine) -> None:
+    """Raises Declined when the plan does not fit the function."""
+    _fits_kernel(plan, function)
+    check_understood(function)
+    check_effects(function)
+    loops = find_loops(function)
+    sites = {id_of(site.load): site for site in find_streams(function, loops)}
+    _tasks(plan, function, loops, machine)
+    _channels(plan, function, sites)
+    _slicing(plan, function, sites)
+    _staging(plan, function, sites)
+    _loops(plan, loops, sites)
+    _memory(plan, function, sites, machine)
+
+
+def _mismatch(field: str, message: str, function: Operation) -> Declined:
+    note = "edit the plan or make it anew"
+    return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
+
+
+def _fits_kernel(plan: Plan, function: Operation) -> None:
+    found = fingerprint(function)
+    if plan.fingerprint != found:
+        raise _mismatch("fingerprint", f"made for kernel {plan.fingerprint}, this one is {found}", function)
+    if plan.source_warps != source_warps(function):
+        raise _mismatch("source_warps", f"says {plan.source_warps}, the kernel has {source_warps(function)}", function)
+
+
+def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
+    consumer, producer = plan.consumer, plan.producer
+    allowed = (WARP_GROUP,) if consumer.replicas > 1 else (plan.source_warps,)
+    if consumer.warps not in allowed:
+        raise _mismatch("tasks.warps", f"a consumer has {allowed[0]} warps here, found {consumer.warps}", function)
+    if producer.warps not in (1, 2, 4) or producer.replicas != 1:
+        raise _mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
+    for task in (consumer, producer):
+        if task.registers % 8 or not 24 <= task.registers <= 256:
+            raise _mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
+    if plan.blocks_per_sm < 1:
+        raise _mismatch("blocks_per_sm", "must be at least 1", function)
+    threads = consumer.warps * consumer.replicas
+    start = launch_registers(machine, plan.blocks_per_sm, threads)
+    used = consumer.registers * threads + producer.registers * WARP_GROUP
+    if used > start * (threads + WARP_GROUP):
+        raise _mismatch("tasks.registers", f"the tasks ask for more than the {start} a thread there are", function)
+    if start < instruction_need(loops):
+        raise _mismatch("blocks_per_sm", f"leaves {start} registers at launch, the dots need more", function)
+
+
+def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    seen: set[int] = set()
+    for channel in plan.channels:
+        field = f"channels.{channel.name}"
+        for load in channel.loads:
+            if load not in sites or load in seen:
+                raise _mismatch(f"{field}.loads", f"operation {load} is not a load that can be streamed once", function)
+            seen.add(load)
+        _ring(plan, channel, field, function, [sites[load] for load in channel.loads])
+    if not any(sites[load].hot for load in seen):
+        raise _mismatch("channels", "no tile of a loop is streamed", function)
+    names = [channel.name for channel in plan.channels]
+    if len(set(names)) != len(names) or any("." in name for name in names):
+        raise _mismatch("channels", "names must differ and have no dots", function)
+    for site in (sites[load] for load in seen):
+        check_addresses(function, site)
+    check_memory(function, [sites[load] for load in seen])
+
+
+def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:
+    if not group:
+        raise _mismatch(f"{field}.loads", "no load fills the ring", function)
+    for position in range(1, len(group)):
+        if not can_share(group[:position], group[position]):
+            raise _mismatch(f"{field}.loads", "these loads cannot share a ring", function)
+    if not channel.reused and (len(group) > 1 or outer_loops(group[0].load)):
+        raise _mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
+    if channel.buffer_bytes != byte_size(group[0].load.result.type):
+        raise _mismatch(f"{field}.buffer_bytes", f"the tile has {byte_size(group[0].load.result.type)}", function)
+
+
+def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    if plan.consumer.replicas == 1:
+        expected: dict[int, int] | Conflict = {}
+    else:
+        expected = slicing_for(function, list(sites.values()), plan.consumer.replicas)
+    if isinstance(expected, Conflict):
+        raise _mismatch("tasks.replicas", f"the tile cannot be shared: {expected.why}", function)
+    for channel in plan.channels:
+        for load in channel.loads:
+            if channel.sliced_dim != expected.get(load, -1):
+                raise _mismatch(
+                    f"channels.{channel.name}.sliced_dim", f"must be {expected.get(load, -1)} here", function
+                )
+
+
+def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    sliced = {load: channel.sliced_dim for channel in plan.channels if channel.sliced for load in channel.loads}
+    allowed = staging_for(function, list(sites.values()), sliced, plan.consumer.replicas)
+    for store, name in plan.staging:
+        channel = next((channel for channel in plan.channels if channel.name == name), None)
+        if channel is None or allowed.get(store) not in channel.loads:
+            raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
+
+
+def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
+    by_id = {id_of(loop): loop for loop in loops}
+    loads = {site.load for site in sites.values()}
+    for schedule in plan.loops:
+        loop = by_id.get(schedule.loop)
+        if loop is None:
+            raise _mismatch("loops.loop", f"operation {schedule.loop} is not a loop that multiplies", loops[0])
+        body = loop.regions[0].block
+        if schedule.late and not legal_late(loop, frozenset(schedule.late), lambda op: op in loads):
+            raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
+        if schedule.in_flight and (schedule.late or not accumulators(body)):
+            raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
+        shallow = [c.name for c in plan.channels if c.reused and c.depth < 2]
+        if schedule.in_flight and shallow:
+            raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
+
+
+def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine) -> None:
+    rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
+    need = rings + scratch_bytes(function, frozenset(store for store, _ in plan.staging))
+    budget = block_smem(machine, plan.blocks_per_sm)
+    if need > budget:
+        raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)
