@@ -33,11 +33,15 @@ def async_dots(module: Operation, plan: Plan) -> Operation:
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         for inner in _blocks_with_dots(block):
             loop = inner.parent_op
-            if loop is not None and id_of(loop) in running and accumulators(inner):
-                _keep_in_flight(loop, accumulators(inner))
+            if loop is not None and id_of(loop) in running and (dots := accumulators(inner, _is_ring)):
+                _keep_in_flight(loop, dots)
             else:
                 _schedule_waits(inner)
     return module
+
+
+def _is_ring(op: Operation) -> bool:
+    return op.name == "wspec.buffer"
 
 
 def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
@@ -68,11 +72,24 @@ def _schedule_waits(block: Block) -> None:
         needed = _last_needed(op, pending)
         if needed >= 0:
             done = pending[: needed + 1]
-            _wait(block, op, [dot.result for dot in done], len(pending) - len(done), done[-1].location)
+            values = [dot.result for dot in done] + _own_buffers(block, done)
+            _wait(block, op, values, len(pending) - len(done), done[-1].location)
             pending = pending[needed + 1 :]
         if op.name == DOT:
             op.properties["isAsync"] = IntegerAttr(1, I1)
             pending.append(op)
+
+
+def _own_buffers(block: Block, dots: list[Operation]) -> list[Value]:
+    """Buffers the dots read that were written in this block: the wait keeps them from being given to others."""
+    found: dict[Value, None] = {}
+    for dot in dots:
+        for value in dot.operands[:2]:
+            while (op := value.op) is not None and op.parent is block and op.name.startswith("ttg.memdesc_"):
+                value = op.operands[0]
+            if value.op is not None and value.op.parent is block and value.op.name == "ttg.local_alloc":
+                found[value] = None
+    return list(found)
 
 
 def _last_needed(op: Operation, pending: list[Operation]) -> int:

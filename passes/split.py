@@ -26,6 +26,7 @@ from dataclasses import replace
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value
+from wspec.ir.ops import info
 from wspec.ir.prune import prune
 from wspec.ir.types import I32, SMEM, IntegerAttr, Layout, MemDescType, StringAttr, TensorDescType, TensorType
 from wspec.plan.plan import ID, Channel, Plan, id_of
@@ -202,8 +203,14 @@ def _drop_effects(block: Block) -> None:
             for region in op.regions:
                 for inner in region.blocks:
                     _drop_inner(inner)
-        elif not op.results:
+        elif _has_effects(op):
             op.erase()
+
+
+def _has_effects(op: Operation) -> bool:
+    """Nothing reads the result of an operation that writes: the planner has made sure."""
+    row = info(op.name)
+    return not op.results or (row is not None and row.category in ("atomic", "store", "debug"))
 
 
 def _drop_inner(block: Block) -> None:
@@ -212,5 +219,5 @@ def _drop_inner(block: Block) -> None:
             for region in op.regions:
                 for inner in region.blocks:
                     _drop_inner(inner)
-        elif not op.results and op is not block.ops[-1]:
+        elif op is not block.ops[-1] and _has_effects(op):
             op.erase()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.stages import text_of
-from wspec.ir import Block, Builder, Operation, ReadError, Region, print_module, read
+from wspec.ir import Block, Builder, Operation, ReadError, Region, Value, print_module, read, verify
 from wspec.ir.loc import UNKNOWN, CallSiteLoc, FileLoc, FusedLoc, Location, NameLoc, OpaqueLoc
 from wspec.ir.types import (
     I32,
@@ -183,16 +183,14 @@ def modules(draw: st.DrawFn) -> Operation:
     return module
 
 
-def _encloses(value: object, op: Operation) -> bool:
+def _encloses(value: Value, op: Operation) -> bool:
     """Is the value's region one of those around the operation?"""
-    owner = value.owner  # type: ignore[attr-defined]
-    region = owner.parent.parent if isinstance(owner, Operation) else owner.parent
+    block = value.owner.parent if isinstance(value.owner, Operation) else value.owner
     around = op.parent
-    while around is not None:
-        if around.parent is region:
+    while around is not None and block is not None:
+        if around.parent is block.parent:
             return True
-        holder = around.parent_op
-        around = holder.parent if holder is not None else None
+        around = around.parent_op.parent if around.parent_op is not None else None
     return False
 
 
@@ -242,6 +240,7 @@ def test_damaged_text_is_refused_or_read_but_nothing_else_happens(seed: int) -> 
         else:
             printed = print_module(module)
             assert print_module(read(printed)) == printed
+            assert all("\n" not in problem.message for problem in verify(module))
 
 
 @settings(max_examples=300)

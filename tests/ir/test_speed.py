@@ -6,7 +6,7 @@ import time
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.stages import text_of
-from wspec.ir import Operation, print_module, read
+from wspec.ir import Operation, Value, print_module, read
 
 OPERATIONS = 500
 LIMIT_MS = 30.0
@@ -20,7 +20,7 @@ def _large_text() -> str:
     body = function.regions[0].block
     original, end = body.ops[:-1], body.terminator
     while _count(module) < OPERATIONS:
-        values = {}
+        values: dict[Value, Value] = {}
         body.ops[-1:] = []
         for op in original:
             body.append(op.clone(values))

@@ -25,20 +25,23 @@ def _chunks() -> list[tuple[str, str]]:
     return found
 
 
+def _marks(text: str) -> dict[int, str]:
+    """line number -> what must be said of it."""
+    lines = enumerate(text.split("\n"), start=1)
+    found = ((number, re.search(r"// error: (.*)", line)) for number, line in lines)
+    return {number: mark.group(1).strip() for number, mark in found if mark is not None}
+
+
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in _chunks()])
 def test_problems_are_those_marked(text: str) -> None:
-    marks = {
-        number: mark.group(1).strip()
-        for number, line in enumerate(text.split("\n"), start=1)
-        if (mark := re.search(r"// error: (.*)", line))
-    }
+    marks = _marks(text)
     found: dict[int, list[str]] = {}
     for problem in verify(read(text, file="input")):
         assert isinstance(problem.op.location, FileLoc)
         found.setdefault(problem.op.location.line, []).append(problem.message)
     assert set(found) == set(marks)
-    for line, mark in marks.items():
-        assert any(mark in message for message in found[line]), (line, mark, found[line])
+    for line, wanted in marks.items():
+        assert any(wanted in message for message in found[line]), (line, wanted, found[line])
 
 
 VALID = """

@@ -13,8 +13,6 @@ from triton.experimental.gluon._runtime import GluonASTSource
 
 from wspec import bridge
 from wspec.ir import print_module, read
-from wspec.options import Options
-from wspec.pipeline import specialize
 
 ARCH, PTX = 90, 86
 
@@ -60,15 +58,23 @@ def _final(case: Case) -> str:
 
 def _specialized(case: Case) -> str:
     """What wspec makes of it, as libtriton prints it."""
-    outcome = specialize(read(_lowered(case)[1]), Options())
+    outcome = _outcome(case)
     assert outcome.module is not None, outcome.remarks
     return bridge.generic_text(bridge.reparse(print_module(outcome.module)))
 
 
 def dumps(case: Case) -> dict[str, str]:
     """The module between wspec's passes, by pass."""
-    outcome = specialize(read(_lowered(case)[1]), Options(), keep_stages=True)
-    return {name: text for name, text in outcome.stages.items() if name != "plan"}
+    return {name: text for name, text in _outcome(case).stages.items() if name != "plan"}
+
+
+@functools.cache
+def _outcome(case: Case) -> Any:
+    # Imported here: the IR's own tests use this file and must not depend on the passes.
+    from wspec.options import Options
+    from wspec.pipeline import specialize
+
+    return specialize(read(_lowered(case)[1]), Options(), keep_stages=True)
 
 
 def _gluon(case: Case) -> str:

@@ -79,14 +79,15 @@ class Entry:
         return attention_fwd if self.kernel == "plain" else attention_fwd_ws()
 
 
-def default_entry(kernel: str, kind: Kind) -> Entry:
-    """A kernel at the default tile."""
-    return Entry(kernel, default_config(kind.head_dim))
+def default_entry(kernel: str, kind: Kind, seqlen_q: int) -> Entry:
+    """A kernel at the tile `attention` uses for that many queries."""
+    return Entry(kernel, default_config(kind.head_dim, seqlen_q))
 
 
 def all_entries(kind: Kind, options: argparse.Namespace) -> list[Entry]:
     """Every entry to compare for a kind: the default ones first, then what the flags ask for."""
-    entries = [default_entry("specialized", kind), default_entry("plain", kind)]
+    lengths = (*options.seqlens, 1, SWEEP_SEQLEN)
+    entries = [default_entry(kernel, kind, seqlen) for kernel in ("specialized", "plain") for seqlen in lengths]
     if options.specialized_grid:
         entries += [Entry("specialized", c) for c in plain_configs(kind.head_dim) if c.num_stages == 2]
     if not options.no_timing:
@@ -172,7 +173,7 @@ def check(problem: Problem, repeats: int) -> Record:
     errors: dict[str, tuple[Error, Error]] = {}
     identical: dict[str, bool] = {}
     for kernel in ("plain", "specialized"):
-        entry = default_entry(kernel, problem.case.kind)
+        entry = default_entry(kernel, problem.case.kind, problem.case.seqlen_q)
         made = problem.prepare(entry.config)[0]
         identical[kernel] = all_identical(functools.partial(_run_poisoned, made, entry), repeats)
         errors[kernel] = Error.of(made.out, out_ref), Error.of(made.lse, lse_ref)
@@ -199,11 +200,12 @@ def _run_poisoned(made: Prepared, entry: Entry) -> tuple[torch.Tensor, torch.Ten
 
 
 def time_case(bench: Bench, case: Case) -> Record:
-    """The best plain entries, the specialized ones and the libraries, taking turns."""
+    """The best plain entries, the specialized ones (the default first) and the libraries, taking turns."""
     session = bench.session
     l2_bytes = torch.cuda.get_device_properties(session.device).L2_cache_size
     problem = Problem.of(case, session.device, session.options.seed, input_sets(case.bytes, l2_bytes))
-    entries = bench.best_entries(case.kind)
+    default = default_entry("specialized", case.kind, case.seqlen_q)
+    entries = [default, *(entry for entry in bench.best_entries(case.kind) if entry != default)]
     plain = [problem.variant(entry) for entry in entries if entry.kernel == "plain"]
     ours = [problem.variant(entry) for entry in entries if entry.kernel == "specialized"]
     others = [] if session.options.no_peers else problem.peer_variants()
@@ -227,7 +229,7 @@ class Bench:
         self.tuner.compile_all({(kind, entry): functools.partial(launch_on_cpu, entry, kind) for kind, entry in keys})
 
     def best_entries(self, kind: Kind) -> list[Entry]:
-        """The entries worth timing at every length: the specialized default, then the best of each kernel's."""
+        """The entries worth timing at every length: the best of each kernel's."""
         if kind not in self.winners:
             self.winners[kind] = self._sweep(kind)
             self.session.results["kinds"].append(what_became_of(kind))
@@ -239,10 +241,10 @@ class Bench:
         problem = Problem.of(case, self.session.device, options.seed)
         makers = {entry: functools.partial(problem.variant, entry) for entry in all_entries(kind, options)}
         timings = self.tuner.compare(kind, str(case), case.flops, makers)
-        kept = [default_entry("specialized", kind)]
+        kept: list[Entry] = []
         for kernel in ("specialized", "plain"):
             mine = {entry: timing for entry, timing in timings.items() if entry.kernel == kernel}
-            kept += [entry for entry in fastest_entries(mine, options.keep) if entry not in kept]
+            kept += fastest_entries(mine, options.keep)
         return kept
 
     def timed(self, case: Case) -> Record:
@@ -259,7 +261,7 @@ class Bench:
 
 def what_became_of(kind: Kind) -> Record:
     """Whether the default entry of a kind was specialized, or the reason why not."""
-    kernel, launch = launch_on_cpu(default_entry("specialized", kind), kind)
+    kernel, launch = launch_on_cpu(default_entry("specialized", kind, SWEEP_SEQLEN), kind)
     report = kernel.outcome(*launch.args, **launch.meta)
     reason = None if report.reason is None else f"{report.reason.code}: {report.reason.message}"
     return {"kind": str(kind), "specialized": report.specialized, "reason": reason}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,6 @@ class Binary:
     resources: Resources
     remarks: tuple[Remark, ...]
     specialized: bool = True
-    notes: tuple[str, ...] = field(default=())
 
 
 class Subject(ABC):

@@ -33,7 +33,7 @@ class Cursor:
         """The error to raise for what stands at `pos` (here by default)."""
         at = min(self.pos if pos is None else pos, len(self.text))
         line = self.text.count("\n", 0, at) + 1
-        return ReadError(line, at - self.text.rfind("\n", 0, at), message)
+        return ReadError(line, at - self.text.rfind("\n", 0, at), message.replace("\n", " "))
 
     def skip(self) -> None:
         """Move over white space and comments."""

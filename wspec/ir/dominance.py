@@ -6,8 +6,9 @@ from wspec.ir.core import Block, Region
 
 
 def successors(block: Block) -> list[Block]:
-    """Where control goes after the block."""
-    return block.ops[-1].successors if block.ops else []
+    """Where control goes after the block (what is not of its region, in broken IR, left out)."""
+    following = block.ops[-1].successors if block.ops else []
+    return [child for child in following if child.parent is block.parent]
 
 
 def reverse_postorder(region: Region) -> list[Block]:

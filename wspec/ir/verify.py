@@ -90,7 +90,7 @@ class _Verifier:
         return self.problems
 
     def _report(self, op: Operation, message: str) -> None:
-        self.problems.append(Problem(op, message))
+        self.problems.append(Problem(op, message.replace("\n", " ")))
 
     def _name(self, value: Value) -> str:
         """What the printed module calls a value."""

@@ -25,7 +25,11 @@ def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tupl
 
 
 def keep_in_flight(
-    loops: list[Operation], schedules: tuple[LoopSchedule, ...], channels: tuple[Channel, ...], options: Options
+    loops: list[Operation],
+    sites: list[Site],
+    schedules: tuple[LoopSchedule, ...],
+    channels: tuple[Channel, ...],
+    options: Options,
 ) -> tuple[LoopSchedule, ...]:
     """Let loops that only accumulate run their dots on into the next iteration.
 
@@ -34,8 +38,9 @@ def keep_in_flight(
     deep = all(channel.depth >= 2 for channel in channels if channel.reused)
     if not options.overlap or not deep:
         return schedules
+    loads = {site.load for site in sites}
     return tuple(
-        replace(schedule, in_flight=True) if accumulators(loop.regions[0].block) else schedule
+        replace(schedule, in_flight=True) if accumulators(loop.regions[0].block, loads.__contains__) else schedule
         for loop, schedule in zip(loops, schedules, strict=True)
     )
 

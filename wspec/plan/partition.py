@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
-from wspec.ir.ops import info
+from wspec.ir.ops import info, is_pure
 from wspec.ir.types import Layout, TensorDescType, TensorType
 from wspec.plan.graph import STORES, may_alias, needed_for
 from wspec.plan.tile import DOTS, unit_dim_pairs
@@ -35,10 +35,10 @@ def decline(
 
 
 def hot_loops(function: Operation) -> list[Operation]:
-    """The innermost loops that hold a dot, in program order."""
-    return [
-        op for op in function.walk() if op.name == "scf.for" and any(o.name in DOTS for o in op.regions[0].block.ops)
-    ]
+    """The loops that multiply: each is the innermost loop around some dot. In program order."""
+    dots = [op for op in function.walk() if op.name in DOTS]
+    around = [next((op for op in dot.ancestors() if op.name == "scf.for"), None) for dot in dots]
+    return [op for op in function.walk() if op in around]
 
 
 def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
@@ -193,7 +193,9 @@ def check_understood(function: Operation) -> None:
 
 
 def check_effects(function: Operation) -> None:
-    """Atomics whose result is used would be done once by each replica. Raises Declined."""
+    """Effects whose result is used, or that we cannot see, would happen once in each task. Raises Declined."""
     for op in function.walk():
         if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(_users(function, r) for r in op.results):
             raise decline("unsupported-op", "the result of an atomic operation is used", op.location)
+        if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise") and not is_pure(op):
+            raise decline("unsupported-op", "code with side effects would run in several tasks", op.location)

@@ -46,7 +46,7 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     memory = partial(make_channels, function, sites, sliced, frozenset(staging), machine, options)
     blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
     channels, smem = memory(blocks)
-    schedules = keep_in_flight(loops, schedules, channels, options)
+    schedules = keep_in_flight(loops, sites, schedules, channels, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     prediction = predict(loops, machine, bool(schedules and any(s.late for s in schedules)))
     plan = Plan(

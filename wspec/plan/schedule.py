@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import ScalarType, TensorType
+from wspec.ir.types import MemDescType, ScalarType, TensorType
 from wspec.plan.costs import byte_size
 from wspec.plan.plan import LoopSchedule, id_of
 from wspec.plan.tile import DOTS
+
+_VIEWS = frozenset({"ttg.local_alloc", "ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape"})
 
 
 def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
@@ -44,10 +46,27 @@ def legal_late(loop: Operation, late_ids: frozenset[int], is_channel_load: Calla
     return closed and _can_carry(body, late)
 
 
-def accumulators(body: Block) -> list[Operation]:
-    """The loop's dots if each only adds to a value carried round the loop, so that they may run on; else none."""
+def accumulators(body: Block, is_stream: Callable[[Operation], bool]) -> list[Operation]:
+    """The loop's dots if they may run on into the next iteration; else none.
+
+    Each must do nothing but add to a value carried round the loop, and its operands must stay where they are while it
+    runs: in a ring (`is_stream` tells what fills or names one) or in a buffer from outside the loop.
+    """
     dots = [op for op in body.ops if op.name in DOTS]
-    return dots if dots and all(_only_accumulates(body, dot) for dot in dots) else []
+    stay = all(_stays(value, body, is_stream) for dot in dots for value in dot.operands[:2])
+    return dots if dots and stay and all(_only_accumulates(body, dot) for dot in dots) else []
+
+
+def _stays(value: Value, body: Block, is_stream: Callable[[Operation], bool]) -> bool:
+    if not isinstance(value.type, MemDescType):
+        return False
+    while (op := value.op) is not None and op.parent is body:
+        if is_stream(op):
+            return True
+        if op.name not in _VIEWS:
+            return False
+        value = op.operands[0]
+    return value.owner is not body
 
 
 def _only_accumulates(body: Block, dot: Operation) -> bool:

@@ -18,7 +18,9 @@ from wspec.ir.types import DenseArrayAttr, DenseAttr, MemDescType, TensorDescTyp
 Node = tuple[Value, int]
 
 DOTS = frozenset({"ttng.warp_group_dot", "tt.dot"})
-_FREE_LEAVES = frozenset({"tt.splat", "tt.make_range", "arith.constant", "wspec.buffer", "ub.poison"})
+_FREE_LEAVES = frozenset(
+    {"tt.splat", "tt.make_range", "tt.make_tensor_descriptor", "arith.constant", "wspec.buffer", "ub.poison"}
+)
 _IDENTITY = frozenset(
     {"ttg.convert_layout", "tt.load", "tt.store", "tt.addptr", "tt.atomic_rmw", "tt.atomic_cas", "ttg.local_alloc",
      "ttg.local_load", "ttg.local_store", "tt.bitcast", "tt.fp_to_fp", "tt.ptr_to_int", "tt.int_to_ptr", "tt.clampf",

@@ -142,7 +142,7 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
         body = loop.regions[0].block
         if schedule.late and not legal_late(loop, frozenset(schedule.late), lambda op: op in loads):
             raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
-        if schedule.in_flight and (schedule.late or not accumulators(body)):
+        if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
         shallow = [c.name for c in plan.channels if c.reused and c.depth < 2]
         if schedule.in_flight and shallow:

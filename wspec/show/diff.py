@@ -1,0 +1,26 @@
+"""What one stage changed, as a unified diff of short forms."""
+
+from __future__ import annotations
+
+import difflib
+
+from wspec.ir.core import Operation
+from wspec.show.brief import print_brief
+
+
+def diff_modules(old: Operation, new: Operation, names: tuple[str, str], context: int = 3) -> str:
+    """Of modules: their short forms without line numbers, so that only what was changed differs."""
+    return diff_texts(print_brief(old, lines=False), print_brief(new, lines=False), names, context)
+
+
+def diff_texts(old: str, new: str, names: tuple[str, str], context: int = 3) -> str:
+    """Of texts, line by line; "" when they are equal."""
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=context)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def diff_style(line: str) -> str:
+    """The rich style of a line of a diff."""
+    if line.startswith(("+++", "---")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")

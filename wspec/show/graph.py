@@ -1,0 +1,186 @@
+"""A picture of a kernel's dataflow graph: who runs each operation, and what flows where.
+
+A `Picture` holds plain values only, so it can be written as JSON (one node or edge a line, to be compared with other
+tools) and read back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import networkx as nx
+
+from wspec.diagnostics import place_text
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Operation
+from wspec.ir.loc import value_name
+from wspec.plan.plan import Plan, id_of
+
+TASKS = ("producer", "consumer", "both", "ring", "")  # ring: an allocation that a channel's ring replaces
+KINDS = ("ssa", "carried", "memory", "control")
+_LOOPS = ("scf.for", "scf.while")
+_HOT = "ttng.warp_group_dot"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation."""
+
+    id: int
+    op: str
+    name: str  # what the source calls its result
+    place: str  # file.py:12
+    task: str  # one of TASKS
+    loop: int  # the innermost loop around it; -1: none
+    late: bool  # runs an iteration behind, by the plan
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Something that flows, or an order that must be kept."""
+
+    source: int
+    target: int
+    kind: str  # one of KINDS
+    distance: int  # in iterations
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A graph to look at."""
+
+    kernel: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+    def to_json(self) -> str:
+        """One node or edge a line; `Picture.from_json` reads it back."""
+        rows = [f' "{key}": [\n  {_rows(values)}\n ]' for key, values in (("nodes", self.nodes), ("edges", self.edges))]
+        return "{\n" + ",\n".join([f' "kernel": {json.dumps(self.kernel)}', *rows]) + "\n}\n"
+
+    @staticmethod
+    def from_json(text: str) -> Picture:
+        """Raises ValueError for a text that is no picture."""
+        data = json.loads(text)
+        try:
+            nodes, edges = tuple(Node(**row) for row in data["nodes"]), tuple(Edge(**row) for row in data["edges"])
+            made = Picture(str(data["kernel"]), nodes, edges)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a graph as `wspec dump --stage graph` writes it: {error}") from None
+        _check(made)
+        return made
+
+    def graph(self) -> nx.MultiDiGraph:
+        """As networkx has it: node ids with the fields of Node, edges with `kind` and `distance`."""
+        graph = nx.MultiDiGraph(kernel=self.kernel)
+        for node in self.nodes:
+            graph.add_node(node.id, **{f.name: getattr(node, f.name) for f in fields(Node) if f.name != "id"})
+        for edge in self.edges:
+            graph.add_edge(edge.source, edge.target, kind=edge.kind, distance=edge.distance)
+        return graph
+
+    def only(self, keep: Iterable[int], kinds: Iterable[str] = KINDS) -> Picture:
+        """The part of it with these nodes and these kinds of edges."""
+        kept, wanted = set(keep), set(kinds)
+        nodes = tuple(node for node in self.nodes if node.id in kept)
+        edges = (e for e in self.edges if e.kind in wanted and e.source in kept and e.target in kept)
+        return Picture(self.kernel, nodes, tuple(edges))
+
+
+def _rows(values: Iterable[Node | Edge]) -> str:
+    return ",\n  ".join(json.dumps(asdict(value)) for value in values)
+
+
+def _check(made: Picture) -> None:
+    known = {node.id for node in made.nodes}
+    for edge in made.edges:
+        if edge.source not in known or edge.target not in known:
+            raise ValueError(f"the edge {edge.source} -> {edge.target} joins nodes that are not there")
+
+
+# ---------------------------------------------------------------------------------------------- making one
+
+
+def picture(graph: nx.MultiDiGraph, tasks: Mapping[int, str], plan: Plan | None = None) -> Picture:
+    """The picture of a planner's graph (`wspec.plan.graph`), tasks and late operations as given."""
+    late = {op for schedule in plan.loops for op in schedule.late} if plan is not None else set()
+    ops: dict[int, Operation] = dict(graph.nodes(data="op"))
+    nodes = tuple(_node(op, tasks, number in late) for number, op in ops.items() if op.name != "tt.func")
+    known = {node.id for node in nodes}
+    edges = {
+        Edge(source, target, data["kind"], data["distance"]): None
+        for source, target, data in graph.edges(data=True)
+        if source in known and target in known
+    }
+    function = next((op for op in ops.values() if op.name == "tt.func"), None)
+    return Picture((function.str_attr("sym_name") if function else None) or "kernel", nodes, tuple(edges))
+
+
+def _node(op: Operation, tasks: Mapping[int, str], late: bool) -> Node:
+    loop = next((id_of(around) for around in op.ancestors() if around.name in _LOOPS), -1)
+    task = tasks.get(id_of(op), "ring" if tasks and op.name == "ttg.local_alloc" else "")
+    return Node(id_of(op), op.name, value_name(op.location) or "", place_text(op.location), task, loop, late)
+
+
+def tasks_of(split: Operation) -> dict[int, str]:
+    """Operation number -> task, from the module after the pass `split`."""
+    op = ws.find(split)
+    if op is None:
+        return {}
+    *consumers, producer = ws.task_blocks(op)
+    moved = {id_of(o) for top in producer.ops for o in top.walk()}
+    kept = {id_of(o) for block in consumers for top in block.ops for o in top.walk() if not _is_channel(o)}
+    names = {(True, True): "both", (True, False): "producer", (False, True): "consumer"}
+    return {number: names[number in moved, number in kept] for number in moved | kept if number >= 0}
+
+
+def _is_channel(op: Operation) -> bool:
+    """A wait for a buffer or a name of it: what stands where the producer took a load away."""
+    return op.name.startswith("wspec.")
+
+
+# ------------------------------------------------------------------------------------------ what to look at
+
+
+def around_hot_loops(whole: Picture) -> Picture:
+    """The operations of loops that multiply, what these read and what reads them; no constants, no control edges."""
+    hot = {node.loop for node in whole.nodes if node.op == _HOT and node.loop >= 0}
+    if not hot:
+        return without_clutter(whole)
+    inside = {node.id for node in whole.nodes if node.loop in hot}
+    near = {e.source for e in whole.edges if e.target in inside and e.kind != "control"}
+    near |= {e.target for e in whole.edges if e.source in inside | hot and e.kind != "control"}
+    return without_clutter(whole.only(inside | near))
+
+
+_CLUTTER = ("arith.constant", "scf.yield", "tt.reduce.return", "tt.return", *_LOOPS)
+
+
+def without_clutter(whole: Picture) -> Picture:
+    """Without constants, terminators, the insides of reductions, and loops (which are drawn as frames)."""
+    inner = {e.target for e in whole.edges if e.kind == "control" and e.source in _reductions(whole)}
+    keep = [n.id for n in whole.nodes if n.op not in _CLUTTER and n.id not in inner]
+    return whole.only(keep, ("ssa", "carried", "memory"))
+
+
+def _reductions(whole: Picture) -> set[int]:
+    return {node.id for node in whole.nodes if node.op in ("tt.reduce", "tt.scan")}
+
+
+def loops_of(whole: Picture) -> dict[int, list[Node]]:
+    """Loop (-1: none) -> its nodes, in order."""
+    found: dict[int, list[Node]] = {}
+    for node in whole.nodes:
+        found.setdefault(node.loop, []).append(node)
+    return found
+
+
+def counts(whole: Picture) -> dict[str, int]:
+    """How many operations each task has."""
+    found: dict[str, Any] = dict.fromkeys(TASKS, 0)
+    for node in whole.nodes:
+        found[node.task] = found.get(node.task, 0) + 1
+    return {task: count for task, count in found.items() if count}

@@ -1,0 +1,189 @@
+"""Plans and binaries as tables a person can read. Everything here returns rich renderables; nobody prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from wspec.diagnostics import place_text
+from wspec.ir.core import Operation
+from wspec.ir.loc import value_name
+from wspec.plan.machine import Machine
+from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
+
+Operations = Mapping[int, Operation]  # number, as plans use it -> operation
+
+
+def plan_view(plan: Plan, operations: Operations, machine: Machine) -> RenderableType:
+    """Tasks, channels, loops, and what the model expects."""
+    parts: list[RenderableType] = [_tasks(plan), _channels(plan, operations)]
+    if plan.loops:
+        parts.append(_loops(plan, operations))
+    parts.append(_totals(plan, machine))
+    return Group(*parts)
+
+
+def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
+    """An empty table in the house's style; columns named in `right` hold numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+# -------------------------------------------------------------------------------------------------- plans
+
+
+def _tasks(plan: Plan) -> Table:
+    made = table("tasks", "task", "kind", "groups", "warps", "registers", "does", right=("groups", "warps", "registers"))
+    for task in plan.tasks:
+        made.add_row(*_task(task, plan))
+    return made
+
+
+def _task(task: Task, plan: Plan) -> tuple[str, ...]:
+    if task.kind == "producer":
+        does = f"fills {', '.join(channel.name for channel in plan.channels)}"
+    elif task.replicas > 1:
+        does = f"computes, 1/{task.replicas} of the tile each"
+    else:
+        does = "computes"
+    return task.name, task.kind, str(task.replicas), str(task.warps), str(task.registers), does
+
+
+def _channels(plan: Plan, operations: Operations) -> Table:
+    numbers = ("depth", "buffer", "ring")
+    made = table("channels", "channel", "depth", "buffer", "ring", "tile", "lives", "loaded at", right=numbers)
+    for channel in plan.channels:
+        made.add_row(*_channel(channel, plan, operations))
+    return made
+
+
+def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str, ...]:
+    share = f"sliced, dim {channel.sliced_dim}" if channel.sliced else "whole"
+    lives = "reused" if channel.reused else "filled once"
+    stored = [number for number, name in plan.staging if name == channel.name]
+    if stored:
+        lives += f", then stages the store at {places(stored, operations)}"
+    ring = kib(channel.depth * channel.buffer_bytes)
+    where = places(channel.loads, operations)
+    return channel.name, str(channel.depth), kib(channel.buffer_bytes), ring, share, lives, where
+
+
+def _loops(plan: Plan, operations: Operations) -> Table:
+    made = table("loops", "loop at", "operations", "late", "what runs an iteration late", right=("operations", "late"))
+    for schedule in plan.loops:
+        made.add_row(*_loop(schedule, operations))
+    return made
+
+
+def _loop(schedule: LoopSchedule, operations: Operations) -> tuple[str, ...]:
+    loop = operations.get(schedule.loop)
+    size = str(len(loop.regions[0].block.ops) - 1) if loop is not None and loop.regions else "-"
+    where = place_text(loop.location) if loop is not None else f"operation {schedule.loop}"
+    return where, size, str(len(schedule.late)), late_text(schedule, operations) or "nothing"
+
+
+def late_text(schedule: LoopSchedule, operations: Operations) -> str:
+    """`v = tt.descriptor_load, acc = ttng.warp_group_dot (attention.py:116)`: the heavy late operations."""
+    late = [operations[number] for number in schedule.late if number in operations]
+    heavy = [op for op in late if op.name in ("ttng.warp_group_dot", "tt.descriptor_load", "tt.load")]
+    names = (f"{value_name(op.location) or '_'} = {op.name.partition('.')[2]}" for op in heavy)
+    shown = ", ".join(dict.fromkeys(names))
+    return f"{shown} ({places([op for op in schedule.late if operations.get(op) in heavy], operations)})" if shown else ""
+
+
+def places(numbers: Iterable[int], operations: Operations) -> str:
+    """The source lines of operations: `attention.py:116, :121`."""
+    found = dict.fromkeys(place_text(operations[n].location) if n in operations else f"operation {n}" for n in numbers)
+    shown: list[str] = []
+    last = ""
+    for place in filter(None, found):
+        file, _, line = place.rpartition(":")
+        shown.append(f":{line}" if file and file == last else place)
+        last = file
+    return ", ".join(shown) or "-"
+
+
+def _totals(plan: Plan, machine: Machine) -> Text:
+    expected = plan.prediction
+    lines = [
+        f"warps     {plan.total_warps} in all (whole groups of 4), the kernel had {plan.source_warps}",
+        f"shared    {plan.smem_bytes} bytes of {machine.smem_bytes}; {plan.blocks_per_sm} "
+        f"block{'s' if plan.blocks_per_sm > 1 else ''} an SM",
+    ]
+    if expected.iteration_cycles:
+        ratio = expected.plain_iteration_cycles / expected.iteration_cycles
+        lines.append(
+            f"predicted {expected.iteration_cycles:.0f} cycles an iteration, bound by the {expected.bound}; "
+            f"plain {expected.plain_iteration_cycles:.0f} ({ratio:.2f} x); {expected.overhead_cycles:.0f} to set up"
+        )
+    return Text("\n".join(["", *lines]))
+
+
+def kib(count: int) -> str:
+    """Bytes in KiB: `32 KiB`."""
+    return f"{count} B" if count < 1024 else f"{count / 1024:.4g} KiB"
+
+
+# ------------------------------------------------------------------------------------------------ binaries
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryFacts:
+    """What is told of a binary; the fields are those of `wspec.bridge.Resources`, which needs triton."""
+
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    warps: int
+    hgmma: int
+    usetmaxreg: tuple[int, ...]
+    tma_loads: int
+    tma_stores: int
+    bar: int
+    syncs: int
+    ptxas_version: str
+    ptxas_notes: tuple[str, ...]
+
+    @staticmethod
+    def of(resources: object) -> BinaryFacts:
+        """From an object with these fields."""
+        return BinaryFacts(**{name: getattr(resources, name) for name in BinaryFacts.__dataclass_fields__})
+
+
+_ROWS: tuple[tuple[str, str], ...] = (
+    ("registers", "registers a thread at launch"),
+    ("spill_bytes", "bytes spilled"),
+    ("shared_bytes", "bytes of shared memory"),
+    ("warps", "warps"),
+    ("hgmma", "HGMMA"),
+    ("usetmaxreg", "USETMAXREG"),
+    ("tma_loads", "TMA loads"),
+    ("tma_stores", "TMA stores"),
+    ("bar", "BAR (named barriers)"),
+    ("syncs", "SYNCS (mbarriers)"),
+)
+
+
+def binaries_view(binaries: Mapping[str, BinaryFacts]) -> RenderableType:
+    """Binaries side by side, and the ptxas that made them."""
+    made = table("binary", "", *binaries, right=binaries)
+    for field, title in _ROWS:
+        made.add_row(title, *(_fact(getattr(facts, field)) for facts in binaries.values()))
+    versions = dict.fromkeys(facts.ptxas_version for facts in binaries.values())
+    notes = dict.fromkeys(note for facts in binaries.values() for note in facts.ptxas_notes)
+    said = f"; it said {', '.join(notes)}" if notes else ""
+    return Group(made, Text(f"\nptxas {', '.join(versions)}{said}"))
+
+
+def _fact(value: object) -> str:
+    """A number; of register changes how many there are, and to what."""
+    if not isinstance(value, tuple):
+        return str(value)
+    kinds = "/".join(str(count) for count in sorted(set(value), reverse=True))
+    return f"{len(value)} (to {kinds})" if value else "0"
