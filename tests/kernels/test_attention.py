@@ -183,7 +183,7 @@ def compiled(entry: Entry, kind: Kind) -> tuple[Any, Any]:
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 def test_default_compiles_without_spilling(head_dim: int, causal: bool, dtype: str) -> None:
     kind = Kind(head_dim, causal, dtype)
-    source, kernel = compiled(default_entry("plain", kind), kind)
+    source, kernel = compiled(default_entry("plain", kind, 4096), kind)
     found = bridge.kernel_resources(source, kernel, "")
     assert found.hgmma > 0
     assert found.stack_bytes == 0

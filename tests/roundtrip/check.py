@@ -16,6 +16,7 @@ def assert_round_trips(text: str) -> None:
     assert [str(problem) for problem in verify(module)] == []
     printed = print_module(module)
     assert print_module(read(printed)) == printed
+    assert print_module(read(print_module(module, names=True))) == printed
     again = bridge.generic_text(bridge.reparse(printed))
     if again != text:
         diff = difflib.unified_diff(text.splitlines(), again.splitlines(), "before", "after", lineterm="", n=1)

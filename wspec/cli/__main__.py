@@ -1,0 +1,7 @@
+"""`python -m wspec.cli`."""
+
+import sys
+
+from wspec.cli import main
+
+sys.exit(main())

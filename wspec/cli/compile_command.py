@@ -1,0 +1,62 @@
+"""`wspec compile`: everything, to the cubin."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from wspec.cli.errors import bad_input
+from wspec.cli.inputs import open_input
+from wspec.cli.screen import remark_text, show
+from wspec.cli.subject import SUFFIXES, Subject
+from wspec.diagnostics import Remark, WspecError
+from wspec.plan.machine import load_machine
+from wspec.show.tables import BinaryFacts, binaries_view, plan_view
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remarks, plan, resources; with `-o` every stage in a folder."""
+    subject = open_input(args)
+    binary = subject.binary
+    specialized = binary is not None and binary.specialized
+    remarks = subject.front.remarks if binary is None else binary.remarks
+    show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
+    show(*(remark_text(remark) for remark in remarks), "")
+    plan = subject.front.plan
+    if plan is not None:
+        show(plan_view(plan, subject.operations, load_machine(subject.options.machine)), "")
+    if binary is None:
+        show("no binary: what Triton makes of the plain kernel starts from the kernel's source, not from its TTGIR")
+    else:
+        show(binaries_view({"": BinaryFacts.of(binary.resources)}))
+    if args.output is not None:
+        show("", f"{write_stages(subject, Path(args.output))} files in {args.output}")
+    return verdict(subject, remarks, specialized)
+
+
+def verdict(subject: Subject, remarks: tuple[Remark, ...], specialized: bool) -> int:
+    """The exit code: 1 when the compiler itself failed. Raises WspecError for a kernel left alone under `--strict`."""
+    if subject.options.strict and not specialized:
+        code = remarks[-1].code if remarks else "not-partitionable"
+        raise WspecError(Remark(code, f"{subject.name} is left alone, and strict=1", severity="error"))
+    return 1 if any(remark.code in ("internal-error", "compile-error") for remark in remarks) else 0
+
+
+def write_stages(subject: Subject, folder: Path) -> int:
+    """Every stage as a numbered file, and the cubin; how many files. Raises WspecError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = dict(_files(subject))
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise bad_input(f"cannot write to {folder}: {error.strerror}") from None
+    return len(files)
+
+
+def _files(subject: Subject) -> Iterator[tuple[str, bytes]]:
+    for number, stage in enumerate(subject.stage_names()):
+        yield f"{number:02}-{stage}.{SUFFIXES.get(stage, 'ttgir')}", subject.text(stage).encode()
+    if subject.binary is not None:
+        yield f"{subject.name}.cubin", subject.binary.cubin

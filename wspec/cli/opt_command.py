@@ -1,0 +1,103 @@
+"""`wspec opt`: a module through the reader, the verifier, some passes and the printer."""
+
+from __future__ import annotations
+
+import argparse
+
+from wspec import ir
+from wspec.cli.errors import bad_input, unknown
+from wspec.cli.inputs import given_options, read_plan
+from wspec.cli.modules import read_module, read_text, to_text, write_output
+from wspec.cli.screen import show
+from wspec.diagnostics import Declined, WspecError
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Operation
+from wspec.options import Options
+from wspec.pipeline import PASSES
+from wspec.plan.graph import build_graph
+from wspec.plan.machine import load_machine
+from wspec.plan.plan import Plan, number
+from wspec.plan.planner import make_plan
+
+BY_NAME = {one.__name__: one for one in PASSES}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the module after the passes."""
+    if args.passes == "list":
+        show("\n".join(BY_NAME))
+        return 0
+    names = pass_names(args.passes)
+    place = "<stdin>" if args.input == "-" else args.input
+    module = read_module(read_text(args.input), place)
+    _check(module, place)
+    if names:
+        options, given = Options.from_env(**given_options(args)), read_plan(args.plan)
+        module = run_passes(module, names, options, given)
+    if args.verify:
+        verify_with_libtriton(module)
+    write_output(to_text(module, args.form), args.output)
+    return 0
+
+
+def pass_names(text: str) -> list[str]:
+    """The passes asked for. Raises WspecError."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in BY_NAME and name != "all":
+            raise unknown("pass", name, [*BY_NAME, "all"])
+    return [each for name in names for each in (BY_NAME if name == "all" else [name])]
+
+
+def run_passes(module: Operation, names: list[str], options: Options, plan: Plan | None) -> Operation:
+    """The module after the passes, verified after each. Makes the plan where none is given. Raises WspecError."""
+    split = ws.find(module) is not None
+    if split and names[0] == "split":
+        raise bad_input("the module is split already", "leave the pass split out")
+    if not split and names[0] != "split":
+        raise bad_input(f"the pass {names[0]} works on a module that is split", "begin with --passes split")
+    if plan is None and split:
+        raise bad_input("a module that is split needs the plan it was split by", "give it with --plan")
+    if not split:
+        plan = _plan(module, options, plan)
+    assert plan is not None
+    for name in names:
+        try:
+            module = BY_NAME[name](module, plan)
+        except (AssertionError, KeyError, StopIteration) as error:
+            why = str(error) or type(error).__name__
+            raise bad_input(f"the pass {name} does not take this module with this plan: {why}") from error
+        _check(module, f"after {name}")
+    return module
+
+
+def _plan(module: Operation, options: Options, plan: Plan | None) -> Plan:
+    functions = [op for op in module.walk() if op.name == "tt.func"]
+    if len(functions) != 1:
+        raise bad_input(f"passes need a module with one function, this has {len(functions)}")
+    number(functions[0])
+    if plan is not None:
+        return plan
+    try:
+        return make_plan(build_graph(functions[0]), load_machine(options.machine), options)
+    except Declined as declined:
+        raise WspecError(declined.remark) from None
+
+
+def _check(module: Operation, place: str) -> None:
+    try:
+        ir.check_valid(module)
+    except ir.InvalidIR as error:
+        raise bad_input(f"{place}: the module is not valid\n{error}") from None
+
+
+def verify_with_libtriton(module: Operation) -> None:
+    """Raises WspecError when libtriton does not take the module."""
+    from wspec import bridge
+
+    if any(op.name.startswith("wspec.") for op in module.walk()):
+        raise bad_input("libtriton does not know wspec's own operations", "verify after the pass lower_channels")
+    try:
+        bridge.reparse(ir.print_module(module))
+    except bridge.BridgeError as error:
+        raise bad_input(error.message, error.diagnostics.strip()) from None

@@ -1,0 +1,155 @@
+"""The command line's grammar. Commands are imported when they run, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import NoReturn
+
+import wspec
+from wspec.cli.errors import unknown
+from wspec.cli.inputs import IR_SUFFIXES, add_input, add_plan_and_options
+from wspec.diagnostics import render
+
+FORMS = ("generic", "short", "brief", "pretty")
+_EXAMPLES = """examples:
+  wspec demo
+  wspec compile kernels/attention.py:attention_fwd --variant d128_causal
+  wspec plan    kernels/matmul.py:matmul_descriptor_kernel --depth 3
+  wspec explain kernels/elementwise.py:softmax_kernel
+  wspec dump    kernels/attention.py:attention_fwd --diff split slice_tile
+  wspec dump    kernels/attention.py:attention_fwd --stage split | wspec opt - --form brief
+
+exit codes: 0 done; 1 failed (also: left alone under --strict 1); 2 the input cannot be used"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on an error, and where to read on."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}\nnote: see {self.prog} --help\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole grammar; the chosen command is `args.run`."""
+    parser = _Parser(
+        prog="wspec",
+        description="Makes Triton kernels warp-specialized on Hopper GPUs, and says what it did and why. No GPU needed.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"wspec {wspec.__version__}")
+    parser.add_argument("--traceback", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for add in (_compile, _plan, _explain, _dump, _graph, _opt, _bench, _demo):
+        add(commands)
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str, more: str = "") -> _Parser:
+    made = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".strip(), allow_abbrev=False
+    )
+    made.set_defaults(run=_lazily(name))
+    return made
+
+
+def _lazily(name: str) -> Callable[[argparse.Namespace], int]:
+    def run(args: argparse.Namespace) -> int:
+        command: Callable[[argparse.Namespace], int] = importlib.import_module(f"wspec.cli.{name}_command").run
+        return command(args)
+
+    return run
+
+
+def _compile(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(commands, "compile", "compile to a cubin; print remarks, plan and resources")
+    add_input(made)
+    made.add_argument("-o", "--output", metavar="FOLDER", help="write every stage and the cubin there")
+
+
+def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "plan", "show the plan: tasks, channels, loops, predicted cycles",
+        "With --plan FILE that plan is checked against the kernel and shown.",
+    )  # fmt: skip
+    add_input(made)
+    made.add_argument("--toml", action="store_true", help="print the plan's text, to be edited and given to --plan")
+    made.add_argument("-o", "--output", metavar="FILE", help="write the plan's text to a file")
+
+
+def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(commands, "explain", "say what was done and why, or why not and what to change")
+    add_input(made)
+
+
+def _dump(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "dump", "print a stage, or what changed between two",
+        "Every module reads back with `wspec opt -`, the plan with `--plan`, the graph with `wspec graph`.",
+    )  # fmt: skip
+    add_input(made)
+    what = made.add_mutually_exclusive_group(required=True)
+    what.add_argument("--stage", metavar="STAGE", help="ttir, ttgir, input, graph, plan, a pass, final, llir, ptx, sass")
+    what.add_argument("--list", action="store_true", help="the stages there are, and what each is")
+    what.add_argument("--diff", nargs=2, metavar=("OLD", "NEW"), help="a unified diff of two stages, in brief form")
+    _add_form(made)
+    made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
+
+
+def _add_form(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--form", choices=FORMS, default="generic",
+        help="generic: exact, with locations; short: generic with the names of the source, no locations; "
+        "brief: for people, nothing reads it back; pretty: Triton's own syntax (default %(default)s)",
+    )  # fmt: skip
+
+
+def _graph(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "graph", "draw the dataflow graph, coloured by task",
+        "INPUT may also be a graph that `wspec dump --stage graph` wrote (FILE.json).",
+    )  # fmt: skip
+    add_input(made)
+    made.add_argument("--all", action="store_true", help="every operation, not those in and around hot loops alone")
+    made.add_argument("--format", choices=("dot", "svg", "json"), help="default: by FILE's ending, else dot")
+    made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
+
+
+def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "opt", "read a module, run passes on it, print it",
+        "Without --passes this checks reader, verifier and printer.",
+    )  # fmt: skip
+    made.add_argument("input", metavar="INPUT", help=f"a file ({', '.join(IR_SUFFIXES)}), or - for standard input")
+    made.add_argument("--passes", metavar="A,B,...", default="", help="passes in order, or all; `--passes list` lists them")
+    made.add_argument("--verify", action="store_true", help="let libtriton verify the result too")
+    _add_form(made)
+    made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
+    add_plan_and_options(made)
+
+
+BENCHES = ("attention", "matmul", "launch")
+
+
+def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(commands, "bench", "measure on the GPU at hand: results and times against plain Triton and libraries")
+    made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), type=_bench_name)
+    made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
+
+
+def _bench_name(text: str) -> str:
+    if text not in BENCHES:
+        raise argparse.ArgumentTypeError(render(unknown("benchmark", text, BENCHES).remark).removeprefix("error: "))
+    return text
+
+
+def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "demo", "specialize FlashAttention and show plan, report and binary; on a GPU also run it"
+    )
+    made.add_argument("--head-dim", type=int, choices=(64, 128, 256), default=128, metavar="D", help="64, 128 or 256")
+    made.add_argument("--no-causal", dest="causal", action="store_false", help="without the causal mask")
+    made.add_argument("--no-run", action="store_true", help="do not run it, even where there is a GPU")
