@@ -28,10 +28,9 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.ops import info
 from wspec.ir.prune import prune
-from wspec.ir.types import I32, SMEM, IntegerAttr, Layout, MemDescType, StringAttr, TensorDescType, TensorType
+from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr
+from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.plan import ID, Channel, Plan, id_of
-
-VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
 
 
 def split(module: Operation, plan: Plan) -> Operation:
@@ -83,27 +82,12 @@ def _consumer(body: Block, plan: Plan, replica: int) -> Region:
     return region
 
 
-def buffer_type(load: Operation, alloc: Operation | None) -> MemDescType:
-    """What one buffer of a channel holds: the tile of `load`, in the layout its reader or its descriptor wants."""
-    tile, desc = load.result.type, load.operands[0].type
-    assert isinstance(tile, TensorType) and isinstance(desc, TensorDescType)
-    if alloc is not None and isinstance(alloc.result.type, MemDescType):
-        return replace(alloc.result.type, mutable=True)
-    encoding = desc.block.encoding
-    assert isinstance(encoding, Layout)
-    if len(tile.shape) != len(desc.block.shape):
-        kept = tuple((name, value) for name, value in encoding.fields if name != "rank")
-        rank = () if len(tile.shape) == 2 else (("rank", len(tile.shape)),)
-        encoding = Layout(encoding.name, kept + rank)
-    return MemDescType(tile.shape, tile.element, encoding, SMEM, True)
-
-
 def _receive(root: Block, load: Operation, name: str) -> None:
     """Replace a load by a wait for its buffer, as late as its first reader allows."""
     users = _users(root, load.result)
-    allocs = [op for op in users if op.name == "ttg.local_alloc"]
-    others = [op for op in users if op.name != "ttg.local_alloc"]
-    type = buffer_type(load, allocs[0] if allocs else None)
+    type = buffer_type(load)
+    allocs = [op for op in users if is_the_buffer(op, type)]
+    others = [op for op in users if op not in allocs]
     first = _first_reader(root, load.parent, [*others, *(r for a in allocs for r in _readers(root, a))])
     if first is None or load.parent is None:
         return

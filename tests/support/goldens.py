@@ -13,6 +13,7 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 ROOT = Path(__file__).parents[2]
+COMMENT = "COM"
 
 
 def assert_golden(path: Path, text: str, update: bool) -> None:
@@ -45,12 +46,12 @@ def prefixes(checks: Path) -> list[str]:
     """The CHECK prefixes a file uses, e.g. SPLIT, in order of first use."""
     found = (line.removeprefix("//").strip().partition(":")[0] for line in checks.read_text().splitlines())
     names = (name.split("-")[0] for name in found if name.isupper())
-    return list(dict.fromkeys(names))
+    return [name for name in dict.fromkeys(names) if name != COMMENT]
 
 
 def assert_matches(checks: Path, prefix: str, text: str) -> None:
     """`text` has what the lines of `checks` with this prefix ask for, as LLVM's FileCheck reads them."""
-    options = Options(match_filename=_name(checks), check_prefixes=[prefix], comment_prefixes=["COM"])
+    options = Options(match_filename=_name(checks), check_prefixes=[prefix], comment_prefixes=[COMMENT])
     parser = Parser(options, io.StringIO(checks.read_text()), *pattern_for_opts(options))
     said = io.StringIO()
     with redirect_stderr(said):

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if binary is None:
         show("no binary: what Triton makes of the plain kernel starts from the kernel's source, not from its TTGIR")
     else:
-        show(binaries_view({"": BinaryFacts.of(binary.resources)}))
+        show(binaries_view({subject.name: BinaryFacts.of(binary.resources)}))
     if args.output is not None:
         show("", f"{write_stages(subject, Path(args.output))} files in {args.output}")
     return verdict(subject, remarks, specialized)

@@ -35,18 +35,25 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         return _list(subject)
     if args.diff is not None:
-        return _diff(subject, *args.diff, args.output)
+        return _diff(subject, args.diff[0], args.diff[1], args.output)
     write_output(_form(subject, args.stage, args.form), args.output)
     return 0
 
 
 def _list(subject: Subject) -> int:
-    about = {**ABOUT, **{one.__name__: f"after {(one.__doc__ or '').strip().splitlines()[0].lower()}" for one in PASSES}}
+    about = {
+        **ABOUT,
+        **{one.__name__: f"then: {_first_line(one.__doc__)}" for one in PASSES},
+    }
     made = table("", "stage", "what it is")
     for name in subject.stage_names():
         made.add_row(name, about.get(name, ""))
     show(made)
     return 0
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n")[0]
 
 
 def _form(subject: Subject, stage: str, form: str) -> str:

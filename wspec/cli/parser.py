@@ -35,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The whole grammar; the chosen command is `args.run`."""
     parser = _Parser(
         prog="wspec",
-        description="Makes Triton kernels warp-specialized on Hopper GPUs, and says what it did and why. No GPU needed.",
+        description="Makes Triton kernels warp-specialized on Hopper GPUs, and says what it did and why.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -92,7 +92,7 @@ def _dump(commands: argparse._SubParsersAction[_Parser]) -> None:
     )  # fmt: skip
     add_input(made)
     what = made.add_mutually_exclusive_group(required=True)
-    what.add_argument("--stage", metavar="STAGE", help="ttir, ttgir, input, graph, plan, a pass, final, llir, ptx, sass")
+    what.add_argument("--stage", metavar="STAGE", help="ttir, ttgir, graph, plan, a pass, final, ptx, sass, ...")
     what.add_argument("--list", action="store_true", help="the stages there are, and what each is")
     what.add_argument("--diff", nargs=2, metavar=("OLD", "NEW"), help="a unified diff of two stages, in brief form")
     _add_form(made)
@@ -124,7 +124,7 @@ def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
         "Without --passes this checks reader, verifier and printer.",
     )  # fmt: skip
     made.add_argument("input", metavar="INPUT", help=f"a file ({', '.join(IR_SUFFIXES)}), or - for standard input")
-    made.add_argument("--passes", metavar="A,B,...", default="", help="passes in order, or all; `--passes list` lists them")
+    made.add_argument("--passes", metavar="A,B,...", default="", help="passes in order, or all; list: what there is")
     made.add_argument("--verify", action="store_true", help="let libtriton verify the result too")
     _add_form(made)
     made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
@@ -135,7 +135,7 @@ BENCHES = ("attention", "matmul", "launch")
 
 
 def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
-    made = _command(commands, "bench", "measure on the GPU at hand: results and times against plain Triton and libraries")
+    made = _command(commands, "bench", "measure on the GPU at hand, against plain Triton and libraries")
     made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), type=_bench_name)
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
 

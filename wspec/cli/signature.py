@@ -1,8 +1,8 @@
 """Types and values of a kernel's parameters, from the command line.
 
-    --sig "x_ptr=*bf16:16, n=i32, BLOCK=128"     everything at once; a literal makes a parameter a constexpr
-    --arg x_ptr=*bf16:16                         one type
-    --const BLOCK=128 --const DTYPE=tl.float16   one value: a literal, or a name the kernel's file knows
+--sig "x_ptr=*bf16:16, n=i32, BLOCK=128"     everything at once; a literal makes a parameter a constexpr
+--arg x_ptr=*bf16:16                         one type
+--const BLOCK=128 --const DTYPE=tl.float16   one value: a literal, or a name the kernel's file knows
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def split_items(text: str) -> list[str]:
     return [item for item in [*items, text[start:].strip()] if item]
 
 
-def from_flags(
-    sig: str | None, args: Sequence[str], consts: Sequence[str], names: Mapping[str, Any]
-) -> Signature:
+def from_flags(sig: str | None, args: Sequence[str], consts: Sequence[str], names: Mapping[str, Any]) -> Signature:
     """What `--sig`, `--arg` and `--const` say; `names` are those the kernel's file defines. Raises WspecError."""
     types: dict[str, str] = {}
     values: dict[str, Any] = {}

@@ -1,15 +1,15 @@
 """Specs: named variants of kernels in a TOML file beside them, `attention.toml` for `attention.py`.
 
-    [attention_fwd.d128]                    # KERNEL.VARIANT; the first variant is the default
-    options = { num_warps = 8 }             # of the launch and of the compiler
-    [attention_fwd.d128.signature]
-    q_desc = "tensordesc<bf16[1, 1, 128, 128]>"
-    [attention_fwd.d128.constexprs]
-    HEAD_DIM = 128
+[attention_fwd.d128]                    # KERNEL.VARIANT; the first variant is the default
+options = { num_warps = 8 }             # of the launch and of the compiler
+[attention_fwd.d128.signature]
+q_desc = "tensordesc<bf16[1, 1, 128, 128]>"
+[attention_fwd.d128.constexprs]
+HEAD_DIM = 128
 
-    [attention_fwd.d128_causal]
-    like = "d128"                           # everything of that variant, then what stands here
-    constexprs = { CAUSAL = true }
+[attention_fwd.d128_causal]
+like = "d128"                           # everything of that variant, then what stands here
+constexprs = { CAUSAL = true }
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ def read_variants(path: Path, kernel: str) -> dict[str, Any]:
     return variants
 
 
-def variant_signature(
-    path: Path, kernel: str, variant: str | None, names: Mapping[str, Any]
-) -> Signature:
+def variant_signature(path: Path, kernel: str, variant: str | None, names: Mapping[str, Any]) -> Signature:
     """The signature of the variant, the first one by default. Raises WspecError."""
     variants = read_variants(path, kernel)
     if not variants:
@@ -78,7 +76,7 @@ def _own_signature(where: str, data: Mapping[str, Any], names: Mapping[str, Any]
     types, values, options = tables
     for name, text in types.items():
         if not isinstance(text, str):
-            raise bad_input(f"{where}: signature.{name} must be the text of a type, such as \"*bf16:16\"")
+            raise bad_input(f'{where}: signature.{name} must be the text of a type, such as "*bf16:16"')
     resolved = {name: _value(f"{where}: constexprs.{name}", value, names) for name, value in values.items()}
     return Signature(types, resolved, options)
 

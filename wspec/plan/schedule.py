@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import MemDescType, ScalarType, TensorType
+from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.costs import byte_size
 from wspec.plan.plan import LoopSchedule, id_of
 from wspec.plan.tile import DOTS
-
-_VIEWS = frozenset({"ttg.local_alloc", "ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape"})
 
 
 def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
@@ -63,10 +62,18 @@ def _stays(value: Value, body: Block, is_stream: Callable[[Operation], bool]) ->
     while (op := value.op) is not None and op.parent is body:
         if is_stream(op):
             return True
-        if op.name not in _VIEWS:
+        source = op.operands[0] if op.name in VIEWS or op.name == "ttg.local_alloc" else None
+        if source is None or (source.op is not None and not _in_place(op, source.op, is_stream)):
             return False
-        value = op.operands[0]
+        value = source
     return value.owner is not body
+
+
+def _in_place(op: Operation, source: Operation, is_stream: Callable[[Operation], bool]) -> bool:
+    """Is an allocation no more than a name for the tile a stream brings?"""
+    if op.name != "ttg.local_alloc":
+        return True
+    return is_stream(source) and source.name == "tt.descriptor_load" and is_the_buffer(op, buffer_type(source))
 
 
 def _only_accumulates(body: Block, dot: Operation) -> bool:

@@ -166,7 +166,9 @@ class _Brief:
         partitions = op.regions[1].block.ops[0].regions
         for number, region in enumerate(partitions):
             pairs = zip(region.block.args, op.operands, strict=True)
-            seen = ", ".join(f"{self._name(arg)} = {self._name(value)}" for arg, value in pairs if self._used(arg, region))
+            seen = ", ".join(
+                f"{self._name(arg)} = {self._name(value)}" for arg, value in pairs if self._used(arg, region)
+            )
             self.out.append(f"{indent}}} partition{number}({seen}) {{")
             self._blocks(region, indent + INDENT)
         self.out.append(f"{indent}}}")

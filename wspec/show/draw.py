@@ -79,7 +79,7 @@ def _legend(picture: Picture) -> list[str]:
     shown = [task for task in counts(picture) if task]
     if not shown:
         return []
-    nodes = [f'    l{at} [label={_quote(MEANINGS[task])}, fillcolor="{COLORS[task]}"];' for at, task in enumerate(shown)]
+    nodes = [f'    l_{task} [label={_quote(MEANINGS[task])}, fillcolor="{COLORS[task]}"];' for task in shown]
     return ["  subgraph cluster_legend { label=tasks; fontsize=10; color=gray;", *nodes, "  }"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -24,7 +24,12 @@ def plan_view(plan: Plan, operations: Operations, machine: Machine) -> Renderabl
     if plan.loops:
         parts.append(_loops(plan, operations))
     parts.append(_totals(plan, machine))
-    return Group(*parts)
+    return Group(*_spaced(parts))
+
+
+def _spaced(parts: Sequence[RenderableType]) -> list[RenderableType]:
+    """With an empty line between each two."""
+    return [thing for at, part in enumerate(parts) for thing in ((Text(""), part) if at else (part,))]
 
 
 def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
@@ -39,7 +44,8 @@ def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def _tasks(plan: Plan) -> Table:
-    made = table("tasks", "task", "kind", "groups", "warps", "registers", "does", right=("groups", "warps", "registers"))
+    numbers = ("groups", "warps", "registers")
+    made = table("tasks", "task", "kind", "groups", "warps", "registers", "does", right=numbers)
     for task in plan.tasks:
         made.add_row(*_task(task, plan))
     return made
@@ -84,22 +90,30 @@ def _loops(plan: Plan, operations: Operations) -> Table:
 def _loop(schedule: LoopSchedule, operations: Operations) -> tuple[str, ...]:
     loop = operations.get(schedule.loop)
     size = str(len(loop.regions[0].block.ops) - 1) if loop is not None and loop.regions else "-"
-    where = place_text(loop.location) if loop is not None else f"operation {schedule.loop}"
-    return where, size, str(len(schedule.late)), late_text(schedule, operations) or "nothing"
+    return _place(loop, schedule.loop), size, str(len(schedule.late)), _late(schedule, operations)
 
 
-def late_text(schedule: LoopSchedule, operations: Operations) -> str:
-    """`v = tt.descriptor_load, acc = ttng.warp_group_dot (attention.py:116)`: the heavy late operations."""
+_HEAVY = ("ttng.warp_group_dot", "tt.descriptor_load", "tt.load")
+
+
+def late_names(schedule: LoopSchedule, operations: Operations) -> str:
+    """`v = descriptor_load, acc = warp_group_dot`: the heavy ones of the late operations."""
     late = [operations[number] for number in schedule.late if number in operations]
-    heavy = [op for op in late if op.name in ("ttng.warp_group_dot", "tt.descriptor_load", "tt.load")]
-    names = (f"{value_name(op.location) or '_'} = {op.name.partition('.')[2]}" for op in heavy)
-    shown = ", ".join(dict.fromkeys(names))
-    return f"{shown} ({places([op for op in schedule.late if operations.get(op) in heavy], operations)})" if shown else ""
+    names = (f"{value_name(op.location) or '_'} = {op.name.partition('.')[2]}" for op in late if op.name in _HEAVY)
+    return ", ".join(dict.fromkeys(names))
+
+
+def _late(schedule: LoopSchedule, operations: Operations) -> str:
+    """With the source lines; without late operations, whether dots stay in flight from one iteration to the next."""
+    if schedule.late:
+        heavy = [n for n in schedule.late if n in operations and operations[n].name in _HEAVY]
+        return f"{late_names(schedule, operations)} ({places(heavy, operations)})"
+    return "nothing; dots stay in flight across iterations" if schedule.in_flight else "nothing"
 
 
 def places(numbers: Iterable[int], operations: Operations) -> str:
     """The source lines of operations: `attention.py:116, :121`."""
-    found = dict.fromkeys(place_text(operations[n].location) if n in operations else f"operation {n}" for n in numbers)
+    found = dict.fromkeys(_place(operations.get(number), number) for number in numbers)
     shown: list[str] = []
     last = ""
     for place in filter(None, found):
@@ -107,6 +121,11 @@ def places(numbers: Iterable[int], operations: Operations) -> str:
         shown.append(f":{line}" if file and file == last else place)
         last = file
     return ", ".join(shown) or "-"
+
+
+def _place(op: Operation | None, number: int) -> str:
+    """The file's name is enough here: remarks have the whole path."""
+    return place_text(op.location).rpartition("/")[2] if op is not None else f"operation {number}"
 
 
 def _totals(plan: Plan, machine: Machine) -> Text:
@@ -122,7 +141,7 @@ def _totals(plan: Plan, machine: Machine) -> Text:
             f"predicted {expected.iteration_cycles:.0f} cycles an iteration, bound by the {expected.bound}; "
             f"plain {expected.plain_iteration_cycles:.0f} ({ratio:.2f} x); {expected.overhead_cycles:.0f} to set up"
         )
-    return Text("\n".join(["", *lines]))
+    return Text("\n".join(lines))
 
 
 def kib(count: int) -> str:
@@ -172,7 +191,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
 
 def binaries_view(binaries: Mapping[str, BinaryFacts]) -> RenderableType:
     """Binaries side by side, and the ptxas that made them."""
-    made = table("binary", "", *binaries, right=binaries)
+    made = table("binary", "", *binaries, right=list(binaries))
     for field, title in _ROWS:
         made.add_row(title, *(_fact(getattr(facts, field)) for facts in binaries.values()))
     versions = dict.fromkeys(facts.ptxas_version for facts in binaries.values())

@@ -1,0 +1,225 @@
+"""What every specialized module must keep, read from the module and its plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wspec.ir import verify
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import DenseArrayAttr, IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType
+from wspec.plan.plan import Plan
+
+SM_REGISTERS = 65536
+COPY = "ttng.async_tma_copy_global_to_local"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One TMA copy of the producer with what it is told to expect."""
+
+    op: Operation
+    full: Value  # allocations, outside the tasks
+    buffers: Value
+    index: Value  # the buffer of the ring, in the task
+    bytes: int
+
+
+@dataclass(slots=True)
+class Use:
+    """What one task does with barriers, by the allocation they belong to."""
+
+    waits: list[tuple[Value, Value]] = field(default_factory=list)  # (barriers, index)
+    arrives: list[Value] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+
+
+def assert_sound(module: Operation, plan: Plan) -> None:
+    """Raises AssertionError at the first thing that is not as it must be."""
+    assert verify(module) == []
+    op = ws.find(module)
+    assert op is not None and op.parent is not None
+    _all_lowered(module)
+    _isolated(op)
+    _resources(module, op, plan)
+    uses = [_use(op, task) for task in range(len(ws.task_blocks(op)))]
+    counts = _initialized(op.parent)
+    _producer(uses[-1], counts, plan)
+    _consumers(uses, counts, plan)
+
+
+# ------------------------------------------------------------------------------------------------- structure
+
+
+def _all_lowered(module: Operation) -> None:
+    for op in module.walk():
+        assert not op.name.startswith("wspec."), f"{op.name} is left"
+        assert not [name for name in op.attributes if name.startswith("wspec.")], f"{op.name} carries a mark of ours"
+
+
+def _isolated(op: Operation) -> None:
+    """A partition uses its arguments and what it computes, nothing else; the arguments are the operands' types."""
+    for block in ws.partition_blocks(op):
+        assert [arg.type for arg in block.args] == [value.type for value in op.operands]
+        own = set(block.args)
+        for inner in _walk(block):
+            own.update(inner.results)
+            own.update(arg for region in inner.regions for b in region.blocks for arg in b.args)
+        assert all(value in own for inner in _walk(block) for value in inner.operands)
+
+
+def _walk(block: Block) -> Iterator[Operation]:
+    for op in block.ops:
+        yield from op.walk()
+
+
+def _resources(module: Operation, op: Operation, plan: Plan) -> None:
+    consumer, producer = plan.consumer, plan.producer
+    warps, registers = op.attr("partitionNumWarps"), op.attr("requestedRegisters")
+    assert isinstance(warps, DenseArrayAttr) and isinstance(registers, DenseArrayAttr)
+    others = consumer.replicas - 1
+    assert warps.values == (consumer.warps,) * others + (producer.warps,)
+    assert registers.values == (consumer.registers,) * others + (producer.registers,)
+    assert all(24 <= count <= 256 and count % 8 == 0 for count in (*registers.values, consumer.registers))
+    assert module.int_attr("ttg.num-warps") == consumer.warps
+    groups = -(-producer.warps // 4) * 4
+    asked = 32 * (consumer.registers * consumer.warps * consumer.replicas + producer.registers * groups)
+    assert asked * plan.blocks_per_sm <= SM_REGISTERS
+
+
+# --------------------------------------------------------------------------------------------------- barriers
+
+
+def _origin(op: Operation, value: Value) -> Value:
+    """The allocation behind a partition's argument."""
+    if isinstance(value.owner, Block) and value.owner in ws.partition_blocks(op):
+        return op.operands[value.index]
+    return value
+
+
+def _element(op: Operation, value: Value) -> tuple[Value, Value]:
+    """(allocation, index) of one buffer or barrier of a ring."""
+    assert value.op is not None and value.op.name == "ttg.memdesc_index", "a barrier is an element of a ring"
+    ring, index = value.op.operands
+    return _origin(op, ring), index
+
+
+def _initialized(outer: Block) -> dict[Value, int]:
+    """Allocation of barriers -> how many arrivals each waits for. Every barrier is initialized, once, alike."""
+    seen: dict[Value, dict[int, int]] = {}
+    for op in outer.ops:
+        if op.name == "ttng.init_barrier":
+            at = op.operands[0].op
+            assert at is not None and at.operands[1].op is not None
+            index = at.operands[1].op.attr("value")
+            assert isinstance(index, IntegerAttr)
+            found = seen.setdefault(at.operands[0], {})
+            assert index.value not in found, "a barrier is initialized twice"
+            found[index.value] = op.int_attr("count") or 0
+    for barriers, found in seen.items():
+        assert sorted(found) == list(range(_depth(barriers))), "a barrier is not initialized"
+        assert len(set(found.values())) == 1
+    return {barriers: found[0] for barriers, found in seen.items()}
+
+
+def _depth(ring: Value) -> int:
+    assert isinstance(ring.type, MemDescType)
+    return ring.type.shape[0]
+
+
+def _use(op: Operation, task: int) -> Use:
+    use, expected = Use(), dict[Value, int]()
+    for inner in _walk(ws.task_blocks(op)[task]):
+        if inner.name == "ttng.wait_barrier":
+            use.waits.append(_element(op, inner.operands[0]))
+        elif inner.name == "ttng.arrive_barrier":
+            assert inner.int_attr("count") == 1
+            use.arrives.append(_element(op, inner.operands[0])[0])
+        elif inner.name == "ttng.barrier_expect":
+            expected[inner.operands[0]] = inner.int_attr("size") or 0
+        elif inner.name == COPY:
+            barrier, buffer = inner.operands[-3:-1]
+            assert barrier in expected, "a copy that its barrier is not told of"
+            full, index = _element(op, barrier)
+            buffers, position = _element(op, buffer)
+            assert index is position, "a copy fills one buffer and says so on the barrier of another"
+            use.copies.append(Copy(inner, full, buffers, index, expected.pop(barrier)))
+    assert not expected, "a barrier expects bytes that nothing brings"
+    return use
+
+
+# ---------------------------------------------------------------------------------------------- the two sides
+
+
+def _producer(use: Use, counts: dict[Value, int], plan: Plan) -> None:
+    """Every ring of the plan is filled, by copies of the right size, each into a buffer that was waited for."""
+    rings = {copy.full: copy.buffers for copy in use.copies}
+    wanted = [(channel, ring) for channel in plan.channels for ring in range(_rings(plan, channel.sliced))]
+    assert len(rings) == len(set(rings.values())) == len(wanted)
+    assert not use.arrives
+    for copy in use.copies:
+        assert rings[copy.full] is copy.buffers
+        assert counts[copy.full] == 1, "the only arrival is the one that says how many bytes come"
+        assert _depth(copy.full) == _depth(copy.buffers)
+        assert copy.bytes == _bytes(copy.buffers) // _depth(copy.buffers)
+        _same_layout(copy)
+    by_bytes = sorted(_bytes(buffers) for buffers in rings.values())
+    parts = {True: plan.consumer.replicas, False: 1}
+    assert by_bytes == sorted(c.depth * c.buffer_bytes // parts[c.sliced] for c, _ in wanted)
+
+
+def _rings(plan: Plan, sliced: bool) -> int:
+    return plan.consumer.replicas if sliced else 1
+
+
+def _bytes(ring: Value) -> int:
+    type = ring.type
+    assert isinstance(type, MemDescType) and isinstance(type.element, ScalarType)
+    size = type.element.bits
+    for extent in type.shape:
+        size *= extent
+    return size // 8
+
+
+def _same_layout(copy: Copy) -> None:
+    """TMA writes the layout of the descriptor, whatever the buffer's type says."""
+    desc, buffer = copy.op.operands[0].type, copy.op.operands[-2].type
+    assert isinstance(desc, TensorDescType) and isinstance(buffer, MemDescType)
+    assert _fields(desc.block.encoding) == _fields(buffer.encoding), f"{desc} is copied to {buffer}"
+    assert [n for n in desc.block.shape if n != 1] == [n for n in buffer.shape if n != 1]
+
+
+def _fields(layout: object) -> tuple[object, ...]:
+    assert isinstance(layout, Layout)
+    return (layout.name, *(entry for entry in layout.fields if entry[0] != "rank"))
+
+
+def _consumers(uses: list[Use], counts: dict[Value, int], plan: Plan) -> None:
+    """Every wait is for a ring that the producer fills, and every release is waited for by the producer."""
+    producer = uses[-1]
+    filled = {copy.full for copy in producer.copies}
+    empties = _empties(producer)
+    for use in uses[:-1]:
+        assert not use.copies
+        waited = {full for full, _ in use.waits}
+        assert waited <= filled, "a consumer waits for what nobody fills"
+        released = set(use.arrives)
+        assert released == {empties[full] for full in waited if full in empties}, "a task releases what it reads"
+    assert filled == {full for use in uses[:-1] for full, _ in use.waits}, "a ring that nobody reads"
+    for empty in empties.values():
+        assert counts[empty] == sum(empty in use.arrives for use in uses[:-1])
+    reused = sum(_rings(plan, channel.sliced) for channel in plan.channels if channel.reused)
+    assert len(empties) == reused
+    assert set(counts) == filled | set(empties.values()), "a barrier that nobody uses"
+
+
+def _empties(producer: Use) -> dict[Value, Value]:
+    """Full barriers -> empty barriers of the same ring: the producer waits for a buffer before it fills it."""
+    found: dict[Value, Value] = {}
+    for copy in producer.copies:
+        before = [barriers for barriers, index in producer.waits if index is copy.index and barriers is not copy.full]
+        for barriers in before:
+            assert found.setdefault(copy.full, barriers) is barriers
+    assert {barriers for barriers, _ in producer.waits} == set(found.values())
+    return found

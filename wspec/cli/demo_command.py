@@ -1,0 +1,113 @@
+"""`wspec demo`: FlashAttention from a plain Triton kernel to a specialized binary; timed where there is a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wspec.cli.compile_command import verdict
+from wspec.cli.kernel_file import load_kernel
+from wspec.cli.screen import remark_text, show
+from wspec.cli.signature import Signature
+from wspec.cli.subject import KernelSubject
+from wspec.cli.variants import spec_path, variant_signature
+from wspec.plan.machine import load_machine
+from wspec.show.tables import BinaryFacts, binaries_view, plan_view
+
+if TYPE_CHECKING:
+    import torch
+
+KERNEL = "wspec.kernels.attention:attention_fwd"
+BATCH, SEQLEN = 4, 4096
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the kernel was specialized without spills and, where it ran, is as accurate as the plain one."""
+    variant = f"d{args.head_dim}{'_causal' if args.causal else ''}"
+    kernel = load_kernel(KERNEL)
+    signature = variant_signature(spec_path(kernel.file), kernel.name, variant, vars(kernel.module))
+    subject, plain = (_subject(kernel.function, signature, enabled) for enabled in (True, False))
+    show(f"{kernel.name}, {variant}: plain Triton, no change to its source ({_shown(kernel.file)})", "")
+    binary = subject.binary
+    show(*(remark_text(remark) for remark in binary.remarks), "")
+    if subject.front.plan is not None:
+        show(plan_view(subject.front.plan, subject.operations, load_machine(subject.options.machine)), "")
+    facts = {"plain": BinaryFacts.of(plain.binary.resources), "specialized": BinaryFacts.of(binary.resources)}
+    show(binaries_view(facts), "")
+    if not binary.specialized or facts["specialized"].spill_bytes:
+        return verdict(subject, binary.remarks, binary.specialized) or 1
+    return _run_it(signature, args)
+
+
+def _subject(function: Any, signature: Signature, enabled: bool) -> KernelSubject:
+    from wspec import api
+
+    options = {**signature.options, "enabled": enabled}
+    return KernelSubject(api.offline(function, signature.types, signature.values, **options))
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+# -------------------------------------------------------------------------------------------- on the card
+
+
+def _run_it(signature: Signature, args: argparse.Namespace) -> int:
+    """Accuracy and time where there is a Hopper GPU; a sentence where there is none."""
+    from wspec.bench.environment import NoGpu, require_hopper
+
+    if args.no_run:
+        return 0
+    try:
+        device = require_hopper()
+    except NoGpu as error:
+        show(f"not run: {error}")
+        return 0
+    return _measure(signature, args, device)
+
+
+def _measure(signature: Signature, args: argparse.Namespace, device: torch.device) -> int:
+    import torch
+
+    from wspec.bench.timing import Variant, measure
+    from wspec.kernels.attention import attention_fwd, attention_fwd_ws, attention_reference
+
+    torch.manual_seed(0)
+    shape = (BATCH, 2048 // args.head_dim, SEQLEN, args.head_dim)
+    q, k, v = (torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(3))
+    expected, _ = attention_reference(q, k, v, causal=args.causal)
+    variants, errors = [], {}
+    for name, kernel in (("plain", attention_fwd), ("specialized", attention_fwd_ws())):
+        out = torch.full_like(q, math.nan)
+        launch = _launch(signature, (q, k, v, out), args.causal)
+        launch.run(kernel)
+        errors[name] = (out.float() - expected).abs().max().item()
+        variants.append(Variant(name, (lambda launch=launch, kernel=kernel: launch.run(kernel),)))  # type: ignore[misc]
+    del expected
+    timings = measure(variants, rounds=9)
+    flops = 4 * BATCH * 2048 * SEQLEN * SEQLEN * (0.5 if args.causal else 1.0)
+    show(f"on {torch.cuda.get_device_name(device)}: batch {BATCH}, {shape[1]} heads, {SEQLEN} keys, bf16")
+    for name, timing in timings.items():
+        rate = flops / timing.median_us / 1e6
+        show(f"  {name:<12} {timing.median_us:8.1f} us  {rate:6.0f} TFLOP/s  largest error {errors[name]:.2e}")
+    ratio = timings["specialized"].speedup_over(timings["plain"])
+    show(f"  {ratio:.2f} x the plain kernel at the same tile; `wspec bench attention` compares with its best tile")
+    accurate = errors["specialized"] <= 1.1 * errors["plain"]
+    show("  the specialized kernel is as accurate as the plain one" if accurate else "  WRONG: it is less accurate")
+    return 0 if accurate else 1
+
+
+def _launch(signature: Signature, tensors: tuple[torch.Tensor, ...], causal: bool) -> Any:
+    """A launch with the tile that was compiled above."""
+    import torch
+
+    from wspec.kernels.attention import Config, Launch
+
+    q, k, v, out = tensors
+    values, options = signature.values, signature.options
+    config = Config(values["BLOCK_M"], values["BLOCK_N"], options["num_warps"], options["num_stages"])
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    return Launch.of(q, k, v, out, lse, causal=causal, scale=q.shape[-1] ** -0.5, config=config)

@@ -1,0 +1,51 @@
+"""`wspec explain`: what was done and why; or why not, and what to change."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.text import Text
+
+from wspec.cli.compile_command import verdict
+from wspec.cli.inputs import open_input
+from wspec.cli.screen import remark_text, show
+from wspec.cli.subject import Subject
+from wspec.diagnostics import REASONS, Remark, place_text
+from wspec.plan.machine import load_machine
+from wspec.plan.plan import Plan
+from wspec.show.explain import changes, done, why
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sentences with source lines."""
+    subject = open_input(args)
+    binary = subject.binary
+    remarks = subject.front.remarks if binary is None else binary.remarks
+    specialized = subject.front.specialized and (binary is None or binary.specialized)
+    show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
+    show(*(remark_text(replace(remark, note="")) for remark in remarks))
+    if specialized and subject.front.plan is not None:
+        _explain_plan(subject, subject.front.plan)
+    elif remarks:
+        _explain_reason(remarks[-1])
+    return verdict(subject, remarks, specialized)
+
+
+def _explain_plan(subject: Subject, plan: Plan) -> None:
+    machine = load_machine(subject.options.machine)
+    _section("what was done", done(plan, subject.operations))
+    _section("why", why(plan, machine))
+    _section("what you can change", changes(plan))
+
+
+def _explain_reason(reason: Remark) -> None:
+    _section("why", [f"{reason.code}: {REASONS[reason.code]}"])
+    where, note = place_text(reason.location), reason.note or "nothing"
+    _section("what to change", [note if note.startswith("nothing") or not where else f"{where}: {note}"])
+
+
+def _section(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        show("", Text(title, style="bold"), *(f"  {line}" for line in lines))

@@ -1,0 +1,91 @@
+"""What a plan does, in sentences that name source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wspec.plan.machine import Machine
+from wspec.plan.plan import Channel, LoopSchedule, Plan
+from wspec.show.tables import Operations, kib, late_names, places
+
+
+def done(plan: Plan, operations: Operations) -> list[str]:
+    """What was done, a sentence for each decision."""
+    consumer, producer = plan.consumer, plan.producer
+    said = [f"{_warps(producer.warps)}, {producer.registers} registers a thread, only to move tiles ahead of time:"]
+    said += [f"  {_channel(channel, operations)}" for channel in plan.channels]
+    if consumer.replicas > 1:
+        share = f"{consumer.replicas} warp groups share the tile, 1/{consumer.replicas} of its rows each"
+    else:
+        share = f"{_warps(consumer.warps)} compute on the whole tile"
+    said.append(f"{share}, with {consumer.registers} registers a thread")
+    said += _loops(plan.loops, operations)
+    for store, channel in plan.staging:
+        where = places([store], operations)
+        said.append(f"the store at {where} goes through the buffer of {channel}, which nobody reads any more")
+    return said
+
+
+def _warps(count: int) -> str:
+    return "one warp" if count == 1 else f"{count} warps"
+
+
+def _channel(channel: Channel, operations: Operations) -> str:
+    where = places(channel.loads, operations)
+    if not channel.reused:
+        return f"{channel.name} ({where}): one buffer of {kib(channel.buffer_bytes)}, filled once"
+    ring = f"a ring of {channel.depth} buffers of {kib(channel.buffer_bytes)}"
+    return f"{channel.name} ({where}): {ring}, up to {channel.depth} iterations ahead"
+
+
+def _loops(schedules: Sequence[LoopSchedule], operations: Operations) -> list[str]:
+    """A sentence for all loops that are treated alike."""
+    alike: dict[str, list[int]] = {}
+    for schedule in schedules:
+        alike.setdefault(_loop(schedule, operations), []).append(schedule.loop)
+    return [f"the loop at {places(loops, operations)}: {text}" for text, loops in alike.items()]
+
+
+def _loop(schedule: LoopSchedule, operations: Operations) -> str:
+    if schedule.late:
+        late = late_names(schedule, operations)
+        return f"{late} run an iteration late, so that dots run while the group computes on the results of others"
+    if schedule.in_flight:
+        return "the dots of an iteration may still run while the next one's are issued"
+    return "keeps its order, there is no dot that could run beside work on the result of another one"
+
+
+def why(plan: Plan, machine: Machine) -> list[str]:
+    """What the model expects, and what bounds the plan."""
+    expected = plan.prediction
+    said: list[str] = []
+    if expected.iteration_cycles:
+        gain = expected.plain_iteration_cycles / expected.iteration_cycles
+        said.append(
+            f"the model expects {expected.iteration_cycles:.0f} cycles an iteration instead of "
+            f"{expected.plain_iteration_cycles:.0f} ({gain:.2f} x), bound by the {expected.bound}, and "
+            f"{expected.overhead_cycles:.0f} cycles to set up"
+        )
+    rings = [channel for channel in plan.channels if channel.reused]
+    each = sum(channel.buffer_bytes for channel in rings)
+    budget = (machine.smem_bytes + 1024) // plan.blocks_per_sm - 1024
+    room = min(budget, machine.smem_bytes) - plan.smem_bytes
+    if rings and room < each:
+        said.append(
+            f"rings cannot be deeper: a block may use {kib(min(budget, machine.smem_bytes))} of shared memory, "
+            f"{kib(plan.smem_bytes)} is taken, one stage more takes {kib(each)}"
+        )
+    return said
+
+
+def changes(plan: Plan) -> list[str]:
+    """What a person can turn, beginning with what this plan leaves open."""
+    said = ["edit the plan: wspec plan INPUT --toml > plan.toml, then --plan plan.toml with any command"]
+    if any(channel.reused for channel in plan.channels):
+        depth = max(channel.depth for channel in plan.channels)
+        said.append(f"ring depth (now {depth}): --depth N; smaller tiles make room for deeper rings")
+    said.append(f"groups that share the tile (now {plan.consumer.replicas}): --consumers N")
+    said.append(f"blocks that share an SM (now {plan.blocks_per_sm}): --blocks N")
+    if any(schedule.late for schedule in plan.loops):
+        said.append("no overlap of dots inside a group: --overlap 0")
+    return said
