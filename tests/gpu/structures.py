@@ -114,7 +114,7 @@ class Product:
         self.tile, self.device = tile, device
         self.m, self.n = size.rows * tile.m - cut, size.columns * tile.n - cut
         self.k = size.trips * tile.k - (cut if size.trips else 0)
-        self.inner = max(self.k, tile.k)  # a tensor cannot be empty
+        self.inner = self.k or tile.k  # a tensor cannot be empty
         self.a = normal(device, self.m, self.inner, dtype=tile.dtype)
         self.b = self.factor(self.inner, self.n)
         self.c = poisoned(device, self.m, self.n, dtype=tile.out or ("fp16" if tile.dtype == "fp8" else tile.dtype))
@@ -399,8 +399,9 @@ def three_dots(tile: Tile, size: Size, device: str) -> Launch:
 
     def expected() -> Tensor:
         found = torch.zeros_like(x.q, dtype=torch.float64)
-        for keys, values in zip(x.k[: x.keys].split(tile.n), x.v.split(tile.n), strict=False):
-            found += x.q.double() @ keys.double().T @ w.double() @ values.double()
+        for start in range(0, x.keys, tile.n):
+            keys, values = (t[start : start + tile.n].double() for t in (x.k, x.v))
+            found += x.q.double() @ keys.T @ w.double() @ values
         return found
 
     return x.launch((size.tiles,), desc(w, tile.n, tile.n), x.o_desc, x.keys, expected=expected)
@@ -426,7 +427,7 @@ def attention_grouped(tile: Tile, size: Size, device: str) -> Launch:
     x = Attention(tile, device, heads * length, heads // group * length)
 
     def expected() -> Tensor:
-        q, k, v = (part.split(length) for part in (x.q, x.k, x.v))
+        q, k, v = (t.view(-1, length, tile.k) for t in (x.q, x.k, x.v))
         return torch.cat([attend(q[head], k[head // group], v[head // group], False) for head in range(heads)])
 
     return x.launch((tiles, heads), x.o_desc, SCALE, length, group, expected=expected)

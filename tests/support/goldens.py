@@ -27,10 +27,8 @@ def assert_golden(path: Path, text: str, update: bool) -> None:
 
 
 def _diff(path: Path, expected: str, text: str) -> str:
-    lines = difflib.unified_diff(
-        expected.splitlines(), text.splitlines(), f"{_name(path)} (expected)", f"{_name(path)} (found)", lineterm="", n=3
-    )
-    return "\n".join(lines)
+    names = (f"{_name(path)} (expected)", f"{_name(path)} (found)")
+    return "\n".join(difflib.unified_diff(expected.splitlines(), text.splitlines(), *names, lineterm=""))
 
 
 def _command(path: Path) -> str:

@@ -66,7 +66,9 @@ def bias(a_desc, b_desc, c_ptr, bias_ptr, n, k, BM: tl.constexpr, BN: tl.constex
 
 
 @triton.jit
-def constant_trips(a_desc, b_desc, c_desc, TRIPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # at: kernel
+def constant_trips(  # at: kernel
+    a_desc, b_desc, c_desc, TRIPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
     for i in tl.range(0, TRIPS * BK, BK):  # at: loop

@@ -119,7 +119,10 @@ def _finish(source: KernelSource, verdict: Verdict, options: Options) -> tuple[R
     too_big = _over_limit(source, finished)
     if too_big is not None:
         return _declined(verdict, too_big), None
-    remarks = (*verdict.remarks, *_advice(source, finished))
+    advice = _advice(source, finished)
+    if advice and options.gate == "model":
+        return _declined(verdict, advice[0]), None
+    remarks = (*verdict.remarks, *advice)
     return Result(True, remarks, verdict.plan, finished.ptxas_log), finished
 
 
@@ -166,14 +169,15 @@ def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
 
 
 def _advice(source: KernelSource, finished: Finished) -> list[Remark]:
-    """What ptxas did that costs speed."""
+    """What ptxas did that costs speed. Under the gate the kernel is left alone for it."""
     place, found = kernel_location(source), []
+    note = "use smaller tiles or more warps, or try overlap=False; gate=off runs it all the same"
     if spilled := spill_bytes(finished.ptxas_log):
-        note = "use smaller tiles, or more consumers"
-        found.append(Remark("registers", f"ptxas spilled {spilled} bytes", place, note=note, severity="warning"))
+        message = f"ptxas spilled {spilled} bytes of the specialized kernel's registers"
+        found.append(Remark("registers", message, place, note=note, severity="warning"))
     if notes := ptxas_notes(finished.ptxas_log):
-        message = f"ptxas serialized wgmma ({', '.join(notes)})"
-        found.append(Remark("serialized-wgmma", message, place, severity="warning"))
+        message = f"ptxas serialized the specialized kernel's wgmma ({', '.join(notes)})"
+        found.append(Remark("serialized-wgmma", message, place, note=note, severity="warning"))
     return found
 
 

@@ -18,6 +18,7 @@ from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
 from wspec.plan.plan import Plan, number
 from wspec.plan.planner import make_plan
+from wspec.plan.validate import validate
 
 BY_NAME = {one.__name__: one for one in PASSES}
 
@@ -76,10 +77,12 @@ def _plan(module: Operation, options: Options, plan: Plan | None) -> Plan:
     if len(functions) != 1:
         raise bad_input(f"passes need a module with one function, this has {len(functions)}")
     number(functions[0])
-    if plan is not None:
-        return plan
+    machine = load_machine(options.machine)
     try:
-        return make_plan(build_graph(functions[0]), load_machine(options.machine), options)
+        if plan is None:
+            return make_plan(build_graph(functions[0]), machine, options)
+        validate(plan, functions[0], machine)
+        return plan
     except Declined as declined:
         raise WspecError(declined.remark) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, LoopSchedule, Plan
+from wspec.plan.rings import block_smem
 from wspec.show.tables import Operations, kib, late_names, places
 
 
@@ -68,11 +69,10 @@ def why(plan: Plan, machine: Machine) -> list[str]:
         )
     rings = [channel for channel in plan.channels if channel.reused]
     each = sum(channel.buffer_bytes for channel in rings)
-    budget = (machine.smem_bytes + 1024) // plan.blocks_per_sm - 1024
-    room = min(budget, machine.smem_bytes) - plan.smem_bytes
-    if rings and room < each:
+    budget = block_smem(machine, plan.blocks_per_sm)
+    if rings and budget - plan.smem_bytes < each:
         said.append(
-            f"rings cannot be deeper: a block may use {kib(min(budget, machine.smem_bytes))} of shared memory, "
+            f"rings cannot be deeper: a block may use {kib(budget)} of shared memory, "
             f"{kib(plan.smem_bytes)} is taken, one stage more takes {kib(each)}"
         )
     return said

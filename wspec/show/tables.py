@@ -138,7 +138,7 @@ def _totals(plan: Plan, machine: Machine) -> Text:
     if expected.iteration_cycles:
         ratio = expected.plain_iteration_cycles / expected.iteration_cycles
         lines.append(
-            f"predicted {expected.iteration_cycles:.0f} cycles an iteration, bound by the {expected.bound}; "
+            f"predicted {expected.iteration_cycles:.0f} cycles an iteration, bound: {expected.bound}; "
             f"plain {expected.plain_iteration_cycles:.0f} ({ratio:.2f} x); {expected.overhead_cycles:.0f} to set up"
         )
     return Text("\n".join(lines))

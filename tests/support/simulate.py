@@ -1,0 +1,412 @@
+"""Run the skeleton of a kernel: control flow and barriers for real, tensors as terms.
+
+A plain module and what was made of it must store equal terms at equal places. The specialized one runs its tasks and
+its TMA copies in an order drawn from a seed; a wait that never ends, a buffer overwritten while somebody reads it, and
+a ring filled more often than it is read are errors. It knows nothing of the compiler, and of the operations only what
+it needs; what it does not know it takes for a pure function of its operands.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.loc import value_name
+from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType
+
+Item = Any  # int: a scalar that is known; Term: anything else in registers; Buffer or View: memory
+Steps = Iterator[Callable[[], bool] | None]  # what a task waits for, or None: others may go on here
+Result = tuple[Item, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Term:
+    """A value as an expression; equal expressions are one object."""
+
+    key: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.key[0]}({', '.join(map(repr, self.key[1:]))})"
+
+
+_terms: dict[tuple[Any, ...], Term] = {}
+
+
+def term(*key: Any) -> Term:
+    """The term of a name and its parts."""
+    return _terms.setdefault(key, Term(key))
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """One buffer: what it holds, and whether TMA is writing it."""
+
+    name: str
+    content: Item = None
+    filling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A buffer seen differently."""
+
+    buffer: Buffer
+    how: Term
+
+
+@dataclass(eq=False, slots=True)
+class Barrier:
+    """An mbarrier: arrivals and bytes still to come in this phase."""
+
+    name: str
+    count: int
+    pending: int = 0
+    bytes: int = 0
+    phase: int = 0
+    waits: Counter[int] = field(default_factory=Counter)  # task -> how often it has passed
+    phases: int = 0
+
+    def settle(self) -> None:
+        if self.pending == 0 and self.bytes == 0:
+            self.phase, self.pending, self.phases = self.phase ^ 1, self.count, self.phases + 1
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a kernel is launched with: integers by the name of the argument, place in the grid."""
+
+    integers: Mapping[str, int]
+    program: tuple[int, int, int] = (0, 0, 0)
+    grid: tuple[int, int, int] = (1, 1, 1)
+    blind: bool = False  # leave coordinates and ranges out of the terms: for replicas that work on other rows
+
+
+def stores_of_plain(module: Operation, world: World) -> list[Term]:
+    """What an unspecialized kernel stores, in order."""
+    run = _Run(world)
+    for _ in run.task(0, _function(module).regions[0].block, run.arguments(module)):
+        pass
+    return run.stored[0]
+
+
+def stores_of_tasks(module: Operation, world: World, seed: int) -> list[list[Term]]:
+    """What each task of a specialized kernel stores, in order. Raises AssertionError for deadlocks and races."""
+    run = _Run(world)
+    body = _function(module).regions[0].block
+    values = run.arguments(module)
+    for _ in run.task(0, body, values):
+        pass
+    op = ws.find(module)
+    assert op is not None
+    blocks = ws.task_blocks(op)
+    tasks = {}
+    for index, block in enumerate(blocks):
+        inside = dict(values) if index == 0 else {}
+        inside.update(zip(block.args, (values[v] for v in op.operands), strict=False))
+        tasks[index] = run.task(index, block, inside)
+    run.interleave(tasks, random.Random(seed))
+    run.assert_drained(len(blocks) - 1)
+    return run.stored_by(len(blocks))
+
+
+def _function(module: Operation) -> Operation:
+    return next(op for op in module.walk() if op.name == "tt.func")
+
+
+@dataclass
+class _Run:
+    """One block of the grid."""
+
+    world: World
+    rings: dict[tuple[Operation, int], Buffer | Barrier] = field(default_factory=dict)
+    stored: dict[int, list[Term]] = field(default_factory=dict)
+    reading: dict[int, list[list[Buffer]]] = field(default_factory=dict)  # task -> buffers of its dots in flight
+    copies: list[tuple[Buffer, Barrier, int, Term]] = field(default_factory=list)  # of TMA, in flight
+    waiting: dict[int, str] = field(default_factory=dict)
+
+    def arguments(self, module: Operation) -> dict[Value, Item]:
+        found: dict[Value, Item] = {}
+        for arg in _function(module).regions[0].block.args:
+            name = value_name(arg.location) or f"argument {arg.index}"
+            known = self.world.integers.get(name) if _is_integer(arg) else None
+            found[arg] = term("argument", arg.index) if known is None else known
+        return found
+
+    def stored_by(self, count: int) -> list[list[Term]]:
+        return [self.stored.get(task, []) for task in range(count)]
+
+    # ---- scheduling
+
+    def interleave(self, tasks: dict[int, Steps], draw: random.Random) -> None:
+        """Run the tasks and the copies to their ends, the next step drawn from those that can be taken."""
+        blocked: dict[int, Callable[[], bool]] = {}
+        while tasks:
+            ready = [task for task in tasks if task not in blocked or blocked[task]()]
+            choices = ready + [-1] * bool(self.copies)
+            assert choices, f"everybody waits: {[self.waiting[task] for task in tasks]}"
+            task = draw.choice(choices)
+            if task < 0:
+                self._land(self.copies.pop(draw.randrange(len(self.copies))))
+                continue
+            blocked.pop(task, None)
+            try:
+                condition = next(tasks[task])
+            except StopIteration:
+                del tasks[task]
+                continue
+            if condition is not None:
+                blocked[task] = condition
+
+    def _land(self, copy: tuple[Buffer, Barrier, int, Term]) -> None:
+        buffer, barrier, size, content = copy
+        buffer.filling, buffer.content = False, content
+        barrier.bytes -= size
+        barrier.settle()
+
+    def assert_drained(self, producer: int) -> None:
+        """At the end nothing is on its way, and every ring was read as often as it was filled."""
+        assert not self.copies, "a copy is still on its way when the kernel ends"
+        for barrier in self.rings.values():
+            if isinstance(barrier, Barrier):
+                for task, passed in barrier.waits.items():
+                    assert task == producer or passed == barrier.phases, f"{barrier.name}: {passed} != {barrier.phases}"
+
+    # ---- control flow
+
+    def task(self, task: int, block: Block, values: dict[Value, Item]) -> Steps:
+        yield from self._block(task, block, values)
+        assert not self.reading.get(task), "a dot is still running when its task ends"
+
+    def _block(self, task: int, block: Block, values: dict[Value, Item]) -> Iterator[Any]:
+        for op in block.ops:
+            operands = tuple(values[v] for v in op.operands)
+            if op.name == "scf.for":
+                results = yield from self._loop(task, op, operands, values)
+            elif op.name == "scf.if":
+                assert isinstance(operands[0], int), "a condition that is not known"
+                region = op.regions[0 if operands[0] else 1]
+                results = (yield from self._block(task, region.block, values)) if region.blocks else ()
+            elif op.name == ws.NAME:
+                return ()
+            elif op is block.ops[-1]:
+                return operands
+            else:
+                results = yield from self._simple(task, op, operands)
+            values.update(zip(op.results, results, strict=True))
+        return ()
+
+    def _loop(self, task: int, op: Operation, operands: Result, values: dict[Value, Item]) -> Iterator[Any]:
+        lower, upper, step, *carried = operands
+        assert all(isinstance(v, int) for v in (lower, upper, step)), "a bound that is not known"
+        body = op.regions[0].block
+        for position in range(lower, upper, step):
+            values.update(zip(body.args, [position, *carried], strict=True))
+            carried = yield from self._block(task, body, values)
+        return tuple(carried)
+
+    # ---- operations
+
+    def _simple(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        handler = _SHARED.get(op.name)
+        if handler is None:
+            return self._pure(task, op, operands)
+        yield None
+        return (yield from handler(self, task, op, operands))
+
+    def _pure(self, task: int, op: Operation, operands: Result) -> Result:
+        if op.name in _STORES:
+            self.stored.setdefault(task, []).append(self._store(op, operands))
+            return tuple(term("effect", op.name) for _ in op.results)
+        if op.name == "ttg.local_alloc" and not operands:
+            return (op,)
+        if op.name == "ttg.local_alloc":
+            return (self._own_buffer(task, op, operands[0]),)
+        if op.name == "ttg.memdesc_index":
+            return (self.rings.setdefault((operands[0], operands[1]), self._element(op, operands)),)
+        if op.name == "ttg.memdesc_trans" and isinstance(operands[0], Buffer):
+            return (View(operands[0], term("trans")),)
+        if op.name == "ttg.local_load":
+            return (self._read(operands[0]),)
+        if op.name in _SAME:
+            return (operands[0],)
+        if op.name == "tt.descriptor_load":
+            return (self._tile(operands),)
+        if op.name == "tt.get_program_id":
+            return (self.world.program[op.int_attr("axis") or 0],)
+        if op.name == "tt.get_num_programs":
+            return (self.world.grid[op.int_attr("axis") or 0],)
+        return evaluate(op, operands, self.world.blind)
+
+    def _element(self, op: Operation, operands: Result) -> Buffer | Barrier:
+        name = f"ring of {value_name(operands[0].location) or op.results[0].type}[{operands[1]}]"
+        return Barrier(name, 0) if "xi64" in str(op.result.type) else Buffer(name)
+
+    def _own_buffer(self, task: int, op: Operation, content: Item) -> Buffer:
+        """A tensor put into shared memory: the same place every time."""
+        buffer = self.rings.setdefault((op, task), Buffer(f"the buffer made at {value_name(op.location)}"))
+        assert isinstance(buffer, Buffer)
+        self._assert_free(buffer)
+        buffer.content = content
+        return buffer
+
+    def _assert_free(self, buffer: Buffer) -> None:
+        assert not buffer.filling, f"{buffer.name} is overwritten while TMA fills it"
+        for task, dots in self.reading.items():
+            busy = any(buffer in buffers for buffers in dots)
+            assert not busy, f"{buffer.name} is overwritten while task {task} reads it"
+
+    def _read(self, item: Item) -> Item:
+        buffer = item.buffer if isinstance(item, View) else item
+        if not isinstance(buffer, Buffer):
+            return item
+        assert not buffer.filling and buffer.content is not None, f"{buffer.name} is read before it is filled"
+        return term("trans", buffer.content) if isinstance(item, View) else buffer.content
+
+    def _tile(self, operands: Result) -> Term:
+        return term("tile", operands[0], *(() if self.world.blind else operands[1:]))
+
+    def _store(self, op: Operation, operands: Result) -> Term:
+        if op.name in ("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"):
+            first, last = (1, 0) if op.name == "tt.descriptor_store" else (-1, -1)
+            place = operands[2:] if last == 0 else operands[1:-1]
+            return term("stored", operands[0], self._read(operands[first]), *(() if self.world.blind else place))
+        return term(op.name, *map(self._read, operands))
+
+    # ---- operations on what tasks share; each lets the others go first
+
+    def _init(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        barrier = operands[0]
+        barrier.count = barrier.pending = op.int_attr("count") or 0
+        return ()
+        yield
+
+    def _wait(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        barrier, phase = operands[0], operands[1]
+        self.waiting[task] = f"task {task} for {barrier.name}, phase {phase}"
+        yield lambda: bool(barrier.phase != phase)
+        barrier.waits[task] += 1
+        return ()
+
+    def _arrive(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        barrier, predicate = operands[0], operands[1]
+        if predicate:
+            assert barrier.pending > 0, f"{barrier.name}: more arrivals than it waits for"
+            barrier.pending -= 1
+            barrier.settle()
+        return ()
+        yield
+
+    def _expect(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        barrier = operands[0]
+        assert barrier.pending > 0, f"{barrier.name}: more arrivals than it waits for"
+        barrier.bytes += op.int_attr("size") or 0
+        barrier.pending -= 1
+        return ()
+        yield
+
+    def _copy(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        desc, *place, barrier, buffer, _ = operands
+        self._assert_free(buffer)
+        buffer.filling = True
+        self.copies.append((buffer, barrier, _bytes(op.operands[-2]), self._tile((desc, *place))))
+        return ()
+        yield
+
+    def _dot(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        result = term("dot", *map(self._read, operands[:3]))
+        flag = op.attr("isAsync")
+        if isinstance(flag, IntegerAttr) and flag.value:
+            sources = [item.buffer if isinstance(item, View) else item for item in operands[:2]]
+            self.reading.setdefault(task, []).append([item for item in sources if isinstance(item, Buffer)])
+        return (result,)
+        yield
+
+    def _dot_wait(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        dots = self.reading.get(task, [])
+        del dots[: max(0, len(dots) - (op.int_attr("pendings") or 0))]
+        return operands
+        yield
+
+    def _local_store(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+        self._assert_free(operands[1])
+        operands[1].content = operands[0]
+        return ()
+        yield
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value.type, ScalarType) and not value.type.is_float
+
+
+def _bytes(buffer: Value) -> int:
+    shape: tuple[int, ...] = getattr(buffer.type, "shape", ())
+    size = int(getattr(buffer.type, "element", ScalarType("i8")).bits)
+    for extent in shape:
+        size *= extent
+    return size // 8
+
+
+_SHARED: dict[str, Callable[..., Iterator[Any]]] = {
+    "ttng.init_barrier": _Run._init,
+    "ttng.wait_barrier": _Run._wait,
+    "ttng.arrive_barrier": _Run._arrive,
+    "ttng.barrier_expect": _Run._expect,
+    "ttng.async_tma_copy_global_to_local": _Run._copy,
+    "ttng.warp_group_dot": _Run._dot,
+    "ttng.warp_group_dot_wait": _Run._dot_wait,
+    "ttg.local_store": _Run._local_store,
+}
+_STORES = frozenset(
+    {"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "ttng.async_tma_copy_local_to_global"}
+)
+_SAME = frozenset({"ttg.convert_layout", "tt.reshape"})
+
+# ------------------------------------------------------------------------------------------------ pure values
+
+_INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.divsi": lambda a, b: int(a / b),
+    "arith.remsi": lambda a, b: a - b * int(a / b),
+    "arith.andi": lambda a, b: a & b,
+    "arith.ori": lambda a, b: a | b,
+    "arith.xori": lambda a, b: a ^ b,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+}
+_COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+)
+_MATTERS = ("predicate", "axis", "order", "start", "atomic_rmw_op")
+
+
+def evaluate(op: Operation, operands: Result, blind: bool = False) -> Result:
+    """Integers are computed; everything else becomes a term."""
+    value = op.attr("value")
+    if op.name == "arith.constant":
+        if isinstance(value, IntegerAttr):
+            return (value.value,)
+        return (term("constant", value.text if isinstance(value, FloatAttr | DenseAttr) else str(value)),)
+    if operands and all(isinstance(v, int) for v in operands):
+        if op.name in _INTEGERS:
+            return (_INTEGERS[op.name](*operands),)
+        if op.name == "arith.cmpi":
+            return (int(_COMPARISONS[op.int_attr("predicate") or 0](*operands)),)
+        if op.name in ("arith.extsi", "arith.trunci", "arith.index_cast"):
+            return (operands[0],)
+    if op.name == "arith.select" and isinstance(operands[0], int):
+        return (operands[1] if operands[0] else operands[2],)
+    marks = tuple(str(op.attr(name)) for name in _MATTERS if name != "start" or not blind)
+    inner = tuple(o.name for region in op.regions for block in region.blocks for o in block.ops)
+    return tuple(term(op.name, index, *operands, *marks, *inner) for index in range(len(op.results)))
