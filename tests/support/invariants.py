@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wspec.ir import verify
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import DenseArrayAttr, IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType
+from wspec.ir.types import DenseArrayAttr, IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType
 from wspec.plan.plan import Plan
 
 SM_REGISTERS = 65536
@@ -43,6 +43,7 @@ def assert_sound(module: Operation, plan: Plan) -> None:
     _all_lowered(module)
     _isolated(op)
     _resources(module, op, plan)
+    _wgmma(op, plan)
     uses = [_use(op, task) for task in range(len(ws.task_blocks(op)))]
     counts = _initialized(op.parent)
     _producer(uses[-1], counts, plan)
@@ -86,6 +87,17 @@ def _resources(module: Operation, op: Operation, plan: Plan) -> None:
     groups = -(-producer.warps // 4) * 4
     asked = 32 * (consumer.registers * consumer.warps * consumer.replicas + producer.registers * groups)
     assert asked * plan.blocks_per_sm <= SM_REGISTERS
+
+
+def _wgmma(op: Operation, plan: Plan) -> None:
+    """The four warps of a warp group hold 64 rows that follow each other, and every warp of the task has a part."""
+    for block in ws.task_blocks(op):
+        for dot in (inner for inner in _walk(block) if inner.name == "ttng.warp_group_dot"):
+            type = dot.result.type
+            assert isinstance(type, TensorType) and isinstance(type.encoding, Layout)
+            rows, columns = type.encoding.ints("warpsPerCTA")
+            assert rows % 4 == 0, f"a warp group does not hold 64 rows of {type}"
+            assert rows * columns == plan.consumer.warps
 
 
 # --------------------------------------------------------------------------------------------------- barriers

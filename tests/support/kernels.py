@@ -326,9 +326,18 @@ def paged(a_desc, b_desc, c_desc, table_ptr, k, BM: tl.constexpr, BN: tl.constex
     c_desc.store([row, column], acc.to(c_desc.dtype))
 
 
+@triton.jit(noinline=True)
+def _not_inlined(x):
+    return x * 2 + 1
+
+
 @triton.jit
-def noinline_helper(x):
-    return x * 2
+def called(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, _not_inlined(i)]), b_desc.load([i, column]), acc)  # at: call
+    c_desc.store([row, column], acc.to(c_desc.dtype))
 
 
 @triton.jit

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,8 @@ from wspec.ir.loc import value_name
 from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType
 
 Item = Any  # int: a scalar that is known; Term: anything else in registers; Buffer or View: memory
-Steps = Iterator[Callable[[], bool] | None]  # what a task waits for, or None: others may go on here
 Result = tuple[Item, ...]
+Steps = Generator[Any, None, Result]  # yields what a task waits for, or None where others may go on
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +91,7 @@ def stores_of_plain(module: Operation, world: World) -> list[Term]:
     run = _Run(world)
     for _ in run.task(0, _function(module).regions[0].block, run.arguments(module)):
         pass
-    return run.stored[0]
+    return run.stored_by(1)[0]
 
 
 def stores_of_tasks(module: Operation, world: World, seed: int) -> list[list[Term]]:
@@ -179,10 +179,11 @@ class _Run:
     # ---- control flow
 
     def task(self, task: int, block: Block, values: dict[Value, Item]) -> Steps:
-        yield from self._block(task, block, values)
+        result = yield from self._block(task, block, values)
         assert not self.reading.get(task), "a dot is still running when its task ends"
+        return result
 
-    def _block(self, task: int, block: Block, values: dict[Value, Item]) -> Iterator[Any]:
+    def _block(self, task: int, block: Block, values: dict[Value, Item]) -> Steps:
         for op in block.ops:
             operands = tuple(values[v] for v in op.operands)
             if op.name == "scf.for":
@@ -200,23 +201,32 @@ class _Run:
             values.update(zip(op.results, results, strict=True))
         return ()
 
-    def _loop(self, task: int, op: Operation, operands: Result, values: dict[Value, Item]) -> Iterator[Any]:
+    def _loop(self, task: int, op: Operation, operands: Result, values: dict[Value, Item]) -> Steps:
         lower, upper, step, *carried = operands
         assert all(isinstance(v, int) for v in (lower, upper, step)), "a bound that is not known"
         body = op.regions[0].block
         for position in range(lower, upper, step):
             values.update(zip(body.args, [position, *carried], strict=True))
-            carried = yield from self._block(task, body, values)
+            carried = list((yield from self._block(task, body, values)))
         return tuple(carried)
 
     # ---- operations
 
-    def _simple(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _simple(self, task: int, op: Operation, operands: Result) -> Steps:
+        if op.name == "ttng.wait_barrier":
+            yield self._wait(task, operands)
+            operands[0].waits[task] += 1
+            return ()
         handler = _SHARED.get(op.name)
         if handler is None:
             return self._pure(task, op, operands)
         yield None
-        return (yield from handler(self, task, op, operands))
+        return handler(self, task, op, operands)
+
+    def _wait(self, task: int, operands: Result) -> Callable[[], bool]:
+        barrier, phase = operands[0], operands[1]
+        self.waiting[task] = f"task {task} for {barrier.name}, phase {phase}"
+        return lambda: bool(barrier.phase != phase)
 
     def _pure(self, task: int, op: Operation, operands: Result) -> Result:
         if op.name in _STORES:
@@ -279,64 +289,50 @@ class _Run:
 
     # ---- operations on what tasks share; each lets the others go first
 
-    def _init(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _init(self, task: int, op: Operation, operands: Result) -> Result:
         barrier = operands[0]
         barrier.count = barrier.pending = op.int_attr("count") or 0
         return ()
-        yield
 
-    def _wait(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
-        barrier, phase = operands[0], operands[1]
-        self.waiting[task] = f"task {task} for {barrier.name}, phase {phase}"
-        yield lambda: bool(barrier.phase != phase)
-        barrier.waits[task] += 1
-        return ()
-
-    def _arrive(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _arrive(self, task: int, op: Operation, operands: Result) -> Result:
         barrier, predicate = operands[0], operands[1]
         if predicate:
             assert barrier.pending > 0, f"{barrier.name}: more arrivals than it waits for"
             barrier.pending -= 1
             barrier.settle()
         return ()
-        yield
 
-    def _expect(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _expect(self, task: int, op: Operation, operands: Result) -> Result:
         barrier = operands[0]
         assert barrier.pending > 0, f"{barrier.name}: more arrivals than it waits for"
         barrier.bytes += op.int_attr("size") or 0
         barrier.pending -= 1
         return ()
-        yield
 
-    def _copy(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _copy(self, task: int, op: Operation, operands: Result) -> Result:
         desc, *place, barrier, buffer, _ = operands
         self._assert_free(buffer)
         buffer.filling = True
         self.copies.append((buffer, barrier, _bytes(op.operands[-2]), self._tile((desc, *place))))
         return ()
-        yield
 
-    def _dot(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _dot(self, task: int, op: Operation, operands: Result) -> Result:
         result = term("dot", *map(self._read, operands[:3]))
         flag = op.attr("isAsync")
         if isinstance(flag, IntegerAttr) and flag.value:
             sources = [item.buffer if isinstance(item, View) else item for item in operands[:2]]
             self.reading.setdefault(task, []).append([item for item in sources if isinstance(item, Buffer)])
         return (result,)
-        yield
 
-    def _dot_wait(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _dot_wait(self, task: int, op: Operation, operands: Result) -> Result:
         dots = self.reading.get(task, [])
         del dots[: max(0, len(dots) - (op.int_attr("pendings") or 0))]
         return operands
-        yield
 
-    def _local_store(self, task: int, op: Operation, operands: Result) -> Iterator[Any]:
+    def _local_store(self, task: int, op: Operation, operands: Result) -> Result:
         self._assert_free(operands[1])
         operands[1].content = operands[0]
         return ()
-        yield
 
 
 def _is_integer(value: Value) -> bool:
@@ -351,9 +347,8 @@ def _bytes(buffer: Value) -> int:
     return size // 8
 
 
-_SHARED: dict[str, Callable[..., Iterator[Any]]] = {
+_SHARED: dict[str, Callable[..., Result]] = {
     "ttng.init_barrier": _Run._init,
-    "ttng.wait_barrier": _Run._wait,
     "ttng.arrive_barrier": _Run._arrive,
     "ttng.barrier_expect": _Run._expect,
     "ttng.async_tma_copy_global_to_local": _Run._copy,
@@ -368,12 +363,25 @@ _SAME = frozenset({"ttg.convert_layout", "tt.reshape"})
 
 # ------------------------------------------------------------------------------------------------ pure values
 
+
+def _floor(a: int, b: int) -> int:
+    """Division by zero does not trap on a GPU."""
+    return a // b if b else 0
+
+
+def _quotient(a: int, b: int) -> int:
+    """Towards zero."""
+    return _floor(abs(a), abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+
+
 _INTEGERS: dict[str, Callable[[int, int], int]] = {
     "arith.addi": lambda a, b: a + b,
     "arith.subi": lambda a, b: a - b,
     "arith.muli": lambda a, b: a * b,
-    "arith.divsi": lambda a, b: int(a / b),
-    "arith.remsi": lambda a, b: a - b * int(a / b),
+    "arith.divsi": lambda a, b: _quotient(a, b),
+    "arith.remsi": lambda a, b: a - b * _quotient(a, b),
+    "arith.ceildivsi": lambda a, b: -_floor(-a, b),
+    "arith.floordivsi": lambda a, b: _floor(a, b),
     "arith.andi": lambda a, b: a & b,
     "arith.ori": lambda a, b: a | b,
     "arith.xori": lambda a, b: a ^ b,

@@ -24,7 +24,7 @@ from wspec.options import Options
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
 _SOURCES = (".py", ".json", ".toml")
-_ELSEWHERE = ("kernels", "bench", "__pycache__")  # these do not take part in compiling
+_ELSEWHERE = ("kernels", "bench", "cli", "show", "__pycache__")  # these do not take part in compiling
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ def read_plan(place: str | None) -> Plan | None:
 
 def is_ir(place: str) -> bool:
     """Does the input name a module, and not a kernel?"""
-    return place == "-" or place.endswith(IR_SUFFIXES)
+    path = Path(place)
+    return place == "-" or path.suffix in IR_SUFFIXES or (path.suffix != ".py" and path.is_file())
 
 
 def open_input(args: argparse.Namespace) -> Subject:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 from wspec import ir
+from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input
 from wspec.show.brief import print_brief
 
-_GENERIC = re.compile(r'^[^/\n]*"[\w.]+"\s*\(', re.M)
+_PRETTY = re.compile(r"^\s*(?:module|[a-z]+\.(?:module|func))\b", re.M)  # generic form has these names in quotes
+# The file libtriton read the text from: where operations without a location say they are.
+_TEMPORARY = re.compile(rf'"{re.escape(tempfile.gettempdir())}/tmp\w+\.mlir":')
 _LLVM = re.compile(r"^(?:target (?:triple|datalayout)|; ModuleID)", re.M)
 _PTX = re.compile(r"^\s*\.(?:version|target|visible) ", re.M)
 
@@ -32,7 +36,7 @@ def read_module(text: str, place: str) -> ir.Operation:
         raise bad_input(f"{place} is empty")
     if _LLVM.search(text) or _PTX.search(text):
         raise bad_input(f"{place} is {'LLVM IR' if _LLVM.search(text) else 'PTX'}, not TTGIR")
-    if not _GENERIC.search(text):
+    if _PRETTY.search(text):
         text = _generic(text, place)
     try:
         return ir.read(text)
@@ -45,9 +49,10 @@ def _generic(text: str, place: str) -> str:
     from wspec import bridge
 
     try:
-        return bridge.generic_text(bridge.reparse(text))
+        generic = in_child(lambda: bridge.generic_text(bridge.reparse(text)), place)
     except bridge.BridgeError as error:
         raise bad_input(f"{place}: {error.message}", error.diagnostics.strip()) from None
+    return _TEMPORARY.sub(f'"{place}":', generic)
 
 
 def to_text(module: ir.Operation, form: str) -> str:
@@ -60,7 +65,7 @@ def to_text(module: ir.Operation, form: str) -> str:
     from wspec import bridge
 
     try:
-        return bridge.to_pretty(text)
+        return in_child(lambda: bridge.to_pretty(text), "the module")
     except bridge.BridgeError as error:
         note = "operations of wspec's own (wspec.*) have no such syntax; use --form brief"
         raise bad_input(f"libtriton does not take this module: {error.message}", note) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from wspec import ir
+from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input, unknown
 from wspec.cli.inputs import given_options, read_plan
 from wspec.cli.modules import read_module, read_text, to_text, write_output
@@ -101,6 +102,6 @@ def verify_with_libtriton(module: Operation) -> None:
     if any(op.name.startswith("wspec.") for op in module.walk()):
         raise bad_input("libtriton does not know wspec's own operations", "verify after the pass lower_channels")
     try:
-        bridge.reparse(ir.print_module(module))
+        in_child(lambda: bridge.text.verify(bridge.reparse(ir.print_module(module))), "the module")
     except bridge.BridgeError as error:
         raise bad_input(error.message, error.diagnostics.strip()) from None

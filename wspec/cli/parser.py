@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import wspec
-from wspec.cli.errors import unknown
 from wspec.cli.inputs import IR_SUFFIXES, add_input, add_plan_and_options
-from wspec.diagnostics import render
 
 FORMS = ("generic", "short", "brief", "pretty")
 _EXAMPLES = """examples:
@@ -136,14 +134,8 @@ BENCHES = ("attention", "matmul", "launch")
 
 def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(commands, "bench", "measure on the GPU at hand, against plain Triton and libraries")
-    made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), type=_bench_name)
+    made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
-
-
-def _bench_name(text: str) -> str:
-    if text not in BENCHES:
-        raise argparse.ArgumentTypeError(render(unknown("benchmark", text, BENCHES).remark).removeprefix("error: "))
-    return text
 
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:

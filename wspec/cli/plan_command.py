@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from wspec.cli.inputs import open_input
 from wspec.cli.modules import write_output
@@ -33,6 +34,6 @@ def _no_plan(subject: Subject, wanted: bool) -> int:
     reason = subject.front.reason
     assert reason is not None
     if wanted:
-        raise WspecError(reason)
+        raise WspecError(replace(reason, severity="error"))
     show(f"{subject.title}: there is no plan, the kernel is left as it was", "", remark_text(reason))
     return 0

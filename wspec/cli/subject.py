@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wspec import ir
+from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input, unknown
 from wspec.diagnostics import Remark, WspecError
-from wspec.ir.loc import UNKNOWN
+from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.options import Options
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
@@ -106,9 +107,8 @@ class Subject(ABC):
     def text(self, stage: str) -> str:
         """The text of a stage. Raises WspecError for one that is not there, with the names of those that are."""
         if stage not in self.stage_names():
-            reason = self.front.reason
-            why = f" ({reason.message})" if reason is not None else ""
-            raise unknown("stage", stage, self.stage_names(), where=f"{self.name} has{why} ")
+            alone = "" if self.front.specialized else "is left alone and "
+            raise unknown("stage", stage, self.stage_names(), where=f"{self.name} {alone}has ")
         if stage == "graph":
             return self.picture.to_json()
         if stage not in BINARY_STAGES:
@@ -138,10 +138,14 @@ def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     return bridge.Verdict(module, plan_text, tuple(outcome.remarks), dict(outcome.stages))
 
 
-def _front(before: Mapping[str, str], verdict: Verdict) -> Front:
+def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
+    """What both parts say, in one value. Raises WspecError when the plan given is for another kernel."""
     stages = {**before, **verdict.stages}
     if verdict.text is not None:
         stages["specialized"] = verdict.text
+    mismatch = next((remark for remark in verdict.remarks if remark.code == "plan-mismatch"), None)
+    if mismatch is not None:
+        raise WspecError(replace(mismatch, severity="error"))
     plan = Plan.from_text(verdict.plan) if verdict.plan else None
     return Front(stages, plan, verdict.remarks, verdict.text is not None)
 
@@ -180,7 +184,7 @@ class KernelSubject(Subject):
         if not self.options.enabled:
             return Front(before, None, (Remark("disabled", "wspec is turned off (enabled=0)", self.location),), False)
         verdict = bridge.judge(source, ttgir, lambda text: judge(text, self.options, plan), self.options)
-        return _front(before, verdict)
+        return front_of(before, verdict)
 
     @cached_property
     def binary(self) -> Binary:
@@ -203,8 +207,19 @@ class KernelSubject(Subject):
         except WspecError:
             raise
         except Exception as error:
-            text = str(error).strip() or type(error).__name__
-            raise bad_input(f"Triton does not compile {source.name}: {text}") from None
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: Exception) -> WspecError:
+        """In the words of what Triton raised last, at the line of the kernel (its lines count from the `def`)."""
+        innermost: BaseException = error
+        while innermost.__cause__ is not None:
+            innermost = innermost.__cause__
+        said = str(innermost).strip() or type(innermost).__name__
+        place, node = self.location, getattr(error, "node", None)
+        if node is not None:
+            place = FileLoc(place.file, place.line + node.lineno - 1, node.col_offset)
+        message = f"Triton does not compile {self.name}: {said.splitlines()[-1]}"
+        return WspecError(Remark("bad-input", message, place, severity="error"))
 
 
 # ----------------------------------------------------------------------------------------------- a module
@@ -237,7 +252,7 @@ class TextSubject(Subject):
 
     @cached_property
     def front(self) -> Front:
-        return _front({"ttgir": self.ttgir}, judge(self.ttgir, self.options, self.plan))
+        return front_of({"ttgir": self.ttgir}, judge(self.ttgir, self.options, self.plan))
 
     @cached_property
     def binary(self) -> Binary | None:
@@ -248,7 +263,8 @@ class TextSubject(Subject):
             return None
         text = self.ttgir if reason is not None else self.front.stages["specialized"]
         warps = ir.read(text).int_attr("ttg.num-warps") or 4
-        finished = bridge.finish(text, _source_of(warps))
+        source = _source_of(warps)
+        finished = in_child(lambda: bridge.finish(text, source), self.file)
         shared, total = int(finished.metadata["shared"]), int(finished.metadata["num_warps"])
         resources = bridge.resources(finished.cubin, finished.ptxas_log, shared_bytes=shared, warps=total)
         texts = (finished.final, finished.llir, finished.ptx, bridge.sass(finished.cubin))

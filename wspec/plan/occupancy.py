@@ -69,6 +69,14 @@ def choose_occupancy(
             if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
                 return blocks, schedules
     blocks = wanted[-1] if wanted else 1
+    start, least = launch_registers(machine, blocks, consumer_warps), instruction_need(loops)
+    if start < least:
+        raise decline(
+            "registers",
+            f"a dot needs {least} registers a thread when the kernel starts, {blocks} blocks an SM leave {start}",
+            loops[0].location,
+            "use smaller tiles, or fewer blocks",
+        )
     if options.gate == "model":
         need = consumer_need(loops, _schedules(loops, sites, False), 32 * consumer_warps)
         raise decline(

@@ -64,7 +64,7 @@ def why(plan: Plan, machine: Machine) -> list[str]:
         gain = expected.plain_iteration_cycles / expected.iteration_cycles
         said.append(
             f"the model expects {expected.iteration_cycles:.0f} cycles an iteration instead of "
-            f"{expected.plain_iteration_cycles:.0f} ({gain:.2f} x), bound by the {expected.bound}, and "
+            f"{expected.plain_iteration_cycles:.0f} ({gain:.2f} x), bound: {expected.bound}; and "
             f"{expected.overhead_cycles:.0f} cycles to set up"
         )
     rings = [channel for channel in plan.channels if channel.reused]
