@@ -185,8 +185,16 @@ def _can_run_well(config: Config, head_dim: int) -> bool:
     )
 
 
-def default_config(head_dim: int, seqlen_q: int = 4096) -> Config:
-    """The tile to use when nobody chose one, for `seqlen_q` queries a head; measured on an H200, docs/experiments.md.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which kernel `attention` launches when nobody says, and its tile."""
+
+    specialized: bool
+    config: Config
+
+
+def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
+    """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/experiments.md.
 
     Small tiles let several blocks share an SM and hide each other's start and end: best for short sequences and where
     the exponentials take as long as the products (head_dim 64). High tiles read K and V less often: best otherwise.
@@ -195,10 +203,21 @@ def default_config(head_dim: int, seqlen_q: int = 4096) -> Config:
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
-        return Config(64, 64, num_warps=4, num_stages=2)
+        return Config(64, 128 if causal and seqlen_q >= 8192 else 64, num_warps=4, num_stages=2)
     if head_dim == 128 and seqlen_q < 2048:
         return Config(64, 128, num_warps=4, num_stages=2)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
+
+
+def default_choice(head_dim: int, causal: bool, seqlen_q: int) -> Choice:
+    """What `attention` launches for `seqlen_q` queries a head: the specialized kernel, unless the plain one is faster.
+
+    The plain one was measured to be so, at its best tile, for head_dim 64 without a mask on long sequences
+    (docs/experiments.md).
+    """
+    if head_dim == 64 and not causal and seqlen_q >= 2048:
+        return Choice(False, Config(64, 128, num_warps=4, num_stages=2))
+    return Choice(True, default_config(head_dim, seqlen_q, causal))
 
 
 def _check_head_dim(head_dim: int) -> None:
@@ -242,8 +261,8 @@ def attention(
     """softmax(q k^T * scale) v, with the conventions this module's docstring gives.
 
     q: [B, Hq, Sq, D]; k, v: [B, Hk, Sk, D]; float16 or bfloat16 on one CUDA device, D 64, 128 or 256, any lengths,
-    zero included. scale: 1 / sqrt(D) if None; it may be negative. config: tile; `default_config(D)` if None.
-    kernel: the jit function to launch: `attention_fwd` for the plain one; the specialized one if None.
+    zero included. scale: 1 / sqrt(D) if None; it may be negative. config and kernel: the tile and the jit function to
+    launch; with neither given `default_choice` names both, with one given the other is that of the specialized kernel.
 
     Returns [B, Hq, Sq, D] in q's dtype and stride order and, with return_lse, the natural log-sum-exp of the scaled
     scores as float32 [B, Hq, Sq]. Raises TypeError (type, dtype) or ValueError (shape, device, strides), naming the
@@ -259,6 +278,9 @@ def attention(
         out.zero_()
         lse.fill_(-math.inf)
     else:
+        if config is None and kernel is None:
+            choice = default_choice(q.shape[-1], causal, q.shape[2])
+            config, kernel = choice.config, attention_fwd_ws() if choice.specialized else attention_fwd
         for part in _batch_parts(q.shape[0]):
             launch = Launch.of(
                 q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=config
@@ -290,7 +312,7 @@ class Launch:
     ) -> Launch:
         """The launch for inputs that passed `check_inputs`: nothing empty, scale not negative, batch <= 65535."""
         batch, heads, seqlen_q, head_dim = q.shape
-        tile = config or default_config(head_dim, seqlen_q)
+        tile = config or default_config(head_dim, seqlen_q, causal)
         q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
         return Launch(
             grid=(triton.cdiv(seqlen_q, tile.block_m), heads, batch),

@@ -198,7 +198,7 @@ def test_shared_memory_formula(head_dim: int, config: Config) -> None:
 
 def test_lengths_and_heads_do_not_specialize() -> None:
     """One binary for every problem of a kind."""
-    kernel, small = launch_on_cpu(default_entry("plain", Kind(64, False, "bf16")), Kind(64, False, "bf16"))
+    kernel, small = launch_on_cpu(default_entry("plain", Kind(64, False, "bf16"), 4096), Kind(64, False, "bf16"))
     q = torch.empty(2, 16, 48, 64, dtype=torch.bfloat16)
     k, v = (torch.empty(2, 4, 80, 64, dtype=torch.bfloat16) for _ in range(2))
     large = Launch.of(q, k, v, torch.empty_like(q), torch.empty(2, 16, 48), causal=False, scale=0.125)

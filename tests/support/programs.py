@@ -23,13 +23,28 @@ TYPES = """
 !tile64 = tensor<64x64xf16, #blocked>
 !buffer = !ttg.memdesc<128x64xf16, #shared, #smem>
 !buffer64 = !ttg.memdesc<64x64xf16, #shared, #smem>
+!wide_desc = !tt.tensordesc<tensor<64x128xf16, #shared>>
+!wide = tensor<64x128xf16, #blocked>
+!wide_buffer = !ttg.memdesc<64x128xf16, #shared, #smem>
+!wide_turned = !ttg.memdesc<128x64xf16, #turned, #smem>
+!turned = !ttg.memdesc<64x128xf16, #turned, #smem>
+!deep_desc = !tt.tensordesc<tensor<1x128x64xf16, #shared>>
 !acc = tensor<128x64xf32, #mma>
+!acc64 = tensor<64x64xf32, #mma>
+!square = tensor<128x128xf32, #mma>
+!square_blocked = tensor<128x128xf32, #blocked>
+!thin = tensor<128x1xf32, #mma>
 !row = tensor<128xf32, #ttg.slice<{dim = 1, parent = #mma}>>
 !column = tensor<64xf32, #ttg.slice<{dim = 0, parent = #mma}>>
 !operand = tensor<128x64xf16, #ttg.dot_op<{opIdx = 0, parent = #mma, kWidth = 2}>>
 """
 LOAD = "<{cache = 1 : i32, evict = 1 : i32}>"
 DOT = "<{inputPrecision = 0 : i32, isAsync = false, maxNumImpreciseAcc = 0 : i32}>"
+READ = (
+    "<{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, "
+    "operandSegmentSizes = array<i32: 1, 0, 0>}>"
+)
+WRITE = "<{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}>"
 FAST = "<{fastmath = #arith.fastmath<none>}>"
 # Values every function has.
 CONSTANTS = """
@@ -39,12 +54,12 @@ CONSTANTS = """
 """
 
 
-def function(body: str, arguments: str = "%a: !desc, %b: !desc64, %n: i32", warps: int = 8) -> Operation:
-    """A numbered function; `@LOAD`, `@DOT` and `@FAST` stand for the properties of those operations.
+def function(body: str, arguments: str = "%a: !desc; %b: !desc64; %n: i32", warps: int = 8) -> Operation:
+    """A numbered function; `@LOAD`, `@DOT`, `@READ`, `@WRITE` and `@FAST` stand for properties that never differ.
 
-    Values are told apart by their location, `loc("name")`; arguments get one of their own.
+    Values are told apart by their location, `loc("name")`; arguments, parted by semicolons, get one of their own.
     """
-    named = [part.strip() for part in arguments.split(", ")]
+    named = [part.strip() for part in arguments.split("; ")]
     types = ", ".join(part.partition(": ")[2] for part in named)
     places = ", ".join(f'{part} loc("{part.partition(":")[0][1:]}")' for part in named)
     text = f"""{TYPES}
@@ -53,9 +68,9 @@ def function(body: str, arguments: str = "%a: !desc, %b: !desc64, %n: i32", warp
   ^bb0({places}):{CONSTANTS}{body}
     "tt.return"() : () -> ()
   }}) {{noinline = false}} : () -> ()
-}}) {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = {warps} : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32}} : () -> ()
+}}) {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = {warps} : i32, ttg.target = "cuda:90"}} : () -> ()
 """
-    for name, value in (("@LOAD", LOAD), ("@DOT", DOT), ("@FAST", FAST)):
+    for name, value in (("@LOAD", LOAD), ("@DOT", DOT), ("@READ", READ), ("@WRITE", WRITE), ("@FAST", FAST)):
         text = text.replace(name, value)
     module = read(text)
     check_valid(module)

@@ -17,7 +17,7 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ from wspec.bench.attention_cases import (
     make_inputs,
     odd_cases,
 )
-from wspec.bench.attention_report import notes, progress, tables
+from wspec.bench.attention_report import CHOSEN, notes, progress, tables
 from wspec.bench.peers import peers
 from wspec.bench.session import (
     Record,
@@ -53,6 +53,7 @@ from wspec.kernels.attention import (
     attention_fwd,
     attention_fwd_ws,
     attention_reference,
+    default_choice,
     default_config,
     plain_configs,
 )
@@ -80,8 +81,14 @@ class Entry:
 
 
 def default_entry(kernel: str, kind: Kind, seqlen_q: int) -> Entry:
-    """A kernel at the tile `attention` uses for that many queries."""
-    return Entry(kernel, default_config(kind.head_dim, seqlen_q))
+    """A kernel at the tile of the specialized one for that many queries."""
+    return Entry(kernel, default_config(kind.head_dim, seqlen_q, kind.causal))
+
+
+def chosen_entry(case: Case) -> Entry:
+    """What `attention` launches for the case: the specialized kernel or, where that was found faster, the plain one."""
+    choice = default_choice(case.kind.head_dim, case.kind.causal, case.seqlen_q)
+    return Entry("specialized" if choice.specialized else "plain", choice.config)
 
 
 def all_entries(kind: Kind, options: argparse.Namespace) -> list[Entry]:
@@ -200,14 +207,15 @@ def _run_poisoned(made: Prepared, entry: Entry) -> tuple[torch.Tensor, torch.Ten
 
 
 def time_case(bench: Bench, case: Case) -> Record:
-    """The best plain entries, the specialized ones (the default first) and the libraries, taking turns."""
+    """The best plain entries, ours (first what `attention` launches) and the libraries, taking turns."""
     session = bench.session
     l2_bytes = torch.cuda.get_device_properties(session.device).L2_cache_size
     problem = Problem.of(case, session.device, session.options.seed, input_sets(case.bytes, l2_bytes))
-    default = default_entry("specialized", case.kind, case.seqlen_q)
-    entries = [default, *(entry for entry in bench.best_entries(case.kind) if entry != default)]
+    entries = bench.best_entries(case.kind)
+    chosen = chosen_entry(case)
     plain = [problem.variant(entry) for entry in entries if entry.kernel == "plain"]
-    ours = [problem.variant(entry) for entry in entries if entry.kernel == "specialized"]
+    ours = [replace(problem.variant(chosen), name=f"{CHOSEN}{chosen}")]
+    ours += [problem.variant(entry) for entry in entries if entry.kernel == "specialized" and entry != chosen]
     others = [] if session.options.no_peers else problem.peer_variants()
     return contest(session, case.flops, plain, ours, others)
 

@@ -71,7 +71,8 @@ def _frame(picture: Picture, loop: int, nodes: list[Node]) -> list[str]:
     inner = [f'    n{n.id} [label={_quote(label(n))}, fillcolor="{COLORS[n.task]}"];' for n in nodes]
     if loop < 0:
         return inner
-    head = f"  subgraph cluster_{loop} {{ label={_quote(f'loop {loop}')}; fontsize=10; color=gray;"
+    place = {found.id: found.place for found in picture.loops}.get(loop, "")
+    head = f"  subgraph cluster_{loop} {{ label={_quote(f'loop {place}')}; fontsize=10; color=gray;"
     return [head, *inner, "  }"]
 
 

@@ -49,16 +49,26 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of the source; the operations in it are drawn in a frame."""
+
+    id: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
     """A graph to look at."""
 
     kernel: str
+    loops: tuple[Loop, ...]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
     def to_json(self) -> str:
         """One node or edge a line; `Picture.from_json` reads it back."""
-        rows = [f' "{key}": [\n  {_rows(values)}\n ]' for key, values in (("nodes", self.nodes), ("edges", self.edges))]
+        parts: dict[str, tuple[Any, ...]] = {"loops": self.loops, "nodes": self.nodes, "edges": self.edges}
+        rows = [f' "{key}": [\n  {_rows(values)}\n ]' for key, values in parts.items()]
         return "{\n" + ",\n".join([f' "kernel": {json.dumps(self.kernel)}', *rows]) + "\n}\n"
 
     @staticmethod
@@ -66,8 +76,9 @@ class Picture:
         """Raises ValueError for a text that is no picture."""
         data = json.loads(text)
         try:
+            loops = tuple(Loop(**row) for row in data["loops"])
             nodes, edges = tuple(Node(**row) for row in data["nodes"]), tuple(Edge(**row) for row in data["edges"])
-            made = Picture(str(data["kernel"]), nodes, edges)
+            made = Picture(str(data["kernel"]), loops, nodes, edges)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a graph as `wspec dump --stage graph` writes it: {error}") from None
         _check(made)
@@ -87,10 +98,10 @@ class Picture:
         kept, wanted = set(keep), set(kinds)
         nodes = tuple(node for node in self.nodes if node.id in kept)
         edges = (e for e in self.edges if e.kind in wanted and e.source in kept and e.target in kept)
-        return Picture(self.kernel, nodes, tuple(edges))
+        return Picture(self.kernel, self.loops, nodes, tuple(edges))
 
 
-def _rows(values: Iterable[Node | Edge]) -> str:
+def _rows(values: Iterable[Any]) -> str:
     return ",\n  ".join(json.dumps(asdict(value)) for value in values)
 
 
@@ -116,7 +127,8 @@ def picture(graph: nx.MultiDiGraph, tasks: Mapping[int, str], plan: Plan | None 
         if source in known and target in known
     }
     function = next((op for op in ops.values() if op.name == "tt.func"), None)
-    return Picture((function.str_attr("sym_name") if function else None) or "kernel", nodes, tuple(edges))
+    loops = tuple(Loop(number, place_text(op.location)) for number, op in ops.items() if op.name in _LOOPS)
+    return Picture((function.str_attr("sym_name") if function else None) or "kernel", loops, nodes, tuple(edges))
 
 
 def _node(op: Operation, tasks: Mapping[int, str], late: bool) -> Node:
