@@ -203,7 +203,7 @@ def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) ->
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
-        return Config(64, 128 if causal and seqlen_q >= 8192 else 64, num_warps=4, num_stages=2)
+        return Config(64, 128 if causal and seqlen_q >= 16384 else 64, num_warps=4, num_stages=2)
     if head_dim == 128 and seqlen_q < 2048:
         return Config(64, 128, num_warps=4, num_stages=2)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)

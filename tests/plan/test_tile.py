@@ -224,21 +224,38 @@ def test_a_constant_that_is_not_one_value_repeated() -> None:
     assert conflict(root)[0] == "each"
 
 
-def test_both_dimensions_of_one_value() -> None:
-    """A product added to its own transpose."""
-    root = function("""
+SQUARE = """
     %none = "arith.constant"() <{value = dense<0.000000e+00> : !square}> : () -> !square loc("none")
     %x = "tt.descriptor_load"(%a, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("x")
     %x_s = "ttg.local_alloc"(%x) : (!tile) -> !buffer loc("x_s")
-    %y = "tt.descriptor_load"(%a, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("y")
+    %y = "tt.descriptor_load"(@OTHER, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("y")
     %y_s = "ttg.local_alloc"(%y) : (!tile) -> !buffer loc("y_s")
     %y_t = "ttg.memdesc_trans"(%y_s) <{order = array<i32: 1, 0>}> : (!buffer) -> !turned loc("y_t")
     %dot = "ttng.warp_group_dot"(%x_s, %y_t, %none) @DOT : (!buffer, !turned, !square) -> !square loc("dot")
+"""
+TWO = "%a: !desc; %b: !desc; %n: i32"
+
+
+def test_a_product_of_two_matrices_with_as_many_rows() -> None:
+    found = sliced(function(SQUARE.replace("@OTHER", "%b"), TWO))
+    assert isinstance(found, dict)
+    assert (found["dot"], found["x"], found.get("y")) == (0, 0, None)
+
+
+def test_both_dimensions_of_one_value() -> None:
+    """A product added to its own transpose."""
+    turned = """
     %flat = "tt.trans"(%dot) <{order = array<i32: 1, 0>}> : (!square) -> !square_blocked loc("flat")
     %back = "ttg.convert_layout"(%flat) : (!square_blocked) -> !square loc("back")
     %both = "arith.addf"(%dot, %back) @FAST : (!square, !square) -> !square loc("both")
-""")
-    _, why = conflict(root)
+"""
+    _, why = conflict(function(SQUARE.replace("@OTHER", "%b") + turned, TWO))
+    assert why == "both dimensions of one value would have to be sliced"
+
+
+def test_one_descriptor_has_one_box() -> None:
+    """What is loaded sliced and what is loaded whole cannot come through one descriptor."""
+    _, why = conflict(function(SQUARE.replace("@OTHER", "%a"), TWO))
     assert why == "both dimensions of one value would have to be sliced"
 
 

@@ -111,7 +111,7 @@ def _with_matplotlib(picture: Picture) -> str:
     from matplotlib.figure import Figure
 
     places, layers, width = layout(picture)
-    figure = Figure(figsize=(max(6.0, 1.9 * width), max(3.0, 0.85 * layers)))
+    figure = Figure(figsize=(max(8.0, 1.9 * width), max(3.5, 0.85 * layers)))
     axes = figure.add_axes((0.02, 0.02, 0.96, 0.94))
     axes.set_axis_off()
     axes.set_xlim(-width / 2 - 0.6, width / 2 + 0.6)

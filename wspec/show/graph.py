@@ -7,7 +7,7 @@ tools) and read back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -15,8 +15,9 @@ import networkx as nx
 
 from wspec.diagnostics import place_text
 from wspec.ir import warp_specialize as ws
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
+from wspec.plan.graph import readers
 from wspec.plan.plan import Plan, id_of
 
 TASKS = ("producer", "consumer", "both", "ring", "")  # ring: an allocation that a channel's ring replaces
@@ -121,11 +122,9 @@ def picture(graph: nx.MultiDiGraph, tasks: Mapping[int, str], plan: Plan | None 
     ops: dict[int, Operation] = dict(graph.nodes(data="op"))
     nodes = tuple(_node(op, tasks, number in late) for number, op in ops.items() if op.name != "tt.func")
     known = {node.id for node in nodes}
-    edges = {
-        Edge(source, target, data["kind"], data["distance"]): None
-        for source, target, data in graph.edges(data=True)
-        if source in known and target in known
-    }
+    direct = (Edge(source, target, data["kind"], data["distance"]) for source, target, data in graph.edges(data=True))
+    every = [*direct, *(edge for op in ops.values() for edge in _through_control(op))]
+    edges = dict.fromkeys(edge for edge in every if edge.source in known and edge.target in known)
     function = next((op for op in ops.values() if op.name == "tt.func"), None)
     loops = tuple(Loop(number, place_text(op.location)) for number, op in ops.items() if op.name in _LOOPS)
     return Picture((function.str_attr("sym_name") if function else None) or "kernel", loops, nodes, tuple(edges))
@@ -135,6 +134,32 @@ def _node(op: Operation, tasks: Mapping[int, str], late: bool) -> Node:
     loop = next((id_of(around) for around in op.ancestors() if around.name in _LOOPS), -1)
     task = tasks.get(id_of(op), "ring" if tasks and op.name == "ttg.local_alloc" else "")
     return Node(id_of(op), op.name, value_name(op.location) or "", place_text(op.location), task, loop, late)
+
+
+def _through_control(op: Operation) -> Iterator[Edge]:
+    """What goes into a loop, and what comes out of loops and branches, joined to who makes it and who reads it.
+
+    The planner's graph has the loop itself in between, which is drawn as a frame.
+    """
+    for value in op.operands:
+        if value.op is not None and value.op.name in ("scf.for", "scf.if"):
+            yield from (Edge(id_of(maker), id_of(op), "ssa", 0) for maker in _makers(value))
+    if op.name == "scf.for":
+        body = op.regions[0].block
+        for init, inside in zip(op.operands[3:], body.args[1:], strict=True):
+            for user in readers(body, inside):
+                yield from (Edge(id_of(maker), id_of(user), "ssa", 0) for maker in _makers(init))
+
+
+def _makers(value: Value) -> list[Operation]:
+    """The operations that compute a value, seen through loops and branches."""
+    op = value.op
+    if op is None:
+        return []
+    if op.name not in ("scf.for", "scf.if"):
+        return [op]
+    yielded = [region.block.terminator.operands[value.index] for region in op.regions if region.blocks]
+    return [maker for inner in yielded for maker in _makers(inner)]
 
 
 def tasks_of(split: Operation) -> dict[int, str]:
@@ -164,7 +189,7 @@ def around_hot_loops(whole: Picture) -> Picture:
         return without_clutter(whole)
     inside = {node.id for node in whole.nodes if node.loop in hot}
     near = {e.source for e in whole.edges if e.target in inside and e.kind != "control"}
-    near |= {e.target for e in whole.edges if e.source in inside | hot and e.kind != "control"}
+    near |= {e.target for e in whole.edges if e.source in inside and e.kind != "control"}
     return without_clutter(whole.only(inside | near))
 
 
