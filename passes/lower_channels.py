@@ -5,6 +5,7 @@
     wspec.wait      =>  wait_barrier %full[i], phase
     wspec.buffer %t     memdesc_index %ring[i]
     wspec.release %t    arrive_barrier %empty[i], 1
+    wspec.ring          memdesc_reinterpret %ring
 
 Each task keeps its own position (index i and phase) in every ring it uses. A position is an ordinary value: it is
 carried round loops and out of branches like any other, so it stays right over trip counts of zero, sequences of loops
@@ -203,6 +204,9 @@ class _Lowering:
         ring = self.rings[name]
         if op.name in ("wspec.acquire", "wspec.wait"):
             return self._enter(op, build, ring, name, at)
+        if op.name == "wspec.ring":
+            _replace(op, build.create("ttg.memdesc_reinterpret", [ring.buffers], [op.result.type]).result)
+            return at
         index = op.operands[0]
         if op.name == "wspec.buffer":
             _replace(op, _at(build, ring.buffers, index, ring.buffer))

@@ -6,8 +6,9 @@
                                                 ttng.async_tma_store_wait {pendings = 0}
 
 A descriptor store needs shared memory for its tile. Where the plan names a channel whose buffer has the tile's shape
-and has been read for the last time, the tile goes there and the rings can be that much deeper. Runs after slice_tile,
-when buffer and tile belong to one replica, and before release_buffers, which sees the copy as the last reader.
+and has been read for the last time, or whose whole ring is not needed any more, the tile goes there and the rings can
+be that much deeper. A whole ring is named by `wspec.ring`. Runs after slice_tile, when buffer and tile belong to one
+replica, and before release_buffers, which sees the copy as the last reader.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, IntegerAttr, MemDescType, StringAttr, TensorType, i32
-from wspec.plan.plan import Plan, id_of
+from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, TensorType, i32
+from wspec.plan.buffers import flat_layout
+from wspec.plan.plan import Channel, Plan, id_of
 
 
 def stage_stores(module: Operation, plan: Plan) -> Operation:
     """Lower the descriptor stores the plan gives a buffer."""
     op = ws.find(module)
     assert op is not None
-    staging = dict(plan.staging)
-    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+    staging = {store: (channel, kind) for store, channel, kind in plan.staging}
+    for replica, block in enumerate(ws.task_blocks(op)[: plan.consumer.replicas]):
         for store in [o for top in block.ops for o in top.walk() if o.name == "tt.descriptor_store"]:
-            channel = staging.get(id_of(store))
-            if channel is not None:
-                _stage(store, _buffer(block, channel))
+            name, kind = staging.get(id_of(store), ("", ""))
+            if kind == "buffer":
+                _stage(store, _buffer(block, name))
+            elif kind == "ring":
+                _stage(store, _ring(store, next(c for c in plan.channels if c.name == name), replica))
     return module
 
 
@@ -38,6 +42,18 @@ def _buffer(block: Block, channel: str) -> Value:
         if op.name == "wspec.buffer" and isinstance(name, StringAttr) and channel in (name.text, _base(name.text)):
             return op.result
     raise AssertionError(f"no buffer of channel {channel}")
+
+
+def _ring(store: Operation, channel: Channel, replica: int) -> Value:
+    """The whole ring of the replica's channel as one buffer for the store's tile, in the descriptor's layout."""
+    assert store.parent is not None
+    desc = store.operands[0].type
+    assert isinstance(desc, TensorDescType)
+    shape = tuple(size for size in desc.block.shape if size != 1)
+    type = MemDescType(shape, desc.block.element, flat_layout(desc), SMEM, True)
+    name = f"{channel.name}.{replica}" if channel.sliced else channel.name
+    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
 
 
 def _base(name: str) -> str:

@@ -52,11 +52,13 @@ DIAGONAL = tuple(Size(0, rows, 1) for rows in (1, 2, 3, 33, 420))  # as many ite
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "no overlap": {"overlap": False},
-    "two blocks": {"blocks": 2},
     "depth 1": {"depth": 1},
     "depth 2": {"depth": 2},
     "one consumer": {"consumers": 1},
+    "one block": {"blocks": 1},
+    "two blocks": {"blocks": 2},
 }
+BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
 
 # ---------------------------------------------------------------------------------------------------- cases
 
@@ -96,16 +98,15 @@ def jobs(
     kernel: str,
     *tiles: Tile,
     sizes: Sequence[Size] = SIZES,
-    variants: Sequence[str] = tuple(VARIANTS),
+    variants: Sequence[Sequence[str]] = (BIG_TILE, SMALL_TILE),
     alone: str = "",
-    but: dict[str, str] | None = None,
     **constexprs: Any,
 ) -> Iterator[Job]:
-    """`variants` of the first tile, the default of the others; `but`: the variants left alone, and why."""
-    for tile in tiles:
+    """The first `variants` of the first tile, the second of the second; the default of others, and if left alone."""
+    for index, tile in enumerate(tiles):
         case = Case(kernel, tile, tuple(constexprs.items()), tuple(sizes))
-        for variant in variants if tile is tiles[0] and not alone else ("default",):
-            yield Job(case, variant, (but or {}).get(variant, alone))
+        for variant in variants[index] if index < len(variants) and not alone else ("default",):
+            yield Job(case, variant, alone)
 
 
 T64, T128 = Tile(64, 64, 64, 4), Tile(128, 128, 64, 8)
@@ -115,15 +116,16 @@ FP8, LOW_FP8 = Tile(128, 128, 128, 8, "fp8"), Tile(64, 64, 64, 4, "fp8")
 GEMMS = (T128, T64, LOW, Tile(64, 256, 64, 4), NARROW, WIDE, ONE_GROUP, Tile(128, 128, 32, 8), Tile(256, 128, 64, 8))
 
 JOBS: tuple[Job, ...] = (
+    Job(Case("gemm", T128, (), SIZES), "two blocks", "registers"),
     *jobs("gemm", *GEMMS, Tile(128, 64, 128, 8), BF16, EXACT, FP8, LOW_FP8),
     *jobs("gemm_transposed", T128, T64, BF16, FP8, LOW_FP8),
     *jobs("a_transposed", T128, T64, NARROW, EXACT),
     *jobs("persistent", T128, T64, WIDE, FLATTEN=False),
     *jobs("persistent", T128, T64, WIDE, FLATTEN=True),
-    *jobs("bias", T128, T64, WIDE, variants=("default",)),
-    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=("default",), TRIPS=0),
-    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=("default",), TRIPS=1),
-    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=("default", "depth 1"), TRIPS=2),
+    *jobs("bias", T128, T64, WIDE, variants=()),
+    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=0),
+    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=1),
+    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=[("default", "depth 1")], TRIPS=2),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], TRIPS=7),
     *jobs("three_dots", Tile(128, 64, 64, 8), T64, Tile(128, 64, 128, 8), NARROW, sizes=TALL),
     *jobs("two_products", T128, T64, NARROW, EXACT),
@@ -133,21 +135,21 @@ JOBS: tuple[Job, ...] = (
     *jobs("branch_beside", T128, T64, NARROW, EXACT),
     *jobs("dequantized_a", T128, T64, NARROW),
     *jobs("dequantized_b", T128, T64, NARROW),
-    *jobs("block_scales", FP8, T128, T64, LOW_FP8),
-    *jobs("device_descriptors", T128, T64, WIDE, sizes=NOT_ZERO, variants=("default", "depth 1")),
-    *jobs("row_sums", T128, T64, NARROW, sizes=TALL, variants=("default", "one consumer"), AXIS=0),
-    *jobs("row_sums", T128, T64, NARROW, sizes=TALL, variants=("default", "one consumer"), AXIS=1),
-    *jobs("atomics", T128, T64, variants=("default", "one consumer"), USED=False),
-    *jobs("atomics", T128, T64, USED=True),
-    *jobs("counter", T128, T64, variants=("default", "one consumer")),
-    *jobs("while_loop", T128, T64),
-    *jobs("early_return", T128, T64),
-    *jobs("pointers", T128, T64),
+    *jobs("block_scales", FP8, T64, T128, LOW_FP8),
+    *jobs("device_descriptors", T128, T64, WIDE, sizes=NOT_ZERO, variants=[("default", "depth 1")]),
+    *jobs("row_sums", T128, T64, NARROW, sizes=TALL, variants=[("default", "one consumer")], AXIS=0),
+    *jobs("row_sums", T128, T64, NARROW, sizes=TALL, variants=[("default", "one consumer")], AXIS=1),
+    *jobs("atomics", T128, T64, variants=[("default", "one consumer")], USED=False),
+    *jobs("atomics", T128, T64, alone="unsupported-op", USED=True),
+    *jobs("counter", T128, T64, variants=[("default", "one consumer")]),
+    *jobs("while_loop", T128, T64, alone="unsupported-control-flow"),
+    *jobs("early_return", T128, T64, alone="unsupported-control-flow"),
+    *jobs("pointers", T128, T64, alone="no-descriptor-load"),
     *jobs("one_pointer", T128, T64, NARROW),
-    *jobs("block_barrier", T128, T64),
+    *jobs("block_barrier", T128, T64, alone="unsupported-op"),
     *jobs("asked_for", T128),
-    *jobs("same_memory", Tile(128, 64, 64, 8), T64, sizes=[s for s in TALL if s.trips]),
-    *jobs("address_from_tile", T128, T64),
+    *jobs("same_memory", Tile(128, 64, 64, 8), T64, sizes=[s for s in TALL if s.trips], alone="memory-alias"),
+    *jobs("address_from_tile", T128, T64, alone="not-partitionable"),
     *jobs("paged", T128, T64, NARROW),
     *jobs("writes_in_loop", Tile(128, 128, 128, 8), T64, Tile(64, 128, 64, 4)),
     *jobs("attention_masked", T128, T64, NARROW, Tile(128, 128, 128, 8), sizes=TALL, CAUSAL=False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
 
-ABSTRACT_PURE = frozenset({"wspec.buffer"})
+ABSTRACT_PURE = frozenset({"wspec.buffer", "wspec.ring"})
 
 
 def _removable(op: Operation) -> bool:

@@ -15,13 +15,17 @@ def buffer_type(load: Operation) -> MemDescType:
     """What one buffer of a channel holds: the tile of `load`, in the layout TMA gives it, which is its descriptor's."""
     tile, desc = load.result.type, load.operands[0].type
     assert isinstance(tile, TensorType) and isinstance(desc, TensorDescType)
+    return MemDescType(tile.shape, tile.element, flat_layout(desc, len(tile.shape)), SMEM, True)
+
+
+def flat_layout(desc: TensorDescType, rank: int = 2) -> Layout:
+    """The descriptor's layout for a tile of fewer dimensions."""
     encoding = desc.block.encoding
     assert isinstance(encoding, Layout)
-    if len(tile.shape) != len(desc.block.shape):
-        kept = tuple((name, value) for name, value in encoding.fields if name != "rank")
-        rank = () if len(tile.shape) == 2 else (("rank", len(tile.shape)),)
-        encoding = replace(encoding, fields=kept + rank)
-    return MemDescType(tile.shape, tile.element, encoding, SMEM, True)
+    if rank == len(desc.block.shape):
+        return encoding
+    kept = tuple((name, value) for name, value in encoding.fields if name != "rank")
+    return replace(encoding, fields=kept if rank == 2 else (*kept, ("rank", rank)))
 
 
 def is_the_buffer(alloc: Operation, type: MemDescType) -> bool:

@@ -102,3 +102,8 @@ def iteration(ops: Iterable[Operation], machine: Machine) -> Iteration:
         if price.unit in busy:
             busy[price.unit] += price.busy_cycles
     return Iteration(**busy)
+
+
+def loop_work(loop: Operation, machine: Machine) -> Iteration:
+    """One iteration of a loop, with the branches in it."""
+    return iteration((op for top in loop.regions[0].block.ops for op in top.walk()), machine)

@@ -6,7 +6,7 @@ import math
 
 from wspec.ir.core import Operation
 from wspec.ir.types import IntegerAttr
-from wspec.plan.costs import iteration
+from wspec.plan.costs import loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
 from wspec.plan.plan import Plan, Prediction
@@ -19,7 +19,7 @@ def predict(loops: list[Operation], machine: Machine, overlap: bool) -> Predicti
     overlap two consumer groups still interleave, with part of the shorter one exposed. The plain kernel exposes it all
     but for what its two blocks or warp groups hide of each other.
     """
-    bodies = [iteration(loop.regions[0].block.ops, machine) for loop in loops]
+    bodies = [loop_work(loop, machine) for loop in loops]
     heaviest = max(bodies, key=lambda b: b.mma)
     longer, shorter = max(heaviest.mma, heaviest.compute), min(heaviest.mma, heaviest.compute)
     exposed = 0.15 if overlap else 0.35

@@ -26,7 +26,8 @@ from wspec.plan.partition import (
 from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, source_warps
 from wspec.plan.registers import available
 from wspec.plan.replicas import choose_replicas
-from wspec.plan.rings import make_channels, staged_channels, staging_for
+from wspec.plan.rings import make_channels
+from wspec.plan.staging import BUFFER, RING, choose, fits, named, staging_options
 
 
 def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Plan:
@@ -42,16 +43,20 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     warps = source_warps(function)
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
-    staging = staging_for(function, sites, sliced, replicas)
-    memory = partial(make_channels, function, sites, sliced, frozenset(staging), machine, options)
-    blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
-    channels, smem = memory(blocks)
+    options_of = staging_options(function, sites, sliced, replicas)
+    for kinds in ((BUFFER, RING), (BUFFER,)):
+        staging = choose(options_of, kinds)
+        memory = partial(make_channels, function, sites, sliced, frozenset(staging), machine, options)
+        blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
+        channels, smem = memory(blocks)
+        if fits(function, staging, channels):
+            break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     prediction = predict(loops, machine, bool(schedules and any(s.late for s in schedules)))
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
-        staged_channels(staging, channels), smem, blocks, prediction,
+        named(staging, channels), smem, blocks, prediction,
     )  # fmt: skip
     if options.gate == "model":
         check_pays(plan, loops)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from wspec.ir.core import Operation, Value
+import math
+from functools import partial
+
+from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import Layout, TensorType
 from wspec.options import Options
-from wspec.plan.costs import byte_size
+from wspec.plan.costs import byte_size, loop_work
 from wspec.plan.machine import Machine
-from wspec.plan.partition import Site, decline
+from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import Channel, id_of
-from wspec.plan.tile import shape_of
+from wspec.plan.staging import rank_changes
 
-MAX_DEPTH = 4
+MAX_DEPTH = 8
 BARRIER_BYTES = 16  # one full and one empty barrier of a stage
 
 
@@ -32,7 +35,8 @@ def make_channels(
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].loop is not None)
-    depth = min(MAX_DEPTH, int(room // (per_stage + stages * BARRIER_BYTES))) if per_stage else 1
+    room_for = int(room // (per_stage + stages * BARRIER_BYTES)) if per_stage else 1
+    depth = min(useful_depth(hot_loops(function), machine), room_for)
     if options.depth is not None:
         depth = options.depth
     if depth < 1 or fixed + depth * per_stage + scratch > budget:
@@ -46,6 +50,16 @@ def make_channels(
     names: set[str] = set()
     channels = tuple(_channel(group, depth, sliced, names) for group in groups)
     return channels, fixed + depth * per_stage + scratch
+
+
+def useful_depth(loops: list[Operation], machine: Machine) -> int:
+    """Buffers that keep a loop fed: what arrives during twice the latency of a load, one being read, one being freed.
+
+    Twice, because under load the latency of memory about doubles. Loops of many short iterations need the most.
+    """
+    shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
+    latency = machine.dram_latency + machine.tma_extra_latency
+    return min(MAX_DEPTH, math.ceil(2 * latency / max(shortest, 1.0)) + 2)
 
 
 def block_smem(machine: Machine, blocks: int) -> int:
@@ -111,7 +125,7 @@ def _unique(name: str, taken: set[str]) -> str:
 def scratch_bytes(function: Operation, staged: frozenset[int] = frozenset()) -> int:
     """Shared memory that layout conversions and descriptor stores take beside the rings: the largest of them."""
     largest = 0
-    dead = {v.op for store in function.walk() if id_of(store) in staged for v in _rank_changes(store.operands[1])}
+    dead = {v.op for store in function.walk() if id_of(store) in staged for v in rank_changes(store.operands[1])}
     for op in function.walk():
         if op in dead:
             continue
@@ -124,56 +138,3 @@ def scratch_bytes(function: Operation, staged: frozenset[int] = frozenset()) -> 
             free = isinstance(layout, Layout) and layout.name == "ttg.dot_op"
             largest = max(largest, 0 if free else byte_size(op.result.type))
     return largest
-
-
-def _rank_changes(tile: Value) -> list[Value]:
-    """The stored tile and what it was before reshapes and conversions, outermost first."""
-    chain = [tile]
-    while (op := chain[-1].op) is not None and op.name in ("ttg.convert_layout", "tt.reshape"):
-        chain.append(op.operands[0])
-    return chain[:-1]
-
-
-def staging_for(function: Operation, sites: list[Site], sliced: dict[int, int], replicas: int) -> dict[int, int]:
-    """Descriptor stores that can go through the buffer of a tile read before: store id -> load id."""
-    found: dict[int, int] = {}
-    for store in function.walk():
-        if store.name != "tt.descriptor_store":
-            continue
-        for site in sites:
-            free = not site.hot and id_of(site.load) not in found.values()
-            if free and _fits_buffer(store, site.load) and (replicas == 1 or id_of(site.load) in sliced):
-                found[id_of(store)] = id_of(site.load)
-                break
-    return found
-
-
-def _fits_buffer(store: Operation, load: Operation) -> bool:
-    """Same box, same layout, and the store stands after every reader, in the block of the load."""
-    out, into = store.operands[0].type, load.operands[0].type
-    if store.parent is not load.parent or out != into or load.parent is None:
-        return False
-    tiles = [store.operands[1], *_rank_changes(store.operands[1])]
-    sources = tiles + [v for t in tiles if t.op is not None for v in t.op.operands[:1]]
-    if not any(shape_of(v.type) == shape_of(load.result.type) for v in sources):
-        return False
-    block = load.parent
-    position = block.ops.index(store)
-    reads = [i for i, op in enumerate(block.ops) if any(_reads(inner, load.result) for inner in op.walk())]
-    return all(i < position for i in reads)
-
-
-def _reads(op: Operation, tile: Value) -> bool:
-    """Does the operation use the tile, or a buffer or view made of it?"""
-    work = list(op.operands)
-    while work:
-        value = work.pop()
-        if value is tile:
-            return True
-        if value.op is not None and value.op.name in ("ttg.local_alloc", "ttg.memdesc_trans", "ttg.memdesc_subslice"):
-            work += value.op.operands[:1]
-    return False
-
-
-def staged_channels(staging: dict[int, int], channels: tuple[Channel, ...]) -> tuple[tuple[int, str], ...]:
-    return tuple((store, next(c.name for c in channels if load in c.loads)) for store, load in staging.items())

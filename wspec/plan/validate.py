@@ -23,8 +23,9 @@ from wspec.plan.partition import (
 from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, source_warps
 from wspec.plan.registers import instruction_need, launch_registers
 from wspec.plan.replicas import slicing_for
-from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes, staging_for
+from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
+from wspec.plan.staging import BUFFER, ring_holds, staging_options
 from wspec.plan.tile import Conflict
 
 
@@ -125,10 +126,12 @@ def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
 
 def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     sliced = {load: channel.sliced_dim for channel in plan.channels if channel.sliced for load in channel.loads}
-    allowed = staging_for(function, list(sites.values()), sliced, plan.consumer.replicas)
-    for store, name in plan.staging:
+    allowed = staging_options(function, list(sites.values()), sliced, plan.consumer.replicas)
+    for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
-        if channel is None or allowed.get(store) not in channel.loads:
+        places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
+        holds = channel is not None and (kind == BUFFER or ring_holds(function, store, channel))
+        if not holds or kind not in [place.kind for place in places]:
             raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
 
 
@@ -151,7 +154,7 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
 
 def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine) -> None:
     rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
-    need = rings + scratch_bytes(function, frozenset(store for store, _ in plan.staging))
+    need = rings + scratch_bytes(function, frozenset(store for store, *_ in plan.staging))
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)

@@ -1,10 +1,11 @@
 """IR for people: short, with the names and lines of the source. Nothing reads it back.
 
-    %k = wspec.wait {k}  // 31
+    %k = wspec.wait {k} : i32  // 31
     %k_0 = wspec.buffer %k {k} : memdesc<64x64xbf16, shared>  // 31
-    %scores = ttng.warp_group_dot %q, %k_1, %0 {async} : tensor<64x64xf32, mma>  // 32
+    %scores = ttng.warp_group_dot %q, %k_0, 0 {async} : tensor<64x64xf32, mma>  // 32
 
 Left out: operand types, attributes that say nothing about what is computed, and the text of layouts, which get names.
+Constants stand where they are used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from wspec.ir.loc import CallSiteLoc, Location, NameLoc, file_loc
 from wspec.ir.names import Names
 from wspec.ir.types import (
     Attribute,
+    DenseArrayAttr,
     DenseAttr,
     FloatAttr,
     IntegerAttr,
@@ -45,6 +47,8 @@ def print_brief(module: Operation, *, lines: bool = True) -> str:
     names.add_module(module)
     printer = _Brief(names, lines)
     for op in module.walk():
+        printer.learn(op)
+    for op in module.walk():
         if op.name in ("tt.func", "llvm.func"):
             printer.function(op)
     if not printer.out:
@@ -60,6 +64,7 @@ class _Brief:
         self.names, self.lines = names, lines
         self.out: list[str] = []
         self.layouts: dict[str, str] = {}
+        self._constants: dict[Value, str] = {}
         self._special: dict[str, Callable[[Operation, str], None]] = {
             "scf.for": self._for,
             "scf.if": self._if,
@@ -67,6 +72,11 @@ class _Brief:
             "tt.reduce": self._reduce,
             "tt.scan": self._reduce,
         }
+
+    def learn(self, op: Operation) -> None:
+        """Remember a constant, to write it where it is used."""
+        if op.name == "arith.constant" and (text := _number(op.attr("value"))) is not None:
+            self._constants[op.result] = text
 
     def function(self, op: Operation) -> None:
         """`func name(parameters) {`."""
@@ -78,6 +88,8 @@ class _Brief:
 
     def operation(self, op: Operation, indent: str) -> None:
         """One operation with everything inside it."""
+        if op.results and op.results[0] in self._constants:
+            return
         special = self._special.get(op.name)
         if special is not None and all(len(region.blocks) <= 1 for region in op.regions):
             special(op, indent)
@@ -102,7 +114,7 @@ class _Brief:
         return f"  // {shown}" if shown else ""
 
     def _name(self, value: Value) -> str:
-        return self.names.value(value)
+        return self._constants.get(value) or self.names.value(value)
 
     def _values(self, values: list[Value]) -> str:
         return ", ".join(map(self._name, values))
@@ -114,8 +126,6 @@ class _Brief:
         return f"{first} = " if len(op.results) == 1 else f"{first.removesuffix('#0')}:{len(op.results)} = "
 
     def _head(self, op: Operation) -> str:
-        if op.name == "arith.constant":
-            return f"constant {_number(op.attr('value'))}"
         words = [op.name, self._values(op.operands), self._attributes(op)]
         words += [self.names.block(block) for block in op.successors]
         return " ".join(filter(None, words))
@@ -218,7 +228,9 @@ def _source_lines(location: Location) -> list[int]:
     """The line of the kernel, and behind it that of the helper an operation was inlined from."""
     match location:
         case CallSiteLoc(callee=callee, caller=caller):
-            return [*_source_lines(caller), *_source_lines(callee)]
+            outer, inner = file_loc(caller), file_loc(callee)
+            same = outer is not None and inner is not None and outer.file == inner.file  # Triton's own are no news
+            return _source_lines(caller) + (_source_lines(callee) if same else [])
         case NameLoc(child=child) if child is not None:
             return _source_lines(child)
     place = file_loc(location)
@@ -235,13 +247,32 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "".join(f"{size}x" for size in shape)
 
 
-def _number(value: Attribute | None) -> str:
+_BITS = {
+    "0xFF800000": "-inf",
+    "0x7F800000": "inf",
+    "0xFC00": "-inf",
+    "0x7C00": "inf",
+    "0xFF80": "-inf",
+    "0x7F80": "inf",
+}
+
+
+def _number(value: Attribute | None) -> str | None:
+    """A constant in short, the same for a scalar and for a tensor of it; None for what is no one number."""
     match value:
         case DenseAttr(text=text) | FloatAttr(text=text):
-            return text
+            return _BITS.get(text) or _short_float(text)
         case IntegerAttr():
             return str(value).partition(" : ")[0]
-    return str(value)
+    return None
+
+
+def _short_float(text: str) -> str | None:
+    """`1.000000e+00` -> `1`; None for the elements of a tensor that differ."""
+    try:
+        return f"{float(text):g}" if "." in text else text if text.lstrip("-").isalnum() else None
+    except ValueError:
+        return None
 
 
 def _entry(op: Operation, name: str, value: Attribute) -> str:
@@ -255,4 +286,6 @@ def _entry(op: Operation, name: str, value: Attribute) -> str:
         return word if str(value) == "true" else ""
     if isinstance(value, UnitAttr):
         return name
-    return f"{name} = {_number(value)}"
+    if isinstance(value, DenseArrayAttr):
+        return f"{name} = {list(value.values)}"
+    return f"{name} = {_number(value) or value}"

@@ -21,7 +21,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         share = f"{_warps(consumer.warps)} compute on the whole tile"
     said.append(f"{share}, with {consumer.registers} registers a thread")
     said += _loops(plan.loops, operations)
-    for store, channel in plan.staging:
+    for store, channel, _ in plan.staging:
         where = places([store], operations)
         said.append(f"the store at {where} goes through the buffer of {channel}, which nobody reads any more")
     return said

@@ -72,7 +72,7 @@ def _channels(plan: Plan, operations: Operations) -> Table:
 def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str, ...]:
     share = f"sliced, dim {channel.sliced_dim}" if channel.sliced else "whole"
     lives = "reused" if channel.reused else "filled once"
-    stored = [number for number, name in plan.staging if name == channel.name]
+    stored = [number for number, name, _ in plan.staging if name == channel.name]
     if stored:
         lives += f", then stages the store at {places(stored, operations)}"
     ring = kib(channel.depth * channel.buffer_bytes)

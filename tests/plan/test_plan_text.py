@@ -1,0 +1,210 @@
+"""A plan as text, what is said of a bad one, and what ties a plan to a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.programs import PROGRAMS, numbered, op_at, op_named, program
+from wspec.ir import print_module, read
+from wspec.ir.core import Operation
+from wspec.ir.types import DenseArrayAttr, IntegerAttr, i32
+from wspec.plan.plan import (
+    Channel,
+    LoopSchedule,
+    Plan,
+    PlanError,
+    Prediction,
+    Task,
+    fingerprint,
+    id_of,
+    number,
+    source_warps,
+)
+
+# -------------------------------------------------------------------------------------------------- round trip
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+counts = st.integers(min_value=0, max_value=1 << 20)
+ids = st.lists(counts, max_size=4).map(tuple)
+cycles = st.floats(allow_nan=False, allow_infinity=False, width=32)
+channels = st.builds(
+    Channel, texts, ids, st.integers(1, 16), counts, st.integers(-1, 3), st.booleans()
+)  # fmt: skip
+loops = st.builds(LoopSchedule, counts, ids, st.booleans())
+predictions = st.builds(Prediction, cycles, cycles, cycles, texts)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Any plan with one producer and one consumer, the order of the two either way."""
+    tasks = [
+        Task(draw(texts), kind, draw(counts), draw(counts), draw(counts)) for kind in ("producer", "consumer")
+    ]
+    return Plan(
+        draw(texts),
+        draw(texts),
+        draw(counts),
+        tuple(draw(st.permutations(tasks))),
+        draw(st.lists(channels, max_size=3).map(tuple)),
+        draw(st.lists(loops, max_size=3).map(tuple)),
+        draw(st.lists(st.tuples(counts, texts), max_size=2).map(tuple)),
+        draw(counts),
+        draw(counts),
+        draw(predictions),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(plans())
+def test_round_trip(plan: Plan) -> None:
+    assert Plan.from_text(plan.to_text()) == plan
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PROGRAMS.iterdir()))
+def test_plans_written_by_hand_round_trip(name: str) -> None:
+    plan = Plan.from_text((PROGRAMS / name / "plan.toml").read_text())
+    assert Plan.from_text(plan.to_text()) == plan
+
+
+def test_every_field_stands_in_the_text() -> None:
+    plan = sample()
+    text = plan.to_text()
+    for kind in (Plan, Task, Channel, LoopSchedule, Prediction):
+        for field in dataclasses.fields(kind):
+            assert field.name in text
+
+
+def sample(**changes: object) -> Plan:
+    plan = Plan(
+        "k",
+        "0" * 16,
+        8,
+        (Task("mma", "consumer", 4, 240, 2), Task("load", "producer", 1, 24)),
+        (Channel("a", (3,), 2, 1024), Channel("q", (1,), 1, 1024, 0, False)),
+        (LoopSchedule(2, (5,)),),
+    )
+    return dataclasses.replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def test_what_a_plan_knows() -> None:
+    plan = sample()
+    assert (plan.consumer.name, plan.producer.name) == ("mma", "load")
+    assert plan.total_warps == 12, "in whole warp groups"
+    a, q = plan.channels
+    assert plan.channel_of(3) is a and plan.channel_of(1) is q and plan.channel_of(2) is None
+    assert q.sliced and not a.sliced
+
+
+# ------------------------------------------------------------------------------------------------------ bad plans
+
+
+def edited(old: str, new: str) -> str:
+    text = sample().to_text()
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernel = ", r"^plan is not valid TOML: .*line 1"),
+        (edited("depth = 2", "deep = 2"), r"^plan: channels\[0\] has unknown field 'deep'; it may have .*depth"),
+        (edited("depth = 2\n", ""), r"^plan: channels\[0\]: .*missing.* 'depth'"),
+        (edited("depth = 2", "depth = 0"), r"^plan: channels\.a: depth must be at least 1, found 0"),
+        (edited('kernel = "k"\n', ""), r"^plan: the top level: .*missing.* 'kernel'"),
+        (edited('kernel = "k"', 'kernal = "k"'), r"^plan: the top level has unknown field 'kernal'"),
+        (edited('"producer"', '"consumer"'), r"^plan: expected one producer and one consumer task, found consumer, con"),
+        ('kernel = "k"\nfingerprint = ""\nsource_warps = 4\ntasks = []\nchannels = []\n', r"found none$"),
+        ("tasks = 3", r"^plan: tasks must be a list of tables"),
+        ("loops = [3]", r"^plan: loops\[0\] must be a table"),
+        ("prediction = 3", r"^plan: prediction must be a table"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Plan.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("depth = 2", 'depth = "2"', "depth"),
+        ("depth = 2", "depth = 2.5", "depth"),
+        ("loads = [3]", "loads = 3", "loads"),
+        ("loads = [3]", 'loads = ["a"]', "loads"),
+        ("registers = 240", 'registers = "many"', "registers"),
+        ("reused = false", 'reused = "no"', "reused"),
+        ('name = "mma"', "name = 3", "name"),
+        ("late = [5]", "late = 5", "late"),
+        ("staging = []", "staging = [3]", "staging"),
+        ("staging = []", 'staging = [["q", 3]]', "staging"),
+        ("smem_bytes = 0", 'smem_bytes = "all"', "smem_bytes"),
+        ("overhead_cycles = 0.0", 'overhead_cycles = "few"', "overhead_cycles"),
+        ("version = 1", "version = 2", "version"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(old: str, new: str, field: str) -> None:
+    with pytest.raises(PlanError, match=field):
+        Plan.from_text(edited(old, new))
+
+
+# --------------------------------------------------------------------------------------------------- fingerprints
+
+
+def test_operations_are_numbered_in_program_order() -> None:
+    root = program("chain")
+    assert [id_of(op) for op in root.walk()] == list(range(len(list(root.walk()))))
+    assert id_of(Operation.create("arith.constant")) == -1, "what a pass has added has no number"
+
+
+def test_source_warps() -> None:
+    assert source_warps(program("gemm")) == 8
+    assert source_warps(program("chain")) == 4
+
+
+def test_fingerprint_is_that_of_the_program() -> None:
+    """Not of its names, places, numbers, or the process that computes it."""
+    root = program("gemm")
+    again = read(print_module(root.parent_op or root, locations=False))
+    assert fingerprint(numbered(again)) == fingerprint(root)
+    for op in root.walk():
+        op.attributes.clear()
+    assert fingerprint(root) == fingerprint(program("gemm"))
+
+
+def test_fingerprints_differ() -> None:
+    names = sorted(path.name for path in PROGRAMS.iterdir())
+    assert len({fingerprint(program(name)) for name in names}) == len(names)
+
+
+def test_fingerprint_sees_types_and_structure() -> None:
+    root = program("gemm")
+    before = fingerprint(root)
+    op_at(root, "half").name = "arith.extf"
+    assert fingerprint(root) != before
+    root = program("gemm")
+    root.regions[0].block.ops.remove(op_named(root, "tt.descriptor_store"))
+    number(root)
+    assert fingerprint(root) != before
+
+
+def test_fingerprint_sees_constants_and_operands() -> None:
+    before = fingerprint(program("gemm"))
+    root = program("gemm")
+    op_at(root, "c64").properties["value"] = i32(32)
+    assert fingerprint(root) != before
+    root = program("gemm")
+    load = op_at(root, "b")
+    load.operands[1:] = reversed(load.operands[1:])
+    assert fingerprint(root) != before
+
+
+def test_attributes_of_a_program_keep_their_kind() -> None:
+    root = program("chain")
+    order = op_at(root, "k_t").attr("order")
+    assert isinstance(order, DenseArrayAttr) and order.values == (1, 0)
+    assert isinstance(op_at(root, "c64").attr("value"), IntegerAttr)

@@ -1,0 +1,185 @@
+"""Which operations of a loop run late, and which dots may run on into the next iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.cases import odd_cases
+from tests.support.compiling import plain_module
+from tests.support.programs import function, numbered, op_at, op_named, program
+from wspec.ir.core import Operation
+from wspec.ir.loc import value_name
+from wspec.plan.partition import find_sites, hot_loops
+from wspec.plan.plan import id_of
+from wspec.plan.schedule import accumulators, legal_late, schedule_loop
+
+ODD = {case.name: case for case in odd_cases()}
+
+
+def is_load(op: Operation) -> bool:
+    return op.name == "tt.descriptor_load"
+
+
+def late(root: Operation, loop: Operation) -> list[str]:
+    """The names of the late operations."""
+    ids = set(schedule_loop(loop, is_load).late)
+    return [value_name(op.location) or op.name for op in root.walk() if id_of(op) in ids]
+
+
+def chain(middle: str = "", operand: str = "%p", last: str = "%o", extra: str = "") -> Operation:
+    """A loop with a dot that feeds another one through `middle`."""
+    return function(f"""
+    %x = "tt.descriptor_load"(%a, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("x")
+    %x_s = "ttg.local_alloc"(%x) : (!tile) -> !buffer loc("x_s")
+    %sum = "scf.for"(%c0, %n, %c64, %zero) ({{
+    ^bb1(%i: i32 loc("i"), %acc: !acc loc("acc")):
+      %y = "tt.descriptor_load"(%b, %i, %c0) @LOAD : (!desc64, i32, i32) -> !tile64 loc("y")
+      %y_s = "ttg.local_alloc"(%y) : (!tile64) -> !buffer64 loc("y_s")
+      %s = "ttng.warp_group_dot"(%x_s, %y_s, %zero) @DOT : (!buffer, !buffer64, !acc) -> !acc loc("s")
+      {middle}
+      %half = "arith.truncf"(%s) : (!acc) -> tensor<128x64xf16, #mma> loc("half")
+      %p = "ttg.convert_layout"(%half) : (tensor<128x64xf16, #mma>) -> !operand loc("p")
+      %z = "tt.descriptor_load"(%b, %c0, %i) @LOAD : (!desc64, i32, i32) -> !tile64 loc("z")
+      %z_s = "ttg.local_alloc"(%z) : (!tile64) -> !buffer64 loc("z_s")
+      %o = "ttng.warp_group_dot"({operand}, %z_s, %acc) @DOT : (!operand, !buffer64, !acc) -> !acc loc("o")
+      {extra}
+      "scf.yield"({last}) : (!acc) -> ()
+    }}) : (i32, i32, i32, !acc) -> !acc loc("sum")
+""")
+
+
+# ----------------------------------------------------------------------------------------------------- the late part
+
+
+def test_the_second_dot_and_its_load_are_late() -> None:
+    root = chain()
+    assert late(root, op_at(root, "sum")) == ["z", "z_s", "o"]
+
+
+def test_what_depends_on_the_second_dot_is_late_too() -> None:
+    root = chain(extra='%q = "arith.addf"(%o, %o) @FAST : (!acc, !acc) -> !acc loc("q")', last="%q")
+    assert late(root, op_at(root, "sum")) == ["z", "z_s", "o", "q"]
+
+
+def test_what_changes_the_late_state_is_late() -> None:
+    """Scaling the accumulator before the second dot belongs to it; the scale itself comes from the early part."""
+    scaled = '%w = "arith.mulf"(%acc, %s) @FAST : (!acc, !acc) -> !acc loc("w")'
+    root = chain(scaled, extra='%q = "arith.addf"(%o, %w) @FAST : (!acc, !acc) -> !acc loc("q")', last="%q")
+    assert late(root, op_at(root, "sum")) == ["w", "z", "z_s", "o", "q"]
+
+
+def test_attention_keeps_its_softmax_early() -> None:
+    root = numbered(plain_module(ODD["attention_masked"]))
+    (loop,) = hot_loops(root)
+    ids = set(schedule_loop(loop, is_load).late)
+    body = loop.regions[0].block
+    dots = [id_of(op) in ids for op in body.ops if op.name == "ttng.warp_group_dot"]
+    exponentials = [id_of(op) in ids for op in body.ops if op.name == "math.exp2"]
+    assert dots == [False, True]
+    assert exponentials == [False, False]
+
+
+@pytest.mark.parametrize("name", ["gemm", "two_loops", "branch", "persistent"])
+def test_one_dot_has_nothing_to_run_beside(name: str) -> None:
+    root = program(name)
+    assert [schedule_loop(loop, is_load).late for loop in hot_loops(root)] == [()] * len(hot_loops(root))
+
+
+def test_dots_that_do_not_feed_each_other_stay_together() -> None:
+    root = numbered(plain_module(ODD["two_products"]))
+    (loop,) = hot_loops(root)
+    assert schedule_loop(loop, is_load).late == ()
+
+
+def test_effects_keep_their_order() -> None:
+    root = chain(extra='"tt.descriptor_store"(%a, %x, %c0, %i) : (!desc, !tile, i32, i32) -> ()')
+    assert late(root, op_at(root, "sum")) == []
+
+
+def test_an_early_dot_that_needs_the_late_one_cannot_overlap() -> None:
+    """The next first dot starts from the sum of the second ones: nothing is left to run beside."""
+    root = chain()
+    first = op_at(root, "s")
+    loop = op_at(root, "sum")
+    first.operands[2] = loop.regions[0].block.args[1]
+    assert late(root, loop) == []
+
+
+# ---------------------------------------------------------------------------------------------- late parts by hand
+
+
+def ids(root: Operation, *names: str) -> frozenset[int]:
+    return frozenset(id_of(op_at(root, name)) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "legal"),
+    [
+        (("z", "z_s", "o"), True),
+        (("z", "o"), False),  # a buffer would have to be carried
+        (("z_s", "o"), False),  # the tile of a ring is a buffer by then
+        (("half", "p", "z", "z_s", "o"), True),  # carries more, but is right
+        (("s", "half", "p", "z", "z_s", "o"), False),  # the buffer of the early load
+        (("z",), False),
+        (("s",), False),  # p would have to be late as well
+    ],
+)
+def test_a_late_part_given_by_hand(names: tuple[str, ...], legal: bool) -> None:
+    root = chain()
+    assert legal_late(op_at(root, "sum"), ids(root, *names), is_load) is legal
+
+
+def test_operations_from_elsewhere_cannot_be_late() -> None:
+    root = chain()
+    assert not legal_late(op_at(root, "sum"), ids(root, "z", "z_s", "o", "x"), is_load)
+    assert not legal_late(op_at(root, "sum"), ids(root, "z", "z_s", "o") | {10_000}, is_load)
+
+
+# ---------------------------------------------------------------------------------------------------- dots in flight
+
+
+def in_flight(root: Operation) -> list[int]:
+    """For each loop that multiplies, how many dots may run on."""
+    loops = hot_loops(root)
+    loads = {site.load for site in find_sites(root, loops)}
+    stream: Callable[[Operation], bool] = loads.__contains__
+    return [len(accumulators(loop.regions[0].block, stream)) for loop in loops]
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("gemm", [1]), ("chain", [0]), ("two_loops", [1, 0]), ("persistent", [1])],
+)
+def test_dots_that_only_accumulate_may_run_on(name: str, counts: list[int]) -> None:
+    assert in_flight(program(name)) == counts
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("gemm", 1),
+        ("gemm_transposed", 1),
+        ("two_products", 2),
+        ("fp8_straight", 0),  # B is turned through registers into a buffer of the loop
+        ("dequantized_a", 0),  # A is made in registers in the loop
+        ("dequantized_b", 0),
+        ("one_pointer", 0),
+        ("load_in_branch", 0),
+        ("block_scales", 0),  # the product is scaled before it is added
+        ("branch_beside", 0),
+    ],
+)
+def test_in_flight_needs_operands_that_stay(name: str, count: int) -> None:
+    """The next iteration must not write what the dot of this one still reads."""
+    assert in_flight(numbered(plain_module(ODD[name]))) == [count]
+
+
+def test_an_accumulator_that_is_read_elsewhere_must_be_complete() -> None:
+    root = program("gemm")
+    loop, dot = op_named(root, "scf.for"), op_at(root, "dot")
+    body = loop.regions[0].block
+    reader = Operation.create("math.exp2", [body.args[1]], [dot.result.type])
+    body.insert(body.ops.index(dot), reader)
+    assert in_flight(root) == [0]

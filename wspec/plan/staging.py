@@ -1,0 +1,119 @@
+"""Where a descriptor store's tile is staged: in shared memory that has served its purpose.
+
+A descriptor store needs a buffer for its tile. Two places cost nothing: the buffer of a tile that was read before (O
+through Q's), and the whole ring of a loop that is over (C through A's). The first works in loops too, since the buffer
+is released only after the store; the second only where the loop is not entered again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec.ir.core import Operation, Value
+from wspec.ir.types import TensorDescType
+from wspec.plan.costs import byte_size
+from wspec.plan.partition import Site
+from wspec.plan.plan import Channel, id_of
+from wspec.plan.tile import shape_of
+
+BUFFER, RING = "buffer", "ring"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A load whose channel a store can go through, by its buffer or by its whole ring."""
+
+    load: int
+    kind: str
+
+
+Staging = dict[int, Place]  # descriptor store -> place
+
+
+def staging_options(
+    function: Operation, sites: list[Site], sliced: dict[int, int], replicas: int
+) -> dict[int, list[Place]]:
+    """Every place each descriptor store may go through, the better first. The place must be the replica's own."""
+    found: dict[int, list[Place]] = {}
+    own = [site for site in sites if replicas == 1 or id_of(site.load) in sliced]
+    for store in (op for op in function.walk() if op.name == "tt.descriptor_store"):
+        places = [Place(id_of(s.load), BUFFER) for s in own if not s.hot and _fits_buffer(store, s.load)]
+        places += [Place(id_of(s.load), RING) for s in own if s.hot and _after_loop(function, store, s)]
+        if places:
+            found[id_of(store)] = places
+    return found
+
+
+def choose(options: dict[int, list[Place]], kinds: tuple[str, ...]) -> Staging:
+    """The first place of the given kinds for each store that has one."""
+    picked = {store: next((p for p in places if p.kind in kinds), None) for store, places in options.items()}
+    return {store: place for store, place in picked.items() if place is not None}
+
+
+def fits(function: Operation, staging: Staging, channels: tuple[Channel, ...]) -> bool:
+    """Is every ring that a store goes through large enough for the tile?"""
+    return all(
+        ring_holds(function, store, next(c for c in channels if place.load in c.loads))
+        for store, place in staging.items()
+        if place.kind == RING
+    )
+
+
+def ring_holds(function: Operation, store: int, channel: Channel) -> bool:
+    """Has the whole ring room for the store's tile?"""
+    op = next(op for op in function.walk() if id_of(op) == store)
+    return byte_size(op.operands[1].type) <= channel.depth * channel.buffer_bytes
+
+
+def named(staging: Staging, channels: tuple[Channel, ...]) -> tuple[tuple[int, str, str], ...]:
+    """The plan's form: (store, channel, kind)."""
+    return tuple(
+        (store, next(c.name for c in channels if place.load in c.loads), place.kind) for store, place in staging.items()
+    )
+
+
+def rank_changes(tile: Value) -> list[Value]:
+    """The stored tile and what it was before reshapes and conversions, outermost first."""
+    chain = [tile]
+    while (op := chain[-1].op) is not None and op.name in ("ttg.convert_layout", "tt.reshape"):
+        chain.append(op.operands[0])
+    return chain[:-1]
+
+
+def _fits_buffer(store: Operation, load: Operation) -> bool:
+    """Same box, same layout, and the store stands after every reader, in the block of the load."""
+    out, into = store.operands[0].type, load.operands[0].type
+    if store.parent is not load.parent or out != into or load.parent is None:
+        return False
+    tiles = [store.operands[1], *rank_changes(store.operands[1])]
+    sources = tiles + [v for t in tiles if t.op is not None for v in t.op.operands[:1]]
+    if not any(shape_of(v.type) == shape_of(load.result.type) for v in sources):
+        return False
+    block = load.parent
+    position = block.ops.index(store)
+    reads = [i for i, op in enumerate(block.ops) if any(_reads(inner, load.result) for inner in op.walk())]
+    return all(i < position for i in reads)
+
+
+def _reads(op: Operation, tile: Value) -> bool:
+    """Does the operation use the tile, or a buffer or view made of it?"""
+    work = list(op.operands)
+    while work:
+        value = work.pop()
+        if value is tile:
+            return True
+        if value.op is not None and value.op.name in ("ttg.local_alloc", "ttg.memdesc_trans", "ttg.memdesc_subslice"):
+            work += value.op.operands[:1]
+    return False
+
+
+def _after_loop(function: Operation, store: Operation, site: Site) -> bool:
+    """Does the store stand behind the load's only loop, at the top of the kernel, with a tile of two dimensions?"""
+    loops = [op for op in site.load.ancestors() if op.name == "scf.for"]
+    top = function.regions[0].block
+    desc = store.operands[0].type
+    if len(loops) != 1 or store.parent is not top or not isinstance(desc, TensorDescType):
+        return False
+    holder = next(op for op in (site.load, *site.load.ancestors()) if op.parent is top)
+    flat = len([size for size in desc.block.shape if size != 1]) == 2
+    return flat and top.ops.index(store) > top.ops.index(holder)
