@@ -103,7 +103,8 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 def _function(module: Operation) -> Operation:
     functions = [op for op in module.walk() if op.name == "tt.func"]
     if len(functions) != 1:
-        where = functions[1].location if len(functions) > 1 else module.location
+        call = next((op for op in module.walk() if op.name == "tt.call"), module)
+        where = call.location
         raise Declined(Remark("unsupported-op", "the kernel calls functions that are not inlined", where))
     ctas = module.int_attr("ttg.num-ctas")
     if ctas is not None and ctas > 1:

@@ -9,7 +9,8 @@
     ```
 
 `A -> B` is every line from the first that holds A to the next one that holds B; `A` is one line. Each line of the comment
-goes on where the one before it ended, and `...` stands for what is left out between them.
+goes on where the one before it ended, and `...` stands for what is left out between them. `after A` goes on behind the
+line that holds A without showing it. Anchors should hold no numbered names (`%k_51`), which change all the time.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ def with_fresh_excerpts(document: str, source: Callable[[str], str]) -> str:
 
 def excerpt(text: str, wanted: list[str], name: str) -> str:
     """The lines asked for, without common indentation. Raises LookupError for a line that is not there."""
-    lines, at, taken = text.splitlines(), 0, list[str]()
+    lines, at, shown, taken = text.splitlines(), 0, 0, list[str]()
     for item in wanted:
+        if item.startswith("after "):
+            at = _find(lines, at, item.removeprefix("after "), name) + 1
+            continue
         first, _, last = (part.strip() for part in item.partition(" -> "))
         start = _find(lines, at, first, name)
         end = _find(lines, start, last, name) if last else start
-        gap = ["..."] if taken and start > at else []
-        taken += [line and _indent(lines[start]) + line for line in gap] + lines[start : end + 1]
-        at = end + 1
+        if taken and start > shown:
+            taken.append(f"{_indent(lines[start])}...")
+        taken += lines[start : end + 1]
+        at = shown = end + 1
     return textwrap.dedent("\n".join(taken)) + "\n"
 
 

@@ -68,4 +68,3 @@ def test_paths_in_documents_exist() -> None:
     for document in (ROOT / "README.md", TOUR, ROOT / "docs" / "cli.md"):
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
-

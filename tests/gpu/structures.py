@@ -407,9 +407,10 @@ def three_dots(tile: Tile, size: Size, device: str) -> Launch:
     return x.launch((size.tiles,), desc(w, tile.n, tile.n), x.o_desc, x.keys, expected=expected)
 
 
-def attention_masked(tile: Tile, size: Size, device: str, CAUSAL: bool) -> Launch:
-    queries = size.tiles * tile.m - 16
-    x = Attention(tile, device, queries, queries if CAUSAL else max(size.trips * tile.n - 16, 0))
+def attention_masked(tile: Tile, size: Size, device: str, CAUSAL: bool, cut: int = 16) -> Launch:
+    """The last tiles of queries and of keys are `cut` rows short."""
+    queries = size.tiles * tile.m - cut
+    x = Attention(tile, device, queries, queries if CAUSAL else max(size.trips * tile.n - cut, 0))
     args = x.o_desc, SCALE, x.keys
     return x.launch((size.tiles,), *args, CAUSAL=CAUSAL, expected=lambda: x.truth(CAUSAL))
 

@@ -41,9 +41,7 @@ predictions = st.builds(Prediction, cycles, cycles, cycles, texts)
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Any plan with one producer and one consumer, the order of the two either way."""
-    tasks = [
-        Task(draw(texts), kind, draw(counts), draw(counts), draw(counts)) for kind in ("producer", "consumer")
-    ]
+    tasks = [Task(draw(texts), kind, draw(counts), draw(counts), draw(counts)) for kind in ("producer", "consumer")]
     return Plan(
         draw(texts),
         draw(texts),
@@ -111,13 +109,16 @@ def edited(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kernel = ", r"^plan is not valid TOML: .*line 1"),
+        ("kernel = \n", r"^plan is not valid TOML: .*line 1"),
         (edited("depth = 2", "deep = 2"), r"^plan: channels\[0\] has unknown field 'deep'; it may have .*depth"),
         (edited("depth = 2\n", ""), r"^plan: channels\[0\]: .*missing.* 'depth'"),
         (edited("depth = 2", "depth = 0"), r"^plan: channels\.a: depth must be at least 1, found 0"),
         (edited('kernel = "k"\n', ""), r"^plan: the top level: .*missing.* 'kernel'"),
         (edited('kernel = "k"', 'kernal = "k"'), r"^plan: the top level has unknown field 'kernal'"),
-        (edited('"producer"', '"consumer"'), r"^plan: expected one producer and one consumer task, found consumer, con"),
+        (
+            edited('"producer"', '"consumer"'),
+            r"^plan: expected one producer and one consumer task, found consumer, con",
+        ),
         ('kernel = "k"\nfingerprint = ""\nsource_warps = 4\ntasks = []\nchannels = []\n', r"found none$"),
         ("tasks = 3", r"^plan: tasks must be a list of tables"),
         ("loops = [3]", r"^plan: loops\[0\] must be a table"),

@@ -22,10 +22,12 @@ class LayoutError(ValueError):
     """A layout that cannot be given to fewer warps; the message says which."""
 
 
-def _shrink_warps(warps: tuple[int, ...], factor: int) -> tuple[int, ...]:
+def _shrink_warps(warps: tuple[int, ...], factor: int, rows: int = 1) -> tuple[int, ...]:
+    """Take warps out of the first dimension, but leave it `rows` of them, then out of the others."""
     out = list(warps)
     for dim in range(len(out)):
-        while factor > 1 and out[dim] > 1:
+        least = rows if dim == 0 else 1
+        while factor > 1 and out[dim] > least:
             out[dim] //= 2
             factor //= 2
     if factor > 1:
@@ -68,7 +70,9 @@ def shrink_layout(layout: Attribute | None, dim: int | None, size: int, replicas
         if factor == 1:
             return layout
         warps = layout.ints("warpsPerCTA")
-        return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor)})
+        # The four warps of a warp group hold consecutive rows of a wgmma's tile.
+        rows = 4 if layout.name == "ttg.nvidia_mma" and layout.get("versionMajor") == 3 else 1
+        return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor, rows)})
     if layout.name == "ttg.slice" and isinstance(layout.parent, Layout):
         hidden = layout.get("dim")
         up = dim if dim is None or not isinstance(hidden, int) else dim + (dim >= hidden)

@@ -10,9 +10,9 @@ import hashlib
 import json
 import tomllib
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.types import IntegerAttr, i32
 
 ID = "wspec.id"
@@ -119,7 +119,7 @@ class PlanError(ValueError):
 def _scalar(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _to_toml(data: dict[str, Any]) -> str:
@@ -146,10 +146,36 @@ def _record(kind: type[Any], where: str, data: Any) -> Any:
     known = {field.name for field in fields(kind)}
     if unknown := sorted(set(data) - known):
         raise PlanError(f"plan: {where} has unknown field {unknown[0]!r}; it may have {', '.join(sorted(known))}")
+    values = {key: _tuples(value) for key, value in data.items()}
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        if not _is_a(value, hints[key]):
+            raise PlanError(f"plan: {where}.{key}: {value!r} is not {_in_words(hints[key])}")
     try:
-        return kind(**{key: _tuples(value) for key, value in data.items()})
+        return kind(**values)
     except TypeError as error:
         raise PlanError(f"plan: {where}: {str(error).split('__init__() ')[-1]}") from None
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Is the value of the annotated type? Whole numbers pass for fractions, true and false not for numbers."""
+    if get_origin(hint) is tuple:
+        parts = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            return all(_is_a(item, parts[0]) for item in value)
+        return len(value) == len(parts) and all(map(_is_a, value, parts))
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, int | float) if hint is float else isinstance(value, hint)
+
+
+def _in_words(hint: Any) -> str:
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    if get_origin(hint) is tuple:
+        return "a list of " + " and ".join(_in_words(part) for part in get_args(hint) if part is not Ellipsis)
+    return words.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def _from_dict(data: dict[str, Any]) -> Plan:
@@ -162,6 +188,8 @@ def _from_dict(data: dict[str, Any]) -> Plan:
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
     plan: Plan = _record(Plan, "the top level", values)
+    if plan.version != 1:
+        raise PlanError(f"plan: version: this wspec reads version 1, found {plan.version}")
     kinds = sorted(task.kind for task in plan.tasks)
     if kinds != ["consumer", "producer"]:
         raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")
@@ -187,11 +215,18 @@ def id_of(op: Operation) -> int:
 
 
 def fingerprint(function: Operation) -> str:
-    """A digest of the function's operations, types and structure (not of its locations)."""
+    """A digest of the function's operations, operands, types and properties (not of its locations)."""
     digest = hashlib.sha256()
+    numbers: dict[Value, int] = {}
     for op in function.walk():
-        shape = [str(value.type) for value in (*op.operands, *op.results)]
-        digest.update(f"{op.name}({len(op.regions)})".encode() + "|".join(shape).encode() + b"\n")
+        for region in op.regions:
+            for block in region.blocks:
+                numbers.update((arg, len(numbers) + i) for i, arg in enumerate(block.args))
+        numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
+        own = sorted((name, str(value)) for name, value in op.properties.items())
+        text = f"{op.name}({len(op.regions)}){[numbers.get(v, -1) for v in op.operands]}{own}"
+        types = "|".join(str(value.type) for value in (*op.operands, *op.results))
+        digest.update(f"{text}{types}\n".encode())
     return digest.hexdigest()[:16]
 
 

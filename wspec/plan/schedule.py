@@ -25,7 +25,7 @@ def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool])
     for seed in reversed(dots):
         late = _late_part(body, seed, is_channel_load)
         early_dots = [dot for dot in dots if dot not in late]
-        if early_dots and _feeds(early_dots, seed, body) and _can_carry(body, late):
+        if early_dots and _feeds(early_dots, seed, body) and _can_carry(body, late, is_channel_load):
             return LoopSchedule(id_of(loop), tuple(id_of(op) for op in body.ops if op in late))
     return LoopSchedule(id_of(loop))
 
@@ -42,7 +42,7 @@ def legal_late(loop: Operation, late_ids: frozenset[int], is_channel_load: Calla
     tainted = {r for op in late for r in op.results}
     tainted |= _late_state(body, late)
     closed = all(op in late or not _operands(op) & tainted for op in body.ops[:-1])
-    return closed and _can_carry(body, late)
+    return closed and _can_carry(body, late, is_channel_load)
 
 
 def accumulators(body: Block, is_stream: Callable[[Operation], bool]) -> list[Operation]:
@@ -144,14 +144,16 @@ def _feeds(early_dots: list[Operation], seed: Operation, body: Block) -> bool:
     return False
 
 
-def _can_carry(body: Block, late: set[Operation]) -> bool:
-    """Only numbers can be carried round the loop, and effects must keep their order."""
+def _can_carry(body: Block, late: set[Operation], is_channel_load: Callable[[Operation], bool]) -> bool:
+    """Only numbers can be carried round the loop, not the buffers of channels, and effects must keep their order."""
     if any(not op.results and op.name != "scf.yield" for op in body.ops):
         return False
     for op in late:
         for value in _operands(op):
             crosses = value.op is not None and value.op.parent is body and value.op not in late
             if (crosses or value.owner is body) and not _is_number(value):
+                return False
+            if crosses and value.op is not None and is_channel_load(value.op):
                 return False
     return True
 

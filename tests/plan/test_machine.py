@@ -1,0 +1,48 @@
+"""Machine descriptions: data files that say what they are and what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from wspec.plan import machine
+from wspec.plan.machine import Machine, MachineError, available, load_machine
+
+
+def test_the_h200_is_there() -> None:
+    assert "h200" in available()
+    found = load_machine("h200")
+    assert (found.name, found.target, found.sm_count, found.registers) == ("h200", "cuda:90", 132, 65536)
+    assert found.smem_bytes == 227 * 1024
+
+
+def test_every_description_has_every_number() -> None:
+    for name in available():
+        found = load_machine(name)
+        for field in dataclasses.fields(Machine):
+            value = getattr(found, field.name)
+            assert isinstance(value, str) or value > 0, field.name
+
+
+def test_every_number_says_where_it_is_from() -> None:
+    text = (files("wspec.plan") / "h200.toml").read_text()
+    numbers = [line for line in text.splitlines() if line[:1].isalpha() and "= " in line and '"' not in line]
+    assert numbers and all("#" in line for line in numbers)
+
+
+def test_an_unknown_machine_names_the_known_ones() -> None:
+    with pytest.raises(MachineError, match=r"no machine description 'h300'; there are: .*h200"):
+        load_machine("h300")
+
+
+def test_a_number_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (files("wspec.plan") / "h200.toml").read_text()
+    assert tomllib.loads(text)["latency"]["mma"]
+    (tmp_path / "half.toml").write_text("\n".join(line for line in text.splitlines() if not line.startswith("mma = ")))
+    monkeypatch.setattr(machine, "files", lambda _: tmp_path)
+    with pytest.raises(MachineError, match="machine description 'half' lacks 'mma'"):
+        load_machine("half")

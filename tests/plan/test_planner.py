@@ -1,0 +1,225 @@
+"""What the planner decides, and that options are respected or refused with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.support.cases import GEMM, TILE, desc, odd_cases, our_attention
+from tests.support.compiling import Case, outcome
+from tests.support.invariants import assert_sound
+from tests.support.programs import program
+from wspec.diagnostics import Remark
+from wspec.options import Options
+from wspec.pipeline import Outcome, specialize
+from wspec.plan.plan import Channel, Plan
+
+ODD = {case.name: case for case in odd_cases()}
+ATTENTION = our_attention(128, False, "bf16")
+CAUSAL = our_attention(128, True, "bf16")
+
+
+def plan_of(case: Case, **options: Any) -> Plan:
+    made = outcome(case, **options)
+    assert made.plan is not None, made.remarks
+    return made.plan
+
+
+def reason(case: Case, **options: Any) -> Remark:
+    made = outcome(case, **options)
+    assert made.module is None
+    return made.remarks[0]
+
+
+def channel(plan: Plan, name: str) -> Channel:
+    return next(channel for channel in plan.channels if channel.name == name)
+
+
+# ---------------------------------------------------------------------------------------------------- decisions
+
+
+def test_rings_are_called_as_in_the_source() -> None:
+    plan = plan_of(CAUSAL)
+    assert [channel.name for channel in plan.channels] == ["q", "k", "v"]
+
+
+def test_loads_without_a_name_get_different_ones() -> None:
+    names = [channel.name for channel in plan_of(ODD["gemm_transposed"]).channels]
+    assert len(set(names)) == len(names) == 2
+
+
+def test_loads_of_one_tensor_in_loops_that_follow_each_other_share_a_ring() -> None:
+    assert [len(channel.loads) for channel in plan_of(CAUSAL).channels] == [1, 2, 2]
+    assert [len(channel.loads) for channel in plan_of(ODD["attention_masked"]).channels] == [1, 1, 1]
+
+
+def test_what_is_filled_once_is_one_deep_and_never_released() -> None:
+    q = channel(plan_of(ATTENTION), "q")
+    assert (q.depth, q.reused, q.sliced) == (1, False, True)
+
+
+def test_what_is_filled_once_a_tile_is_released() -> None:
+    q = channel(plan_of(ODD["attention_persistent"]), "q")
+    assert q.reused
+
+
+def test_rows_are_sliced_and_columns_are_not() -> None:
+    plan = plan_of(ODD["gemm"])
+    assert [(channel.name, channel.sliced_dim) for channel in plan.channels] == [("a", 0), ("b", -1)]
+    turned = plan_of(ODD["a_transposed"])
+    assert [channel.sliced_dim for channel in turned.channels] == [1, -1]
+
+
+def test_the_output_goes_through_the_buffer_of_q() -> None:
+    plan = plan_of(ATTENTION)
+    assert [name for _, name in plan.staging] == ["q"]
+    assert plan_of(ODD["gemm"]).staging == ()
+
+
+@pytest.mark.parametrize("case", [ATTENTION, CAUSAL, ODD["gemm"], ODD["three_dots"]], ids=str)
+def test_memory_adds_up(case: Case) -> None:
+    plan = plan_of(case)
+    rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
+    assert rings <= plan.smem_bytes <= 227 * 1024 // plan.blocks_per_sm
+
+
+def test_every_loop_that_multiplies_has_a_schedule() -> None:
+    assert [bool(loop.late) for loop in plan_of(ODD["attention_two_loops"]).loops] == [True, True]
+    assert [loop.in_flight for loop in plan_of(ODD["gemm"]).loops] == [True]
+
+
+def test_a_prediction_says_what_bounds() -> None:
+    prediction = plan_of(ODD["gemm"]).prediction
+    assert 0 < prediction.iteration_cycles < prediction.plain_iteration_cycles
+    assert prediction.bound in ("tensor core", "memory", "exponential and arithmetic")
+
+
+# ------------------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_consumers_are_as_many_as_asked_for(consumers: int) -> None:
+    made = outcome(ODD["gemm"], consumers=consumers)
+    assert made.plan is not None and made.module is not None
+    assert made.plan.consumer.replicas == consumers
+    assert_sound(made.module, made.plan)
+
+
+def test_more_consumers_than_the_tile_has_rows_for() -> None:
+    remark = reason(ODD["gemm"], consumers=3)
+    assert remark.code == "not-partitionable"
+    assert remark.message.startswith("3 consumers cannot share the tile")
+    assert "fewer consumers" in remark.note
+
+
+def test_more_consumers_than_the_epilogue_allows() -> None:
+    remark = reason(ODD["column_sums"], consumers=2)
+    assert remark.code == "not-partitionable" and "reduced over" in remark.message
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("case", [ATTENTION, ODD["gemm"]], ids=str)
+def test_rings_are_as_deep_as_asked_for(case: Case, depth: int) -> None:
+    if case is ATTENTION and depth == 3:
+        assert reason(case, depth=depth).code == "shared-memory"
+        return
+    made = outcome(case, depth=depth)
+    assert made.plan is not None and made.module is not None, made.remarks
+    assert {channel.depth for channel in made.plan.channels if channel.reused} == {depth}
+    assert_sound(made.module, made.plan)
+
+
+def test_rings_that_do_not_fit() -> None:
+    remark = reason(ODD["gemm"], depth=16)
+    assert remark.code == "shared-memory"
+    assert "232448" in remark.message and remark.note == "ask for less depth"
+
+
+def test_tiles_that_do_not_fit() -> None:
+    types = {**GEMM, "a_desc": desc(256, 256), "b_desc": desc(256, 256), "c_desc": desc(256, 256)}
+    case = Case("large", ODD["gemm"].fn, types, {**TILE, "BM": 256, "BN": 256, "BK": 256, "num_warps": 8})
+    assert reason(case).code in ("shared-memory", "registers")
+    assert reason(case, gate="off").code == "shared-memory"
+
+
+def test_overlap_can_be_turned_off() -> None:
+    plan = plan_of(ATTENTION, overlap=False)
+    assert not any(loop.late or loop.in_flight for loop in plan.loops)
+    assert any(loop.late for loop in plan_of(ATTENTION).loops)
+    assert not any(loop.in_flight for loop in plan_of(ODD["gemm"], overlap=False).loops)
+
+
+def test_a_ring_one_deep_keeps_no_dots_in_flight() -> None:
+    """The next tile could only come when the dot is done, and the dot is waited for only when the next tile is there."""
+    assert not any(loop.in_flight for loop in plan_of(ODD["gemm"], depth=1).loops)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_blocks_share_the_machine(blocks: int) -> None:
+    small = our_attention(64, False, "bf16")
+    made = outcome(small, blocks=blocks, gate="off")
+    assert made.plan is not None, made.remarks
+    plan = made.plan
+    assert plan.blocks_per_sm == blocks
+    assert plan.smem_bytes <= 228 * 1024 // blocks - 1024
+
+
+def test_more_blocks_than_there_is_room_for() -> None:
+    remark = reason(ATTENTION, blocks=4)
+    assert remark.code in ("shared-memory", "registers")
+    assert remark.note
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4])
+def test_the_producer_has_as_many_warps_as_asked_for(warps: int) -> None:
+    made = outcome(ODD["gemm"], producer_warps=warps)
+    assert made.plan is not None and made.module is not None
+    assert made.plan.producer.warps == warps
+    assert_sound(made.module, made.plan)
+
+
+def test_registers_are_as_asked_for() -> None:
+    plan = plan_of(ODD["gemm"], consumer_registers=200, producer_registers=40)
+    assert (plan.consumer.registers, plan.producer.registers) == (200, 40)
+
+
+def test_registers_that_there_are_not() -> None:
+    made = outcome(ODD["gemm"], consumer_registers=256, producer_registers=256)
+    assert made.module is None
+    assert made.remarks[0].code == "registers"
+
+
+def test_the_gate_can_be_turned_off() -> None:
+    assert reason(ODD["trips_2"]).code == "short-loop"
+    assert outcome(ODD["trips_2"], gate="off").plan is not None
+
+
+# ------------------------------------------------------------------------------------------------- same every time
+
+
+@pytest.mark.parametrize("case", [ODD["gemm"], ODD["attention_two_loops"]], ids=str)
+def test_plans_and_modules_are_the_same_every_time(case: Case) -> None:
+    first, second = outcome(case, keep_stages=True), outcome(case, keep_stages=True)
+    assert first.plan == second.plan
+    assert first.stages == second.stages
+
+
+def test_stages_are_kept_when_asked_for() -> None:
+    made: Outcome = outcome(ODD["gemm"], keep_stages=True)
+    assert list(made.stages)[:2] == ["input", "plan"]
+    assert list(made.stages)[2] == "split" and list(made.stages)[-1] == "finish"
+    assert outcome(ODD["gemm"]).stages == {}
+    assert all(seconds >= 0 for seconds in made.times.values())
+
+
+def test_the_plan_of_a_program() -> None:
+    root = program("gemm")
+    module = root.parent_op
+    assert module is not None
+    made = specialize(module, Options(gate="off", blocks=1, depth=2))
+    assert made.plan is not None
+    by_hand = Channel("a", (6,), 2, 16384, 0)
+    assert made.plan.channels[0] == by_hand
+    assert dataclasses.replace(made.plan.channels[1], name="b") == Channel("b", (8,), 2, 8192)
