@@ -16,9 +16,10 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, TensorType, i32
+from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, i32
 from wspec.plan.buffers import flat_layout
 from wspec.plan.plan import Channel, Plan, id_of
+from wspec.plan.staging import flat_shape, flat_source
 
 
 def stage_stores(module: Operation, plan: Plan) -> Operation:
@@ -49,8 +50,7 @@ def _ring(store: Operation, channel: Channel, replica: int) -> Value:
     assert store.parent is not None
     desc = store.operands[0].type
     assert isinstance(desc, TensorDescType)
-    shape = tuple(size for size in desc.block.shape if size != 1)
-    type = MemDescType(shape, desc.block.element, flat_layout(desc), SMEM, True)
+    type = MemDescType(flat_shape(desc), desc.block.element, flat_layout(desc), SMEM, True)
     name = f"{channel.name}.{replica}" if channel.sliced else channel.name
     build = Builder(store.parent, store.parent.ops.index(store), store.location)
     return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
@@ -63,21 +63,12 @@ def _base(name: str) -> str:
 def _stage(store: Operation, buffer: Value) -> None:
     assert store.parent is not None
     desc, tile, *coordinates = store.operands
-    tile = source_tile(tile, buffer)
+    assert isinstance(buffer.type, MemDescType)
+    source = flat_source(tile, buffer.type.shape)
+    assert source is not None, "the planner has made sure that the tile fits"
     build = Builder(store.parent, store.parent.ops.index(store), store.location)
-    build.create("ttg.local_store", [tile, buffer])
+    build.create("ttg.local_store", [source, buffer])
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer])
     build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0)})
     store.erase()
-
-
-def source_tile(tile: Value, buffer: Value) -> Value:
-    """The tile before it was reshaped to the descriptor's rank: the first with the buffer's shape."""
-    assert isinstance(buffer.type, MemDescType)
-    while isinstance(tile.type, TensorType) and tile.type.shape != buffer.type.shape:
-        op = tile.op
-        if op is None or op.name not in ("ttg.convert_layout", "tt.reshape"):
-            raise AssertionError("the stored tile does not have the buffer's shape")
-        tile = op.operands[0]
-    return tile

@@ -8,9 +8,9 @@
     ...
     ```
 
-`A -> B` is every line from the first that holds A to the next one that holds B; `A` is one line. Each line of the comment
-goes on where the one before it ended, and `...` stands for what is left out between them. `after A` goes on behind the
-line that holds A without showing it. Anchors should hold no numbered names (`%k_51`), which change all the time.
+`A -> B` is every line from the first that holds A to the next one that holds B; `A` is one line. Each line of the
+comment goes on where the one before it ended, and `...` stands for what is left out between them. `after A` goes on
+behind the line that holds A without showing it. Anchors should hold no numbered names (`%k_51`): those change often.
 """
 
 from __future__ import annotations

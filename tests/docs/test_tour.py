@@ -1,4 +1,4 @@
-"""docs/tour.md shows what the compiler really does: its excerpts are taken anew and compared."""
+"""The documents show what the compiler really does: their excerpts are taken anew and compared."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import contextlib
 import functools
 import io
 import re
+import shlex
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -14,34 +17,67 @@ from tests.support.goldens import ROOT, assert_golden
 from wspec.cli import main
 
 TOUR = ROOT / "docs" / "tour.md"
-KERNEL = "docs/tour_kernel.py"
-TEXT_COMMANDS = {"table": ["plan"], "explain": ["explain"], "binary": ["compile"]}
-PLAIN_STAGES = ("plan", "ptx", "sass", "final")
+DOCUMENTS = (TOUR, ROOT / "docs" / "cli.md", ROOT / "README.md")
+KERNEL = "docs/tour_kernel.py:attend"
+MATMUL = "kernels/matmul.py:matmul_descriptor_kernel"
+COMMANDS = {
+    "table": ["plan", KERNEL],
+    "explain": ["explain", KERNEL],
+    "binary": ["compile", KERNEL],
+    "stages": ["dump", KERNEL, "--list"],
+    "diff": ["dump", KERNEL, "--diff", "async_dots", "release_buffers"],
+    "pointer": ["compile", "kernels/matmul.py:matmul_pointer_kernel"],
+    "badname": ["explain", "kernels/attention.py:attention_fdw"],
+}
+EXACT_STAGES = ("plan", "ptx", "sass", "final")
 
 
 @functools.cache
 def source(name: str) -> str:
     """What an excerpt is taken from: the kernel, the output of a command, a diff `A-to-B`, or a stage in brief form."""
     if name == "source":
-        return (ROOT / KERNEL).read_text()
-    if name in TEXT_COMMANDS:
-        return run(*TEXT_COMMANDS[name])
+        return (ROOT / "docs" / "tour_kernel.py").read_text()
+    if name == "badplan":
+        return bad_plan()
+    if name in COMMANDS:
+        return run(*COMMANDS[name])
     if "-to-" in name:
-        return run("dump", "--diff", *name.split("-to-"))
-    return run("dump", "--stage", name, "--form", "generic" if name in PLAIN_STAGES else "brief")
+        return run("dump", KERNEL, "--diff", *name.split("-to-"))
+    return run("dump", KERNEL, "--stage", name, "--form", "generic" if name in EXACT_STAGES else "brief")
 
 
-def run(command: str, *flags: str) -> str:
-    """Standard output of a command about the tour's kernel."""
+def bad_plan() -> str:
+    """What is said of a plan for another tile."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "plan.toml")
+        path.write_text(run("plan", MATMUL, "--toml"))
+        return run("plan", MATMUL, "--plan", str(path), "--num-warps", "4")
+
+
+def run(*arguments: str) -> str:
+    """What a command writes, to standard output and stderr."""
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        assert main([command, f"{KERNEL}:attend", *flags]) == 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        main(arguments)
     return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
 
 
-def test_excerpts(monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.name))
+def test_excerpts(document: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
     monkeypatch.chdir(ROOT)
-    assert_golden(TOUR, with_fresh_excerpts(TOUR.read_text(), source), update)
+    assert_golden(document, with_fresh_excerpts(document.read_text(), source), update)
+
+
+def test_the_example_in_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is what it says: specialized, from the command shown."""
+    text = (ROOT / "README.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.S)
+    command = re.search(r"^wspec (explain matmul.py.*?)\n```", text, re.S | re.M)
+    assert example is not None and command is not None
+    (tmp_path / "matmul.py").write_text(example[1])
+    monkeypatch.chdir(tmp_path)
+    said = run(*shlex.split(command[1].replace("\\\n", "")))
+    assert ": specialized" in said and "what was done" in said, said
 
 
 def test_every_stage_is_visited() -> None:
@@ -65,6 +101,6 @@ def test_a_line_that_is_gone() -> None:
 
 
 def test_paths_in_documents_exist() -> None:
-    for document in (ROOT / "README.md", TOUR, ROOT / "docs" / "cli.md"):
+    for document in DOCUMENTS:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
-            assert (document.parent / link).exists(), f"{document.name}: {link}"
+            assert link == "..." or (document.parent / link).exists(), f"{document.name}: {link}"

@@ -8,6 +8,7 @@ it needs; what it does not know it takes for a pure function of its operands.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -44,11 +45,13 @@ def term(*key: Any) -> Term:
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """One buffer: what it holds, and whether TMA is writing it."""
+    """One buffer, or a whole ring taken as one: what it holds, and whether TMA is writing it or storing from it."""
 
     name: str
     content: Item = None
     filling: bool = False
+    storing: bool = False
+    parts: tuple[Buffer, ...] = ()  # of a whole ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,7 @@ class _Run:
     stored: dict[int, list[Term]] = field(default_factory=dict)
     reading: dict[int, list[list[Buffer]]] = field(default_factory=dict)  # task -> buffers of its dots in flight
     copies: list[tuple[Buffer, Barrier, int, Term]] = field(default_factory=list)  # of TMA, in flight
+    staged: dict[int, list[Buffer]] = field(default_factory=dict)  # task -> buffers it is storing from
     waiting: dict[int, str] = field(default_factory=dict)
 
     def arguments(self, module: Operation) -> dict[Value, Item]:
@@ -237,7 +241,13 @@ class _Run:
         if op.name == "ttg.local_alloc":
             return (self._own_buffer(task, op, operands[0]),)
         if op.name == "ttg.memdesc_index":
-            return (self.rings.setdefault((operands[0], operands[1]), self._element(op, operands)),)
+            return (self._element(operands[0], operands[1]),)
+        if op.name == "ttg.memdesc_reinterpret":
+            ring: Operation = operands[0]
+            parts = tuple(self._element(ring, index) for index in range(_shape(ring.result)[0]))
+            return (
+                Buffer(f"all of {value_name(ring.location)}", parts=tuple(p for p in parts if isinstance(p, Buffer))),
+            )
         if op.name == "ttg.memdesc_trans" and isinstance(operands[0], Buffer):
             return (View(operands[0], term("trans")),)
         if op.name == "ttg.local_load":
@@ -252,9 +262,10 @@ class _Run:
             return (self.world.grid[op.int_attr("axis") or 0],)
         return evaluate(op, operands, self.world.blind)
 
-    def _element(self, op: Operation, operands: Result) -> Buffer | Barrier:
-        name = f"ring of {value_name(operands[0].location) or op.results[0].type}[{operands[1]}]"
-        return Barrier(name, 0) if "xi64" in str(op.result.type) else Buffer(name)
+    def _element(self, ring: Operation, index: int) -> Buffer | Barrier:
+        name = f"{value_name(ring.location) or 'ring'}[{index}]"
+        is_barrier = str(getattr(ring.result.type, "element", "")) == "i64"
+        return self.rings.setdefault((ring, index), Barrier(name, 0) if is_barrier else Buffer(name))
 
     def _own_buffer(self, task: int, op: Operation, content: Item) -> Buffer:
         """A tensor put into shared memory: the same place every time."""
@@ -265,7 +276,10 @@ class _Run:
         return buffer
 
     def _assert_free(self, buffer: Buffer) -> None:
+        for part in buffer.parts:
+            self._assert_free(part)
         assert not buffer.filling, f"{buffer.name} is overwritten while TMA fills it"
+        assert not buffer.storing, f"{buffer.name} is overwritten while TMA stores it"
         for task, dots in self.reading.items():
             busy = any(buffer in buffers for buffers in dots)
             assert not busy, f"{buffer.name} is overwritten while task {task} reads it"
@@ -330,8 +344,17 @@ class _Run:
         return operands
 
     def _local_store(self, task: int, op: Operation, operands: Result) -> Result:
-        self._assert_free(operands[1])
-        operands[1].content = operands[0]
+        content, buffer = operands
+        self._assert_free(buffer)
+        for part in (buffer, *buffer.parts):
+            part.content, part.storing = None, True
+            self.staged.setdefault(task, []).append(part)
+        buffer.content = content
+        return ()
+
+    def _store_wait(self, task: int, op: Operation, operands: Result) -> Result:
+        for buffer in self.staged.pop(task, []):
+            buffer.storing = False
         return ()
 
 
@@ -339,12 +362,13 @@ def _is_integer(value: Value) -> bool:
     return isinstance(value.type, ScalarType) and not value.type.is_float
 
 
-def _bytes(buffer: Value) -> int:
+def _shape(buffer: Value) -> tuple[int, ...]:
     shape: tuple[int, ...] = getattr(buffer.type, "shape", ())
-    size = int(getattr(buffer.type, "element", ScalarType("i8")).bits)
-    for extent in shape:
-        size *= extent
-    return size // 8
+    return shape
+
+
+def _bytes(buffer: Value) -> int:
+    return math.prod(_shape(buffer)) * int(getattr(buffer.type, "element", ScalarType("i8")).bits) // 8
 
 
 _SHARED: dict[str, Callable[..., Result]] = {
@@ -355,6 +379,7 @@ _SHARED: dict[str, Callable[..., Result]] = {
     "ttng.warp_group_dot": _Run._dot,
     "ttng.warp_group_dot_wait": _Run._dot_wait,
     "ttg.local_store": _Run._local_store,
+    "ttng.async_tma_store_wait": _Run._store_wait,
 }
 _STORES = frozenset(
     {"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "ttng.async_tma_copy_local_to_global"}

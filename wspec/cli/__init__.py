@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 from wspec.cli.parser import make_parser
@@ -21,6 +22,7 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code and never raises for what a person can get wrong."""
     show_traceback = False
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch; nothing here uses it
     try:
         args = make_parser().parse_args(argv)
         show_traceback = args.traceback

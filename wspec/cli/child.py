@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import signal
@@ -40,6 +41,7 @@ def in_child(work: Callable[[], T], place: str) -> T:
 def _work_and_exit(work: Callable[[], object], answer: int) -> None:
     """The child's whole life; it must not run the parent's clean-up."""
     code = 1
+    faulthandler.disable()  # whoever waits says what happened
     try:
         with open(answer, "wb", closefd=False) as file:
             pickle.dump(_outcome(work), file)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from wspec.cli.inputs import open_input
 from wspec.cli.modules import read_module, to_text, write_output
-from wspec.cli.screen import screen, show
+from wspec.cli.screen import show
 from wspec.cli.subject import TEXT_STAGES, Subject
 from wspec.pipeline import PASSES
 from wspec.show.diff import diff_modules, diff_style, diff_texts
@@ -72,8 +72,7 @@ def _diff(subject: Subject, old: str, new: str, output: str | None) -> int:
         before, after = (read_module(text, stage) for text, stage in zip(texts, (old, new), strict=True))
         text = diff_modules(before, after, (old, new))
     if output is None and sys.stdout.isatty():
-        for line in text.splitlines():
-            screen().print(Text(line, style=diff_style(line)), soft_wrap=True)
+        show(*(Text(line, style=diff_style(line)) for line in text.splitlines()))
     else:
         write_output(text, output) if text else None
     return 0

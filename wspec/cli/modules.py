@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input
+from wspec.diagnostics import Remark, WspecError
 from wspec.show.brief import print_brief
 
 _PRETTY = re.compile(r"^\s*(?:module|[a-z]+\.(?:module|func))\b", re.M)  # generic form has these names in quotes
@@ -43,6 +45,14 @@ def read_module(text: str, place: str) -> ir.Operation:
     except ir.ReadError as error:
         line = text.split("\n")[error.line - 1].strip()[:160]
         raise bad_input(f"{place}:{error}", f"the line is: {line}" if line else "") from None
+
+
+def invalid(problems: Sequence[ir.Problem], place: str) -> WspecError:
+    """The error for a module that does not verify: the first problem, at its line of the source."""
+    first, more = problems[0], len(problems) - 1
+    message = f"{place} is not valid: {first.op.name}: {first.message}"
+    note = f"and {more} more problem{'s' if more > 1 else ''}" if more else ""
+    return WspecError(Remark("bad-input", message, first.op.location, note=note, severity="error"))
 
 
 def _generic(text: str, place: str) -> str:

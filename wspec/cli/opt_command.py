@@ -8,7 +8,7 @@ from wspec import ir
 from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input, unknown
 from wspec.cli.inputs import given_options, read_plan
-from wspec.cli.modules import read_module, read_text, to_text, write_output
+from wspec.cli.modules import invalid, read_module, read_text, to_text, write_output
 from wspec.cli.screen import show
 from wspec.diagnostics import Declined, WspecError
 from wspec.ir import warp_specialize as ws
@@ -89,10 +89,9 @@ def _plan(module: Operation, options: Options, plan: Plan | None) -> Plan:
 
 
 def _check(module: Operation, place: str) -> None:
-    try:
-        ir.check_valid(module)
-    except ir.InvalidIR as error:
-        raise bad_input(f"{place}: the module is not valid\n{error}") from None
+    problems = ir.verify(module)
+    if problems:
+        raise invalid(problems, place)
 
 
 def verify_with_libtriton(module: Operation) -> None:

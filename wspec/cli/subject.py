@@ -229,12 +229,13 @@ class TextSubject(Subject):
     """A module as text: TTGIR right before Triton's pipeliner, or a module that was specialized already."""
 
     def __init__(self, text: str, file: str, options: Options, plan: Plan | None) -> None:
-        from wspec.cli.modules import read_module
+        from wspec.cli.modules import invalid, read_module
 
         load_machine(options.machine)
         self.file, self.options, self.plan = file, options, plan
         self.module = read_module(text, file)
-        ir.check_valid(self.module)
+        if problems := ir.verify(self.module):
+            raise invalid(problems, file)
         self.ttgir = ir.print_module(self.module)
 
     @property

@@ -4,29 +4,60 @@ from __future__ import annotations
 
 import math
 
-from wspec.ir.core import Operation
-from wspec.ir.types import IntegerAttr
+from wspec.ir.core import Operation, Value
+from wspec.ir.types import IntegerAttr, Layout, MemDescType
+from wspec.plan.buffers import VIEWS
 from wspec.plan.costs import loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
 from wspec.plan.plan import Plan, Prediction
+from wspec.plan.tile import DOTS
 
 
-def predict(loops: list[Operation], machine: Machine, overlap: bool) -> Prediction:
+def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool) -> Prediction:
     """First figures: one iteration of the heaviest loop, specialized and not.
 
-    Specialized with overlap, the tensor core and the CUDA cores work side by side and the longer one bounds; without
-    overlap two consumer groups still interleave, with part of the shorter one exposed. The plain kernel exposes it all
-    but for what its two blocks or warp groups hide of each other.
+    In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
+    one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
+    exposes half of it: Triton's pipeliner waits for every dot of a chain. A loop that only accumulates has nothing to
+    expose, and Triton's pipeliner keeps its dots in flight as ours does; there a measured ratio decides.
     """
-    bodies = [loop_work(loop, machine) for loop in loops]
-    heaviest = max(bodies, key=lambda b: b.mma)
-    longer, shorter = max(heaviest.mma, heaviest.compute), min(heaviest.mma, heaviest.compute)
-    exposed = 0.15 if overlap else 0.35
-    cycles = max(longer + exposed * shorter, heaviest.tma)
-    plain = max(longer + 0.5 * shorter, heaviest.tma) + machine.mbarrier_latency
-    bounds = {"tensor core": heaviest.mma, "exponential and arithmetic": heaviest.compute, "memory": heaviest.tma}
+    heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
+    work = loop_work(heaviest, machine)
+    longer, shorter = max(work.mma, work.compute), min(work.mma, work.compute)
+    cycles = max(longer + (0.15 if plan_overlaps else 0.35) * shorter, work.tma)
+    plain = max(longer + 0.5 * shorter, work.tma) + machine.mbarrier_latency
+    if _accumulates_only(heaviest):
+        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) else machine.plain_mn_major)
+    bounds = {"tensor core": work.mma, "exponential and arithmetic": work.compute, "memory": work.tma}
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
+
+
+def _dots(loop: Operation) -> list[Operation]:
+    return [op for top in loop.regions[0].block.ops for op in top.walk() if op.name in DOTS]
+
+
+def _accumulates_only(loop: Operation) -> bool:
+    """Tiles go from memory to the tensor core and nowhere else."""
+    body = loop.regions[0].block
+    dots = _dots(loop)
+    streams = all(_from_memory(value) for dot in dots for value in dot.operands[:2])
+    return streams and all(dot.operands[2].owner is body for dot in dots)
+
+
+def _from_memory(value: Value) -> bool:
+    while (op := value.op) is not None and (op.name in VIEWS or op.name == "ttg.local_alloc"):
+        if not op.operands:
+            return False
+        value = op.operands[0]
+    return value.op is not None and value.op.name == "tt.descriptor_load"
+
+
+def _b_is_k_major(loop: Operation) -> bool:
+    """Does every dot read B as it lies in memory when B is stored [N, K]?"""
+    types = [dot.operands[1].type for dot in _dots(loop)]
+    layouts = [type.encoding for type in types if isinstance(type, MemDescType)]
+    return all(isinstance(layout, Layout) and layout.get("transposed") is True for layout in layouts)
 
 
 def constant_trips(loop: Operation) -> int | None:
@@ -41,6 +72,21 @@ def constant_trips(loop: Operation) -> int | None:
 
 def check_pays(plan: Plan, loops: list[Operation]) -> None:
     """Leave kernels alone whose trip counts are known to be too small. Raises Declined."""
+    if plan.prediction.plain_iteration_cycles <= plan.prediction.iteration_cycles:
+        raise decline(
+            "gate-slower",
+            f"an iteration is expected to take {plan.prediction.iteration_cycles:.0f} cycles specialized and "
+            f"{plan.prediction.plain_iteration_cycles:.0f} as it is",
+            loops[0].location,
+            "gate=off specializes anyway",
+        )
+    if plan.blocks_per_sm == 1 and any(channel.reused and channel.depth < 2 for channel in plan.channels):
+        raise decline(
+            "shared-memory",
+            "shared memory has room for one buffer of each tile only, so the producer could not run ahead",
+            loops[0].location,
+            "use smaller tiles; gate=off specializes anyway",
+        )
     trips = [constant_trips(loop) for loop in loops]
     if any(count is None for count in trips):
         return

@@ -33,6 +33,8 @@ class Machine:
     mbarrier_latency: float
     shuffle_latency: float
     setup_latency: float
+    plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
+    plain_mn_major: float  # B stored [K, N]
 
 
 class MachineError(ValueError):
@@ -75,6 +77,8 @@ def load_machine(name: str) -> Machine:
             mbarrier_latency=latency["mbarrier"],
             shuffle_latency=latency["shuffle"],
             setup_latency=latency["setup"],
+            plain_k_major=data["plain"]["k_major"],
+            plain_mn_major=data["plain"]["mn_major"],
         )
     except KeyError as error:
         raise MachineError(f"machine description {name!r} lacks {error}") from None

@@ -72,12 +72,30 @@ def named(staging: Staging, channels: tuple[Channel, ...]) -> tuple[tuple[int, s
     )
 
 
+_RANK_CHANGES = frozenset({"ttg.convert_layout", "tt.reshape", "tt.expand_dims"})
+
+
 def rank_changes(tile: Value) -> list[Value]:
-    """The stored tile and what it was before reshapes and conversions, outermost first."""
+    """The stored tile and what it was before changes of rank and layout, but for the first of them; outermost first."""
     chain = [tile]
-    while (op := chain[-1].op) is not None and op.name in ("ttg.convert_layout", "tt.reshape"):
+    while (op := chain[-1].op) is not None and op.name in _RANK_CHANGES:
         chain.append(op.operands[0])
     return chain[:-1]
+
+
+def flat_source(tile: Value, shape: tuple[int, ...]) -> Value | None:
+    """The stored tile before it was brought to the descriptor's rank: the value of that shape; None if there is none."""
+    found = tile if shape_of(tile.type) == shape else None
+    while (op := tile.op) is not None and op.name in _RANK_CHANGES:
+        tile = op.operands[0]
+        if found is None and shape_of(tile.type) == shape:
+            found = tile
+    return found
+
+
+def flat_shape(desc: TensorDescType) -> tuple[int, ...]:
+    """The box of a descriptor without its dimensions of size 1."""
+    return tuple(size for size in desc.block.shape if size != 1)
 
 
 def _fits_buffer(store: Operation, load: Operation) -> bool:
@@ -85,9 +103,7 @@ def _fits_buffer(store: Operation, load: Operation) -> bool:
     out, into = store.operands[0].type, load.operands[0].type
     if store.parent is not load.parent or out != into or load.parent is None:
         return False
-    tiles = [store.operands[1], *rank_changes(store.operands[1])]
-    sources = tiles + [v for t in tiles if t.op is not None for v in t.op.operands[:1]]
-    if not any(shape_of(v.type) == shape_of(load.result.type) for v in sources):
+    if flat_source(store.operands[1], shape_of(load.result.type)) is None:
         return False
     block = load.parent
     position = block.ops.index(store)
@@ -115,5 +131,6 @@ def _after_loop(function: Operation, store: Operation, site: Site) -> bool:
     if len(loops) != 1 or store.parent is not top or not isinstance(desc, TensorDescType):
         return False
     holder = next(op for op in (site.load, *site.load.ancestors()) if op.parent is top)
-    flat = len([size for size in desc.block.shape if size != 1]) == 2
+    shape = flat_shape(desc)
+    flat = len(shape) == 2 and flat_source(store.operands[1], shape) is not None
     return flat and top.ops.index(store) > top.ops.index(holder)

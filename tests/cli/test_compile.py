@@ -1,0 +1,135 @@
+"""`wspec compile`, `explain` and `demo`: what is done, what is said of it, and the exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, Said, done, refused, wspec
+from tests.support.goldens import ROOT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stages")
+
+
+@pytest.fixture(scope="module")
+def compiled(folder: Path) -> Said:
+    """The tour's kernel, its stages in `folder`."""
+    return wspec("compile", KERNEL, "-o", str(folder))
+
+
+def test_compile(compiled: Said) -> None:
+    assert compiled.code == 0, compiled.err
+    assert ": specialized\n" in compiled.out and "[specialized]\n  def attend(" in compiled.out
+    assert compiled.fact("bytes spilled") == "0" and int(compiled.fact("HGMMA")) > 0
+    assert int(compiled.fact("USETMAXREG").split()[0]) > 0
+    for part in ("tasks\n", "channels\n", "loops\n", "predicted ", "ptxas 12."):
+        assert part in compiled.out
+
+
+def test_every_stage_in_a_folder(compiled: Said, folder: Path) -> None:
+    files = sorted(path.name for path in folder.iterdir())
+    stages = [line.split()[0] for line in done("dump", KERNEL, "--list").splitlines()[1:]]
+    assert [name.partition("-")[2].partition(".")[0] for name in files if name[0].isdigit()] == stages
+    assert (folder / "attend.cubin").read_bytes().startswith(b"\x7fELF")
+    assert f"{len(files)} files" in compiled.out
+
+
+@pytest.mark.parametrize("stage", ["ttgir", "final"])
+def test_compile_a_stage(compiled: Said, folder: Path, stage: str) -> None:
+    """The binary is the same from any stage on: of the finished ones nothing is specialized again."""
+    path = next(folder.glob(f"*-{stage}.ttgir"))
+    said = wspec("compile", str(path))
+    assert said.code == 0, said.err
+    assert ("[already-specialized]" in said.out) == (stage != "ttgir")
+    facts = ("registers", "bytes spilled", "HGMMA", "TMA loads", "SYNCS")
+    assert [said.fact(fact) for fact in facts] == [compiled.fact(fact) for fact in facts]
+
+
+def test_standard_input(folder: Path, compiled: Said) -> None:
+    text = next(folder.glob("*-ttgir.ttgir")).read_text()
+    assert done("plan", "-", stdin=text).split("\n", 1)[1] == done("plan", KERNEL).split("\n", 1)[1]
+
+
+def test_left_alone() -> None:
+    said = wspec("compile", f"{ELEMENTWISE}:softmax_kernel")
+    assert said.code == 0 and ": left as it was\n" in said.out and "elementwise.py:36:1: remark:" in said.out
+    assert said.fact("HGMMA") == "0" and int(said.fact("registers")) > 0
+
+
+def test_left_alone_under_strict() -> None:
+    said = wspec("compile", f"{ELEMENTWISE}:softmax_kernel", "--strict", "1")
+    assert said.code == 1 and said.err == "error: softmax_kernel is left alone, and strict=1 [no-loop]\n"
+
+
+def test_a_module_that_is_left_alone_has_no_binary() -> None:
+    text = done("dump", f"{ELEMENTWISE}:add_kernel", "--stage", "ttgir")
+    out = done("compile", "-", stdin=text)
+    assert "left as it was" in out and "no binary:" in out
+    assert "add_kernel is left alone and has no stage 'ptx'" in refused("dump", "-", "--stage", "ptx", stdin=text)
+
+
+def test_turned_off() -> None:
+    out = done("compile", f"{ELEMENTWISE}:add_kernel", "--enabled", "0")
+    assert "[disabled]" in out and "registers" in out
+
+
+# ------------------------------------------------------------------------------------------------ explain
+
+
+def test_explain() -> None:
+    out = done("explain", KERNEL)
+    assert "k (tour_kernel.py:18): a ring of 3 buffers of 32 KiB" in out
+    assert "the loop at tour_kernel.py:17: v = descriptor_load, acc = warp_group_dot run an iteration late" in out
+    assert "the store at tour_kernel.py:28 goes through the buffer of q" in out
+    assert "what you can change" in out and "--overlap 0" in out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code", "place"),
+    [
+        (f"{ELEMENTWISE}:layer_norm_kernel", "no-dot-loop", "elementwise.py:53"),
+        (f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "no-descriptor-load", "matmul.py:90"),
+    ],
+)
+def test_explain_why_not(kernel: str, code: str, place: str) -> None:
+    out = done("explain", kernel)
+    assert f"[{code}]" in out and f"{place}:" in out and "what to change" in out
+
+
+# --------------------------------------------------------------------------------------- the whole program
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as a person runs it."""
+    command = [sys.executable, "-m", "wspec.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+
+
+def test_demo() -> None:
+    ended = program("demo", "--no-run")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    rows = {line[:28].strip(): line[28:].split() for line in ended.stdout.splitlines()}
+    assert rows["bytes spilled"][-1] == "0"
+    plain, specialized = (int(rows["USETMAXREG"][at]) for at in (0, 1))
+    assert plain == 0 and specialized > 0
+    assert "2 consumer warp groups" in ended.stdout and "k            3" in ended.stdout
+
+
+def test_a_reader_that_stops() -> None:
+    command = f"{sys.executable} -m wspec.cli dump {ATTENTION} --stage ttgir | head -1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    assert ended.returncode == 0 and ended.stderr == "" and len(ended.stdout.splitlines()) == 1
+
+
+def test_an_error_of_the_whole_program() -> None:
+    ended = program("compile", "kernels/attention.py:attention")
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr.startswith("error: kernels/attention.py has no kernel 'attention'")
+    assert "Traceback" not in ended.stderr

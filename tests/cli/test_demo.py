@@ -1,0 +1,59 @@
+"""The part of `wspec demo` that runs on a card, with a card that the test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.helpers import done, wspec
+from wspec.bench import environment, timing
+from wspec.cli import demo_command
+from wspec.kernels import attention
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A card on which the plain kernel errs by 0.01; by how much the specialized one does is what the list holds."""
+    errors: list[Any] = [0.01]
+
+    def run(launch: attention.Launch, kernel: Any) -> None:
+        q, k, v, out = (descriptor.base for descriptor in launch.args[:4])
+        exact, _ = attention.attention_reference(q, k, v, causal=launch.meta["CAUSAL"])
+        out.copy_(exact + (0.01 if kernel is attention.attention_fwd else errors[0]))
+
+    def measure(variants: Iterable[timing.Variant], **_: Any) -> dict[str, timing.Timing]:
+        times = {"plain": 200.0, "specialized": 160.0}
+        return {variant.name: timing.Timing((times[variant.name],)) for variant in variants}
+
+    monkeypatch.setattr(demo_command, "SEQLEN", 64)
+    monkeypatch.setattr(demo_command, "BATCH", 1)
+    monkeypatch.setattr(environment, "require_hopper", lambda: torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
+    monkeypatch.setattr(attention.Launch, "run", run)
+    monkeypatch.setattr(timing, "measure", measure)
+    return errors
+
+
+def test_demo_on_a_card(card: list[Any]) -> None:
+    out = done("demo", "--head-dim", "128")
+    assert "on a card: batch 1, 16 heads, 64 keys, bf16" in out
+    assert "1.25 x the plain kernel at the same tile" in out and "as accurate as the plain one" in out
+
+
+def test_demo_that_is_wrong(card: list[Any]) -> None:
+    card[0] = 0.5
+    said = wspec("demo")
+    assert said.code == 1 and "WRONG" in said.out
+
+
+def test_demo_whose_output_is_not_written(card: list[Any]) -> None:
+    card[0] = float("nan")
+    assert wspec("demo").code == 1
+
+
+def test_demo_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "\nnot run: no CUDA GPU is visible" in done("demo")
