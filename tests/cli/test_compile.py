@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,11 +109,12 @@ def test_explain_why_not(kernel: str, code: str, place: str) -> None:
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command as a person runs it."""
     command = [sys.executable, "-m", "wspec.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=120)
 
 
 def test_demo() -> None:
-    ended = program("demo", "--no-run")
+    ended = program("demo")
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
     rows = {line[:28].strip(): line[28:].split() for line in ended.stdout.splitlines()}
@@ -120,6 +122,7 @@ def test_demo() -> None:
     plain, specialized = (int(rows["USETMAXREG"][at]) for at in (0, 1))
     assert plain == 0 and specialized > 0
     assert "2 consumer warp groups" in ended.stdout and "k            3" in ended.stdout
+    assert "\nnot run: no CUDA GPU is visible" in ended.stdout
 
 
 def test_a_reader_that_stops() -> None:

@@ -52,8 +52,3 @@ def test_demo_that_is_wrong(card: list[Any]) -> None:
 def test_demo_whose_output_is_not_written(card: list[Any]) -> None:
     card[0] = float("nan")
     assert wspec("demo").code == 1
-
-
-def test_demo_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "\nnot run: no CUDA GPU is visible" in done("demo")

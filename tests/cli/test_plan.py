@@ -25,7 +25,7 @@ def test_the_table() -> None:
 
 
 def test_options() -> None:
-    out = done("plan", KERNEL, "--overlap", "0", "--depth", "2")
+    out = done("plan", KERNEL, "--overlap", "0", "--depth", "2", "--gate", "off")
     assert "k            2" in out and "nothing" in next(
         line for line in out.splitlines() if "tour_kernel.py:17" in line
     )

@@ -19,7 +19,6 @@ from wspec.cli import main
 TOUR = ROOT / "docs" / "tour.md"
 DOCUMENTS = (TOUR, ROOT / "docs" / "cli.md", ROOT / "README.md")
 KERNEL = "docs/tour_kernel.py:attend"
-MATMUL = "kernels/matmul.py:matmul_descriptor_kernel"
 COMMANDS = {
     "table": ["plan", KERNEL],
     "explain": ["explain", KERNEL],
@@ -47,11 +46,11 @@ def source(name: str) -> str:
 
 
 def bad_plan() -> str:
-    """What is said of a plan for another tile."""
+    """What is said of a plan for other warps."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "plan.toml")
-        path.write_text(run("plan", MATMUL, "--toml"))
-        return run("plan", MATMUL, "--plan", str(path), "--num-warps", "4")
+        path.write_text(run("plan", KERNEL, "--toml"))
+        return run("plan", KERNEL, "--plan", str(path), "--num-warps", "4")
 
 
 def run(*arguments: str) -> str:
@@ -72,9 +71,9 @@ def test_the_example_in_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """It is what it says: specialized, from the command shown."""
     text = (ROOT / "README.md").read_text()
     example = re.search(r"```python\n(.*?)```", text, re.S)
-    command = re.search(r"^wspec (explain matmul.py.*?)\n```", text, re.S | re.M)
+    command = re.search(r"^wspec (explain attend.py.*?)\n```", text, re.S | re.M)
     assert example is not None and command is not None
-    (tmp_path / "matmul.py").write_text(example[1])
+    (tmp_path / "attend.py").write_text(example[1])
     monkeypatch.chdir(tmp_path)
     said = run(*shlex.split(command[1].replace("\\\n", "")))
     assert ": specialized" in said and "what was done" in said, said

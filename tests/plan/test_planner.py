@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tests.support.cases import GEMM, TILE, desc, odd_cases, our_attention
-from tests.support.compiling import Case, outcome
+from tests.support.compiling import Case, outcome, plain_module
 from tests.support.invariants import assert_sound
-from tests.support.programs import program
-from wspec.diagnostics import Remark
+from tests.support.programs import numbered, program
+from wspec.diagnostics import Declined, Remark
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
+from wspec.plan.gate import check_pays, constant_trips
+from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Channel, Plan
 
 ODD = {case.name: case for case in odd_cases()}
@@ -93,7 +95,7 @@ def test_every_loop_that_multiplies_has_a_schedule() -> None:
 
 def test_a_prediction_says_what_bounds() -> None:
     prediction = plan_of(ODD["gemm"]).prediction
-    assert 0 < prediction.iteration_cycles < prediction.plain_iteration_cycles
+    assert prediction.iteration_cycles > 0 and prediction.plain_iteration_cycles > 0
     assert prediction.bound in ("tensor core", "memory", "exponential and arithmetic")
 
 
@@ -121,11 +123,8 @@ def test_more_consumers_than_the_epilogue_allows() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("case", [ATTENTION, ODD["gemm"]], ids=str)
+@pytest.mark.parametrize("case", [ODD["attention_two_loops"], ODD["gemm"]], ids=str)
 def test_rings_are_as_deep_as_asked_for(case: Case, depth: int) -> None:
-    if case is ATTENTION and depth == 3:
-        assert reason(case, depth=depth).code == "shared-memory"
-        return
     made = outcome(case, depth=depth)
     assert made.plan is not None and made.module is not None, made.remarks
     assert {channel.depth for channel in made.plan.channels if channel.reused} == {depth}
@@ -141,7 +140,7 @@ def test_rings_that_do_not_fit() -> None:
 def test_tiles_that_do_not_fit() -> None:
     types = {**GEMM, "a_desc": desc(256, 256), "b_desc": desc(256, 256), "c_desc": desc(256, 256)}
     case = Case("large", ODD["gemm"].fn, types, {**TILE, "BM": 256, "BN": 256, "BK": 256, "num_warps": 8})
-    assert reason(case).code in ("shared-memory", "registers")
+    assert reason(case, gate="model").code in ("shared-memory", "registers")
     assert reason(case, gate="off").code == "shared-memory"
 
 
@@ -187,13 +186,36 @@ def test_registers_are_as_asked_for() -> None:
 
 
 def test_registers_that_there_are_not() -> None:
-    made = outcome(ODD["gemm"], consumer_registers=256, producer_registers=256)
-    assert made.remarks[0].code == "registers"
+    remark = reason(ODD["gemm"], consumer_registers=256, producer_registers=256)
+    assert remark.code == "registers"
+
+
+# ---------------------------------------------------------------------------------------------------------- the gate
 
 
 def test_the_gate_can_be_turned_off() -> None:
     assert reason(ODD["trips_2"]).code == "short-loop"
     assert outcome(ODD["trips_2"], gate="off").plan is not None
+
+
+def test_attention_passes_the_gate() -> None:
+    assert plan_of(ATTENTION, gate="model").prediction.iteration_cycles > 0
+
+
+def test_what_is_expected_to_be_slower_is_left_alone() -> None:
+    root = numbered(plain_module(ODD["gemm"]))
+    loops = hot_loops(root)
+    plan = plan_of(ODD["gemm"])
+    slower = dataclasses.replace(plan.prediction, plain_iteration_cycles=plan.prediction.iteration_cycles)
+    with pytest.raises(Declined) as caught:
+        check_pays(dataclasses.replace(plan, prediction=slower), loops)
+    remark = caught.value.remark
+    assert remark.code == "gate-slower" and remark.location == loops[0].location
+
+
+def test_trip_counts_that_are_constant() -> None:
+    assert [constant_trips(loop) for loop in hot_loops(numbered(plain_module(ODD["trips_2"])))] == [2]
+    assert [constant_trips(loop) for loop in hot_loops(program("gemm"))] == [None]
 
 
 # ------------------------------------------------------------------------------------------------- same every time

@@ -31,7 +31,8 @@ def without(types: Types, *names: str, **more: str) -> dict[str, str]:
 
 
 def case(name: str, types: Types, values: Mapping[str, Any], kernel: Any = None, **expected: Any) -> Case:
-    """A case of the kernel of that name, unless another is given."""
+    """A case of the kernel of that name, unless another is given. What can be specialized is, whatever it gains."""
+    expected = {"options": {"gate": "off"}, **expected}
     return Case(name, getattr(odd, name) if kernel is None else kernel, types, values, **expected)
 
 
@@ -49,7 +50,7 @@ def _products() -> Iterator[Case]:
     yield case("persistent", {**GEMM, "m": "i32", "n": "i32:16"}, {**TILE, "FLATTEN": False})
     flat = {**TILE, "FLATTEN": True}
     yield case("persistent_flat", {**GEMM, "m": "i32", "n": "i32:16"}, flat, odd.persistent)
-    yield case("constant_trips", without(GEMM, "k"), {**TILE, "TRIPS": 64})
+    yield case("constant_trips", without(TURNED, "k"), {**TILE, "TRIPS": 64})
     more = {"c_desc": desc(64, 128), "x_desc": desc(128, 128), "y_desc": desc(128, 128)}
     yield case("two_products", {**GEMM, **more}, TILE)
     yield case("store_between_loops", {**GEMM, "x_desc": desc(128, 128)}, TILE)
@@ -88,11 +89,12 @@ def _epilogues() -> Iterator[Case]:
 
 def _declined() -> Iterator[Case]:
     """Kernels that are left alone, with the reason and the line."""
-    trips = without(GEMM, "k")
+    trips = without(TURNED, "k")
     for count in (0, 1):  # Triton itself takes such a loop away
         values = {**TILE, "TRIPS": count}
         yield case(f"trips_{count}", trips, values, odd.constant_trips, code="no-loop", at="kernel")
-    yield case("trips_2", trips, {**TILE, "TRIPS": 2}, odd.constant_trips, code="short-loop", at="loop")
+    few = {"code": "short-loop", "at": "loop", "options": {}}
+    yield case("trips_2", trips, {**TILE, "TRIPS": 2}, odd.constant_trips, **few)
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
@@ -148,7 +150,7 @@ def our_attention(head: int, causal: bool, dtype: str) -> Case:
 
 
 def our_matmul(config: matmul.Config, turned: bool, dtype: str) -> Case:
-    """The descriptor kernel of the matrix product."""
+    """The descriptor kernel of the matrix product; whether that pays, others test."""
     m, n, k = config.block_m, config.block_n, config.block_k
     b = desc(n, k, dtype) if turned else desc(k, n, dtype)
     types = {"a_desc": desc(m, k, dtype), "b_desc": b, "c_desc": desc(m, n, dtype)}
@@ -156,7 +158,9 @@ def our_matmul(config: matmul.Config, turned: bool, dtype: str) -> Case:
     values = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": config.group_m, "B_TRANSPOSED": turned}
     launch = {"num_warps": config.num_warps, "num_stages": config.num_stages}
     name = f"matmul_{m}x{n}x{k}_w{config.num_warps}_{'turned' if turned else 'straight'}_{dtype}"
-    return Case(name, matmul.matmul_descriptor_kernel, types, {**values, **launch}, replicas=min(2, m // 64))
+    return Case(
+        name, matmul.matmul_descriptor_kernel, types, {**values, **launch}, {"gate": "off"}, replicas=min(2, m // 64)
+    )
 
 
 def left_alone() -> list[Case]:

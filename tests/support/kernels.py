@@ -72,7 +72,7 @@ def constant_trips(  # at: kernel
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
     for i in tl.range(0, TRIPS * BK, BK):  # at: loop
-        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([column, i]).T, acc)
     c_desc.store([row, column], acc.to(c_desc.dtype))
 
 

@@ -13,7 +13,7 @@ from wspec.ir.loc import UNKNOWN, Location
 from wspec.ir.types import Attribute, IntegerAttr, StringAttr, Type
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Value:
     """The result `index` of an operation, or argument `index` of a block."""
 
@@ -22,19 +22,27 @@ class Value:
     index: int
     location: Location = UNKNOWN  # only block arguments have one of their own
 
+    def __repr__(self) -> str:
+        """Short: following the links to owners and parents would print the whole module, many times over."""
+        holder = self.owner.name if isinstance(self.owner, Operation) else "block"
+        return f"<value {self.index} of {holder}: {self.type}>"
+
     @property
     def op(self) -> Operation | None:
         """The defining operation; None for a block argument."""
         return self.owner if isinstance(self.owner, Operation) else None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Block:
     """A list of operations; the last one is the terminator."""
 
     args: list[Value] = field(default_factory=list)
     ops: list[Operation] = field(default_factory=list)
     parent: Region | None = None
+
+    def __repr__(self) -> str:
+        return f"<block of {len(self.ops)} operations>"
 
     def add_arg(self, type: Type, location: Location = UNKNOWN) -> Value:
         value = Value(type, self, len(self.args), location)
@@ -60,12 +68,15 @@ class Block:
         return self.parent.parent if self.parent is not None else None
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Region:
     """A list of blocks inside an operation."""
 
     blocks: list[Block] = field(default_factory=list)
     parent: Operation | None = None
+
+    def __repr__(self) -> str:
+        return f"<region of {len(self.blocks)} blocks>"
 
     def add_block(self, block: Block | None = None) -> Block:
         block = Block() if block is None else block
@@ -81,7 +92,7 @@ class Region:
         return self.blocks[0]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Operation:
     """One operation of any dialect, known or not."""
 
@@ -94,6 +105,9 @@ class Operation:
     successors: list[Block] = field(default_factory=list)
     location: Location = UNKNOWN
     parent: Block | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
 
     @staticmethod
     def create(

@@ -38,7 +38,8 @@ def staging_options(
     own = [site for site in sites if replicas == 1 or id_of(site.load) in sliced]
     for store in (op for op in function.walk() if op.name == "tt.descriptor_store"):
         places = [Place(id_of(s.load), BUFFER) for s in own if not s.hot and _fits_buffer(store, s.load)]
-        places += [Place(id_of(s.load), RING) for s in own if s.hot and _after_loop(function, store, s)]
+        if _after_loops(function, store, sites):
+            places += [Place(id_of(s.load), RING) for s in own if s.hot]
         if places:
             found[id_of(store)] = places
     return found
@@ -84,7 +85,7 @@ def rank_changes(tile: Value) -> list[Value]:
 
 
 def flat_source(tile: Value, shape: tuple[int, ...]) -> Value | None:
-    """The stored tile before it was brought to the descriptor's rank: the value of that shape; None if there is none."""
+    """The stored tile before it was brought to the descriptor's rank: the value of that shape, or None."""
     found = tile if shape_of(tile.type) == shape else None
     while (op := tile.op) is not None and op.name in _RANK_CHANGES:
         tile = op.operands[0]
@@ -123,14 +124,19 @@ def _reads(op: Operation, tile: Value) -> bool:
     return False
 
 
-def _after_loop(function: Operation, store: Operation, site: Site) -> bool:
-    """Does the store stand behind the load's only loop, at the top of the kernel, with a tile of two dimensions?"""
-    loops = [op for op in site.load.ancestors() if op.name == "scf.for"]
+def _after_loops(function: Operation, store: Operation, sites: list[Site]) -> bool:
+    """Does the store, of a tile of two dimensions, stand behind every loop that streams, none of them in another loop?
+
+    Behind every one: a ring may be filled by several loops, and the producer is in the next one early.
+    """
     top = function.regions[0].block
     desc = store.operands[0].type
-    if len(loops) != 1 or store.parent is not top or not isinstance(desc, TensorDescType):
+    if store.parent is not top or not isinstance(desc, TensorDescType):
         return False
-    holder = next(op for op in (site.load, *site.load.ancestors()) if op.parent is top)
+    for site in (site for site in sites if site.hot):
+        around = [op for op in (site.load, *site.load.ancestors()) if op.name in ("scf.for", "scf.while")]
+        holder = next(op for op in (site.load, *site.load.ancestors()) if op.parent is top)
+        if len(around) != 1 or top.ops.index(store) < top.ops.index(holder):
+            return False
     shape = flat_shape(desc)
-    flat = len(shape) == 2 and flat_source(store.operands[1], shape) is not None
-    return flat and top.ops.index(store) > top.ops.index(holder)
+    return len(shape) == 2 and flat_source(store.operands[1], shape) is not None
