@@ -74,7 +74,7 @@ def _outcome(case: Case) -> Any:
     from wspec.options import Options
     from wspec.pipeline import specialize
 
-    return specialize(read(_lowered(case)[1]), Options(), keep_stages=True)
+    return specialize(read(_lowered(case)[1]), Options(gate="off"), keep_stages=True)
 
 
 def _gluon(case: Case) -> str:

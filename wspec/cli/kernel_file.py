@@ -108,11 +108,17 @@ def _import_file(path: Path) -> ModuleType:
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
         folder = folder.parent
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    name = ".".join(parts)
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    try:
+        return _import_as(".".join(parts), len(parts) > 1, path)
+    finally:
+        sys.path[:] = before
+
+
+def _import_as(name: str, in_package: bool, path: Path) -> ModuleType:
     known = sys.modules.get(name)
-    if len(parts) > 1 and (known is None or _is_file(known, path)):
+    if in_package and (known is None or _is_file(known, path)):
         module = importlib.import_module(name)
         if _is_file(module, path):
             return module

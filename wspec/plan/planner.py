@@ -24,7 +24,7 @@ from wspec.plan.partition import (
     find_streams,
 )
 from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, source_warps
-from wspec.plan.registers import available
+from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
 from wspec.plan.rings import make_channels
 from wspec.plan.staging import BUFFER, RING, choose, fits, named, staging_options
@@ -58,6 +58,7 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction,
     )  # fmt: skip
+    check_registers(plan, function, loops, machine)
     if options.gate == "model":
         check_pays(plan, loops)
     return plan

@@ -8,11 +8,12 @@ what ptxas needs for the attention kernels without spilling.
 
 from __future__ import annotations
 
+from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import Layout, TensorType
 from wspec.plan.costs import byte_size
 from wspec.plan.machine import Machine
-from wspec.plan.plan import LoopSchedule, id_of
+from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan, id_of
 from wspec.plan.tile import DOTS
 
 WARP_GROUP_THREADS = 128
@@ -104,3 +105,17 @@ def available(machine: Machine, blocks: int, consumer_warps: int, producer_regis
     start = launch_registers(machine, blocks, consumer_warps)
     spare = (start - producer_registers) * 4
     return min(MAX_CONSUMER, (start + spare // consumer_warps) // 8 * 8)
+
+
+def check_registers(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
+    """The tasks must find what they ask for, or they would wait for it forever. Raises Declined."""
+    consumer, producer = plan.consumer, plan.producer
+    warps = consumer.warps * consumer.replicas
+    start = launch_registers(machine, plan.blocks_per_sm, warps)
+    asked = consumer.registers * warps + producer.registers * WARP_GROUP
+    if asked > start * (warps + WARP_GROUP):
+        why = f"the tasks ask for more than the {start} registers a thread there are"
+        raise Declined(Remark("registers", why, function.location, note="ask for fewer registers or fewer blocks"))
+    if start < (least := instruction_need(loops)):
+        why = f"a dot needs {least} registers a thread when the kernel starts, the plan leaves {start}"
+        raise Declined(Remark("registers", why, loops[0].location, note="use smaller tiles or fewer blocks"))

@@ -18,19 +18,15 @@ def choose_replicas(
     """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
     rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
     wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
-    first: Conflict | None = None
-    for replicas in range(wanted, 0, -1):
-        if replicas == 1:
-            break
-        outcome = slicing_for(function, sites, replicas)
+    if wanted > 1:
+        outcome = slicing_for(function, sites, wanted)
         if not isinstance(outcome, Conflict):
-            return replicas, outcome
-        first = first or outcome
-    if first is not None and options.consumers is not None:
-        raise decline(
-            "not-partitionable", f"{options.consumers} consumers cannot share the tile: {first.why}", first.op.location,
-            "ask for fewer consumers, or make the tile higher",
-        )  # fmt: skip
+            return wanted, outcome
+        if options.consumers is not None:
+            raise decline(
+                "not-partitionable", f"{wanted} consumers cannot share the tile: {outcome.why}", outcome.op.location,
+                "ask for fewer consumers, or make the tile higher",
+            )  # fmt: skip
     if warps > 2 * WARP_GROUP or warps % WARP_GROUP:
         raise decline(
             "not-partitionable", f"a consumer of {warps} warps is not supported", function.location,

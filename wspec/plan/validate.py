@@ -21,7 +21,7 @@ from wspec.plan.partition import (
     find_streams,
 )
 from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, source_warps
-from wspec.plan.registers import instruction_need, launch_registers
+from wspec.plan.registers import check_registers
 from wspec.plan.replicas import slicing_for
 from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
@@ -69,13 +69,10 @@ def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Mac
             raise _mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
     if plan.blocks_per_sm < 1:
         raise _mismatch("blocks_per_sm", "must be at least 1", function)
-    threads = consumer.warps * consumer.replicas
-    start = launch_registers(machine, plan.blocks_per_sm, threads)
-    used = consumer.registers * threads + producer.registers * WARP_GROUP
-    if used > start * (threads + WARP_GROUP):
-        raise _mismatch("tasks.registers", f"the tasks ask for more than the {start} a thread there are", function)
-    if start < instruction_need(loops):
-        raise _mismatch("blocks_per_sm", f"leaves {start} registers at launch, the dots need more", function)
+    try:
+        check_registers(plan, function, loops, machine)
+    except Declined as declined:
+        raise _mismatch("tasks.registers", declined.remark.message, function) from None
 
 
 def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
@@ -130,7 +127,7 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
         places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
-        holds = channel is not None and (kind == BUFFER or ring_holds(function, store, channel))
+        holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
         if not holds or kind not in [place.kind for place in places]:
             raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
 

@@ -1,0 +1,178 @@
+"""Plans from outside: edited ones are used, and what does not fit the kernel is refused with the field at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.cases import odd_cases
+from tests.support.compiling import Case, outcome, plain_module
+from tests.support.invariants import assert_sound
+from tests.support.worlds import assert_same_stores
+from wspec.ir import print_module
+from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
+
+ODD = {case.name: case for case in odd_cases()}
+GEMM, ATTENTION = ODD["gemm"], ODD["attention_masked"]
+Edit = Callable[[Plan], Plan]
+
+
+def own(case: Case, **options: Any) -> Plan:
+    plan = outcome(case, **options).plan
+    assert plan is not None
+    return plan
+
+
+def with_task(kind: str, **changes: Any) -> Edit:
+    def edit(plan: Plan) -> Plan:
+        tasks = tuple(replace(task, **changes) if task.kind == kind else task for task in plan.tasks)
+        return replace(plan, tasks=tasks)
+
+    return edit
+
+
+def with_channel(index: int, **changes: Any) -> Edit:
+    def edit(plan: Plan) -> Plan:
+        rings = list(plan.channels)
+        rings[index] = replace(rings[index], **changes)
+        return replace(plan, channels=tuple(rings))
+
+    return edit
+
+
+def with_loop(**changes: Any) -> Edit:
+    return lambda plan: replace(plan, loops=(replace(plan.loops[0], **changes), *plan.loops[1:]))
+
+
+def with_plan(**changes: Any) -> Edit:
+    return lambda plan: replace(plan, **changes)
+
+
+# ------------------------------------------------------------------------------------------------ edits that are used
+
+
+@pytest.mark.parametrize("case", [GEMM, ATTENTION], ids=str)
+def test_a_plan_read_back_gives_the_same_kernel(case: Case) -> None:
+    first = outcome(case)
+    assert first.plan is not None and first.module is not None
+    again = outcome(case, plan=Plan.from_text(first.plan.to_text()))
+    assert again.plan == first.plan and again.module is not None
+    same = print_module(again.module) == print_module(first.module)
+    assert same
+
+
+def test_another_depth_shows_in_the_kernel() -> None:
+    text = own(GEMM, depth=2).to_text()
+    assert text.count("depth = 2") == 2
+    made = outcome(GEMM, plan=Plan.from_text(text.replace("depth = 2", "depth = 3", 1)))
+    assert made.plan is not None and made.module is not None
+    assert [channel.depth for channel in made.plan.channels] == [3, 2]
+    found = print_module(made.module, locations=False)
+    assert "memdesc<3x64x64xf16" in found and "memdesc<2x64x128xf16" in found
+    assert_sound(made.module, made.plan)
+    assert_same_stores(plain_module(GEMM), made.module, seed=3)
+
+
+EDITS: list[tuple[str, Case, Edit]] = [
+    ("fewer registers", GEMM, with_task("consumer", registers=200)),
+    ("more warps to load", GEMM, with_task("producer", warps=4)),
+    ("no dots in flight", GEMM, with_loop(in_flight=False)),
+    (
+        "one buffer",
+        GEMM,
+        lambda plan: with_channel(0, depth=1)(with_loop(in_flight=False)(with_plan(staging=())(plan))),
+    ),
+    ("no overlap", ATTENTION, with_loop(late=())),
+    ("no staging", ATTENTION, with_plan(staging=())),
+    ("other names", GEMM, with_plan(kernel="mine")),
+]
+
+
+@pytest.mark.parametrize(("case", "edit"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
+def test_edits_are_used(case: Case, edit: Edit) -> None:
+    plan = edit(own(case, depth=2))
+    made = outcome(case, plan=plan)
+    assert [remark.code for remark in made.remarks] == ["specialized"], made.remarks
+    assert made.plan == plan and made.module is not None
+    assert_sound(made.module, plan)
+    assert_same_stores(plain_module(case), made.module, seed=5)
+
+
+# --------------------------------------------------------------------------------------------- edits that are refused
+
+BAD: list[tuple[str, Case, Edit]] = [
+    ("fingerprint", GEMM, with_plan(fingerprint="0" * 16)),
+    ("source_warps", GEMM, with_plan(source_warps=4)),
+    ("tasks.warps", GEMM, with_task("consumer", warps=8)),
+    ("tasks.warps", GEMM, with_task("producer", warps=3)),
+    ("tasks.warps", GEMM, with_task("producer", replicas=2)),
+    ("tasks.registers", GEMM, with_task("consumer", registers=201)),
+    ("tasks.registers", GEMM, with_task("producer", registers=16)),
+    ("tasks.registers", GEMM, with_task("producer", registers=240)),
+    ("tasks.replicas", GEMM, with_task("consumer", replicas=4, registers=96)),
+    ("blocks_per_sm", GEMM, with_plan(blocks_per_sm=0)),
+    ("tasks.registers", GEMM, with_plan(blocks_per_sm=3)),
+    ("channels.a.loads", GEMM, with_channel(0, loads=(3,))),
+    ("channels.a.loads", GEMM, with_channel(0, loads=())),
+    ("channels.b.loads", GEMM, lambda plan: with_channel(1, loads=plan.channels[0].loads)(plan)),
+    ("channels.a.loads", GEMM, lambda p: with_channel(0, loads=(*p.channels[0].loads, *p.channels[1].loads))(p)),
+    ("channels", GEMM, with_channel(0, name="b")),
+    ("channels", GEMM, with_channel(0, name="a.0")),
+    ("channels.a.reused", GEMM, with_channel(0, reused=False)),
+    ("channels.a.buffer_bytes", GEMM, with_channel(0, buffer_bytes=64)),
+    ("channels.a.sliced_dim", GEMM, with_channel(0, sliced_dim=-1)),
+    ("channels.a.sliced_dim", GEMM, with_channel(0, sliced_dim=1)),
+    ("channels.depth", GEMM, with_channel(0, depth=16)),
+    ("staging", GEMM, with_plan(staging=((3, "a", "ring"),))),
+    ("staging", GEMM, with_plan(staging=((9999, "a", "ring"),))),
+    ("staging", ATTENTION, lambda plan: with_plan(staging=tuple((s, n, "shelf") for s, n, _ in plan.staging))(plan)),
+    ("staging", ATTENTION, lambda plan: with_plan(staging=tuple((s, "none", k) for s, _, k in plan.staging))(plan)),
+    ("loops.loop", GEMM, with_loop(loop=3)),
+    ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
+    ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),
+    ("loops.in_flight", ATTENTION, with_loop(late=(), in_flight=True)),
+    ("loops.in_flight", GEMM, lambda plan: with_channel(0, depth=1)(with_plan(staging=())(plan))),
+]
+
+
+@pytest.mark.parametrize(("field", "case", "edit"), BAD, ids=[f"{field}-{i}" for i, (field, *_) in enumerate(BAD)])
+def test_what_does_not_fit_is_refused(field: str, case: Case, edit: Edit) -> None:
+    plan = edit(own(case, depth=2))
+    made = outcome(case, plan=plan)
+    (remark,) = made.remarks
+    assert remark.code == "plan-mismatch"
+    assert remark.message.startswith(f"plan: {field}: ")
+    assert remark.note and made.plan is None
+
+
+def test_no_channel_at_all() -> None:
+    made = outcome(GEMM, plan=replace(own(GEMM), channels=(), staging=()))
+    assert made.remarks[0].code == "plan-mismatch"
+
+
+def test_a_plan_for_another_kernel() -> None:
+    made = outcome(ATTENTION, plan=own(GEMM))
+    assert made.remarks[0].code == "plan-mismatch"
+    assert own(GEMM).fingerprint in made.remarks[0].message
+    assert own(ATTENTION).fingerprint in made.remarks[0].message
+
+
+def test_a_plan_for_another_tile_of_the_kernel() -> None:
+    assert outcome(ODD["rows_256_warps_8"], plan=own(GEMM)).remarks[0].code == "plan-mismatch"
+
+
+def test_a_plan_made_up_out_of_nothing() -> None:
+    """The least a plan can say."""
+    tasks = (Task("mma", "consumer", 8, 240), Task("load", "producer", 1, 24))
+    known = own(GEMM)
+    loads = [channel.loads for channel in known.channels]
+    rings = (Channel("one", loads[0], 2, 16384), Channel("two", loads[1], 3, 16384))
+    plan = Plan("k", known.fingerprint, 8, tasks, rings, (LoopSchedule(known.loops[0].loop),))
+    made = outcome(GEMM, plan=plan)
+    assert [remark.code for remark in made.remarks] == ["specialized"], made.remarks
+    assert made.module is not None
+    assert_sound(made.module, plan)
+    assert_same_stores(plain_module(GEMM), made.module, seed=7)
