@@ -159,7 +159,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("attention_masked", T128, T64, sizes=DIAGONAL, variants=(), CAUSAL=True, cut=15),
     *jobs("attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL),
     *jobs("attention_grouped", T128, T64, LOW, Tile(64, 64, 256, 4), sizes=NOT_ZERO),
-    *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 64, 256, 8, "bf16"), sizes=TALL),
+    *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 64, 256, 8, "bf16", stages=2), sizes=TALL),
 )
 
 

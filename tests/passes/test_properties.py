@@ -1,7 +1,7 @@
 """Kernels of any tile, type, number of warps and options: specialized and sound, or left alone with a reason.
 
-What "sound" is stands in `support/invariants.py`: every wait has a ring, arrivals are as many as readers, expected bytes
-are a buffer's, partitions are isolated, and so on. What the kernel stores is compared by simulation.
+What "sound" is stands in `support/invariants.py`: every wait has a ring, arrivals are as many as readers, bytes
+are those of a buffer, partitions are isolated, and so on. What the kernel stores is compared by simulation.
 """
 
 from __future__ import annotations

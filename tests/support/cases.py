@@ -70,6 +70,8 @@ def _branches() -> Iterator[Case]:
 def _operands() -> Iterator[Case]:
     fp8 = {"a_desc": desc(128, 64, "fp8e4nv"), "b_desc": desc(128, 64, "fp8e4nv")}
     yield case("fp8", {**TURNED, **fp8}, TILE, odd.gemm_transposed)
+    turned = {"a_desc": desc(64, 128, "fp8e4nv"), "b_desc": desc(128, 64, "fp8e4nv")}  # slices would cut the swizzle
+    yield case("a_transposed_fp8", {**GEMM, **turned}, TILE, odd.both_transposed, replicas=1)
     yield case("fp8_straight", {**GEMM, **fp8, "b_desc": desc(64, 128, "fp8e4nv")}, TILE, odd.gemm)
     weights = {"w_desc": desc(128, 64, "i8"), "x_desc": desc(64, 128), "c_desc": desc(128, 128)}
     yield case("dequantized_a", {**weights, "scale_ptr": "*fp32:16", "k": "i32:16"}, TILE)

@@ -41,6 +41,15 @@ def a_transposed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, 
 
 
 @triton.jit
+def both_transposed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([i, row]).T, b_desc.load([column, i]).T, acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
 def persistent(
     a_desc, b_desc, c_desc, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FLATTEN: tl.constexpr
 ):
