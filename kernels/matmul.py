@@ -143,10 +143,16 @@ def _can_run_well(config: Config) -> bool:
     )
 
 
-def default_config(m: int, n: int) -> Config:
-    """128 x 256 tiles, or 128 x 128 where those would leave most of a Hopper card's 132 SMs without one."""
-    if triton.cdiv(m, 128) * triton.cdiv(n, 256) < 132:
-        return Config(128, 128, 64, num_warps=8, num_stages=4)
+def default_config(m: int, n: int, variant: Variant = "descriptor", b_transposed: bool = False) -> Config:
+    """The tile when nobody chose one; measured on an H200, docs/experiments.md.
+
+    128 x 256 tiles, which the specialized kernel likes where B is stored [N, K], and the plain one on large problems;
+    128 x 128, several blocks an SM, where 256 columns would leave a card's 132 SMs with less than two tiles each.
+    """
+    if variant == "pointer":
+        return Config(128, 128 if b_transposed else 256, 32, num_warps=8, num_stages=5 if b_transposed else 4)
+    if not b_transposed and triton.cdiv(m, 128) * triton.cdiv(n, 256) < 2 * 132:
+        return Config(128, 128, 32, num_warps=4, num_stages=5)
     return Config(128, 256, 64, num_warps=8, num_stages=3)
 
 
@@ -223,7 +229,7 @@ class Launch:
         """The launch for inputs that passed `check_inputs`, nothing empty; raises ValueError for strides that the
         descriptor variant cannot take."""
         (m, k), n = a.shape, b.shape[1]
-        tile = config or default_config(m, n)
+        tile = config or default_config(m, n, variant, is_transposed(b))
         meta = {
             "BLOCK_M": tile.block_m,
             "BLOCK_N": tile.block_n,
@@ -253,11 +259,16 @@ class Launch:
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
 
 
+def is_transposed(b: torch.Tensor) -> bool:
+    """Does b, [K, N], lie in memory as [N, K]?"""
+    return b.shape[0] > 1 and b.stride(0) == 1 and (b.shape[1] == 1 or b.stride(1) != 1)
+
+
 def make_descriptors(
     a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, tile: Config
 ) -> tuple[tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor], bool]:
     """Descriptors of a, b and out, and whether b's is of its transpose; raises ValueError naming the argument."""
-    b_transposed = b.shape[0] > 1 and b.stride(0) == 1 and (b.shape[1] == 1 or b.stride(1) != 1)
+    b_transposed = is_transposed(b)
     a_desc = _descriptor("a", a, [tile.block_m, tile.block_k])
     if b_transposed:
         b_desc = _descriptor("b", b.T, [tile.block_n, tile.block_k])

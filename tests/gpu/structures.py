@@ -187,7 +187,27 @@ def bias(tile: Tile, size: Size, device: str) -> Launch:
 
 def constant_trips(tile: Tile, size: Size, device: str, TRIPS: int) -> Launch:
     p = Product(tile, Size(TRIPS, size.rows, size.columns), device)
-    return p.launch(*p.abc, TRIPS=TRIPS)
+    stored = p.factor(p.n, p.inner)
+    args = p.a_desc, desc(stored, tile.n, tile.k), p.c_desc
+    return p.launch(*args, expected=lambda: p.truth(b=stored.T), TRIPS=TRIPS)
+
+
+def both_transposed(tile: Tile, size: Size, device: str) -> Launch:
+    p = Product(tile, size, device)
+    a, b = normal(device, p.inner, p.m, dtype=tile.dtype), p.factor(p.n, p.inner)
+    args = desc(a, tile.k, tile.m), desc(b, tile.n, tile.k), p.c_desc, p.k
+    return p.launch(*args, expected=lambda: p.truth(a=a.T, b=b.T))
+
+
+def store_between_loops(tile: Tile, size: Size, device: str) -> Launch:
+    p = Product(tile, size, device)
+    x = poisoned(device, p.m, p.n, dtype=tile.out or tile.dtype)
+    args = p.a_desc, p.b_desc, p.c_desc, desc(x, tile.m, tile.n), p.k
+
+    def expected() -> tuple[Tensor, Tensor]:
+        return p.truth() + p.fold(lambda found, start, product: 0.5 * found + product), p.truth()
+
+    return p.launch(*args, outputs=(p.c, x), expected=expected)
 
 
 def two_products(tile: Tile, size: Size, device: str) -> Launch:

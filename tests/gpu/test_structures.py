@@ -124,6 +124,8 @@ JOBS: tuple[Job, ...] = (
     *jobs("persistent", T128, T64, WIDE, FLATTEN=False),
     *jobs("persistent", T128, T64, WIDE, FLATTEN=True),
     *jobs("bias", T128, T64, WIDE, variants=()),
+    *jobs("both_transposed", T128, T64),
+    *jobs("store_between_loops", T128, T64, LOW),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=0),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=1),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=[("default", "depth 1")], TRIPS=2),
@@ -159,7 +161,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("attention_masked", T128, T64, sizes=DIAGONAL, variants=(), CAUSAL=True, cut=15),
     *jobs("attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL),
     *jobs("attention_grouped", T128, T64, LOW, Tile(64, 64, 256, 4), sizes=NOT_ZERO),
-    *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 64, 256, 8, "bf16", stages=2), sizes=TALL),
+    *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 32, 256, 8, "bf16"), sizes=TALL),
 )
 
 

@@ -96,7 +96,9 @@ def test_configs_fit() -> None:
     for config in configs:
         assert shared_memory_bytes(config) <= SHARED_MEMORY_BYTES
     for m, n in ((1, 1), (8192, 8192)):
-        assert default_config(m, n) in configs
+        for variant in VARIANTS:
+            for b_transposed in (False, True):
+                assert default_config(m, n, variant, b_transposed) in configs
 
 
 @pytest.mark.parametrize("b_transposed", [False, True])

@@ -16,11 +16,12 @@ from tests.support.cases import desc
 from tests.support.compiling import Case, outcome, place, plain_module, source
 from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
-from wspec.ir import verify
+from wspec import bridge
+from wspec.ir import print_module, verify
 from wspec.kernels import attention
 
 SETTINGS = hypothesis.settings(
-    max_examples=45, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=100, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
 # Reasons a tile or an option may give; anything else is about the kernel, and these kernels are fine.
 LIMITS = {"not-partitionable", "shared-memory", "registers", "gate-slower"}
@@ -112,6 +113,7 @@ def test_sound_or_left_alone(case: Case, seed: int) -> None:
     assert remark.code == "specialized" and made.plan is not None
     assert_sound(made.module, made.plan)
     assert_as_asked(case, made.plan)
+    bridge.text.verify(bridge.reparse(print_module(made.module)))
     assert_same_stores(plain, made.module, seed)
 
 

@@ -152,7 +152,7 @@ def check(problem: Problem, repeats: int) -> Record:
     errors: dict[str, Error] = {}
     identical: dict[str, bool] = {}
     for name in ("plain", "specialized"):
-        entry = Entry(name, default_config(case.m, case.n))
+        entry = Entry(name, default_config(case.m, case.n, case.kind.variant, case.kind.b_transposed))
         launch, out = problem.prepare(entry.config)[0]
         run = functools.partial(_run_poisoned, launch, out, entry.function(case.kind))
         identical[name] = all_identical(run, repeats)
@@ -170,7 +170,7 @@ def _run_poisoned(launch: Launch, out: torch.Tensor, kernel: Any) -> tuple[torch
 
 def all_entries(case: Case, options: argparse.Namespace) -> list[Entry]:
     """Every entry to compare for a kind of product: the default ones of this size first."""
-    default = default_config(case.m, case.n)
+    default = default_config(case.m, case.n, case.kind.variant, case.kind.b_transposed)
     entries = [Entry("specialized", default), Entry("plain", default)]
     if not options.no_timing:
         entries += [Entry("plain", config) for config in plain_configs()]
@@ -222,7 +222,7 @@ class Bench:
             return record
         l2_bytes = torch.cuda.get_device_properties(self.session.device).L2_cache_size
         problem = Problem.of(case, self.session.device, options.seed, input_sets(case.bytes, l2_bytes))
-        default = default_config(case.m, case.n)
+        default = default_config(case.m, case.n, case.kind.variant, case.kind.b_transposed)
         entries = dict.fromkeys([Entry("plain", default), *self.best_plain(case.kind)])
         plain = [problem.variant(entry) for entry in entries]
         ours = [problem.variant(Entry("specialized", default))]

@@ -10,17 +10,20 @@ from wspec.plan.buffers import VIEWS
 from wspec.plan.costs import loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
-from wspec.plan.plan import Plan, Prediction
+from wspec.plan.plan import WARP_GROUP, Plan, Prediction
+from wspec.plan.registers import consumer_need
 from wspec.plan.tile import DOTS
 
 
-def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool) -> Prediction:
+def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, groups: int, warps: int) -> Prediction:
     """First figures: one iteration of the heaviest loop, specialized and not.
 
     In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
     one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
     exposes half of it: Triton's pipeliner waits for every dot of a chain. A loop that only accumulates has nothing to
     expose, and Triton's pipeliner keeps its dots in flight as ours does; there a measured ratio decides.
+
+    `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
@@ -28,9 +31,16 @@ def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool) -> Pr
     cycles = max(longer + (0.15 if plan_overlaps else 0.35) * shorter, work.tma)
     plain = max(longer + 0.5 * shorter, work.tma) + machine.mbarrier_latency
     if _accumulates_only(heaviest):
-        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) else machine.plain_mn_major)
+        fewer = groups < plain_groups(loops, machine, warps)
+        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else machine.plain_mn_major)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": work.compute, "memory": work.tma}
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
+
+
+def plain_groups(loops: list[Operation], machine: Machine, warps: int) -> int:
+    """Warp groups of the plain kernel that registers let share an SM."""
+    need = consumer_need(loops, (), 32 * warps)
+    return machine.registers // (32 * warps * need) * warps // WARP_GROUP
 
 
 def _dots(loop: Operation) -> list[Operation]:
@@ -70,8 +80,9 @@ def constant_trips(loop: Operation) -> int | None:
     return max(0, math.ceil((high - low) / step)) if step > 0 else None
 
 
-def check_pays(plan: Plan, loops: list[Operation]) -> None:
-    """Leave kernels alone whose trip counts are known to be too small. Raises Declined."""
+def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None) -> None:
+    """Leave kernels alone where specializing is not expected to pay. Raises Declined."""
+    _check_trips(plan, loops)
     if plan.prediction.plain_iteration_cycles <= plan.prediction.iteration_cycles:
         raise decline(
             "gate-slower",
@@ -81,19 +92,23 @@ def check_pays(plan: Plan, loops: list[Operation]) -> None:
             "gate=off specializes anyway",
         )
     if plan.blocks_per_sm == 1 and any(channel.reused and channel.depth < 2 for channel in plan.channels):
+        why = "shared memory has room for one buffer of each tile only" if depth_asked is None else "depth=1 was asked for"
         raise decline(
             "shared-memory",
-            "shared memory has room for one buffer of each tile only, so the producer could not run ahead",
+            f"{why}, so the producer could not run ahead",
             loops[0].location,
             "use smaller tiles; gate=off specializes anyway",
         )
+
+
+def _check_trips(plan: Plan, loops: list[Operation]) -> None:
+    """Constant trip counts must earn the set-up; inside another loop they are set up once for many rounds."""
     trips = [constant_trips(loop) for loop in loops]
-    if any(count is None for count in trips):
+    if any(count is None for count in trips) or any(op.name == "scf.for" for op in loops[0].ancestors()):
         return
     total = sum(count for count in trips if count is not None)
-    saved = total * (plan.prediction.plain_iteration_cycles - plan.prediction.iteration_cycles)
-    outer = any(op.name == "scf.for" for op in loops[0].ancestors())
-    if saved < plan.prediction.overhead_cycles and not outer:
+    saved = total * max(0.0, plan.prediction.plain_iteration_cycles - plan.prediction.iteration_cycles)
+    if saved < plan.prediction.overhead_cycles:
         raise decline(
             "short-loop",
             f"{total} iterations would save {saved:.0f} cycles, setting up costs {plan.prediction.overhead_cycles:.0f}",

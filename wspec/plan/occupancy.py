@@ -79,10 +79,15 @@ def choose_occupancy(
         )
     if options.gate == "model":
         need = consumer_need(loops, _schedules(loops, sites, False), 32 * consumer_warps)
+        room = _available(machine, blocks, consumer_warps, options)
+        have = (
+            f"{room} can be had"
+            if options.consumer_registers is None
+            else f"{options.consumer_registers} are asked for"
+        )
         raise decline(
             "registers",
-            f"a consumer would need about {need} registers a thread, "
-            f"{_available(machine, blocks, consumer_warps, options)} can be had",
+            f"a consumer would need about {need} registers a thread, {have}",
             loops[0].location,
             "use smaller tiles, or more warps",
         )

@@ -53,14 +53,15 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
             break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
-    prediction = predict(loops, machine, bool(schedules and any(s.late for s in schedules)))
+    groups = blocks * replicas * consumer_warps // WARP_GROUP
+    prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction,
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":
-        check_pays(plan, loops)
+        check_pays(plan, loops, options.depth)
     return plan
 
 
