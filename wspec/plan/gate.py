@@ -80,7 +80,7 @@ def constant_trips(loop: Operation) -> int | None:
     return max(0, math.ceil((high - low) / step)) if step > 0 else None
 
 
-def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None) -> None:
+def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = None) -> None:
     """Leave kernels alone where specializing is not expected to pay. Raises Declined."""
     _check_trips(plan, loops)
     if plan.prediction.plain_iteration_cycles <= plan.prediction.iteration_cycles:
@@ -92,7 +92,8 @@ def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None) -> N
             "gate=off specializes anyway",
         )
     if plan.blocks_per_sm == 1 and any(channel.reused and channel.depth < 2 for channel in plan.channels):
-        why = "shared memory has room for one buffer of each tile only" if depth_asked is None else "depth=1 was asked for"
+        room = "shared memory has room for one buffer of each tile only"
+        why = room if depth_asked is None else "depth=1 was asked for"
         raise decline(
             "shared-memory",
             f"{why}, so the producer could not run ahead",
