@@ -151,8 +151,8 @@ def default_config(m: int, n: int, variant: Variant = "descriptor", b_transposed
     """
     if variant == "pointer":
         return Config(128, 128 if b_transposed else 256, 32, num_warps=8, num_stages=5 if b_transposed else 4)
-    if not b_transposed and triton.cdiv(m, 128) * triton.cdiv(n, 256) < 2 * 132:
-        return Config(128, 128, 32, num_warps=4, num_stages=5)
+    if triton.cdiv(m, 128) * triton.cdiv(n, 256) < 2 * 132:
+        return Config(128, 128, 64 if b_transposed else 32, num_warps=4, num_stages=3 if b_transposed else 5)
     return Config(128, 256, 64, num_warps=8, num_stages=3)
 
 

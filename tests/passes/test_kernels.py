@@ -14,7 +14,7 @@ from tests.support.worlds import assert_same_stores
 from wspec.kernels.matmul import Config, plain_configs
 
 ODD = odd_cases()
-BARRIERS = 1024  # bytes of barriers, alignment and small scratch, which a plan leaves room for
+SMALL = 4096  # bytes of barriers, alignment and scratch of reductions, which a plan does not count
 FEW = [our_attention(64, True, "bf16"), our_attention(128, False, "fp16"), our_attention(128, True, "bf16")]
 FEW += [our_attention(256, False, "bf16"), our_matmul(Config(), False, "bf16"), our_matmul(Config(), True, "fp16")]
 MANY = [our_attention(head, causal, d) for head in (64, 128, 256) for causal in (False, True) for d in ("fp16", "bf16")]
@@ -33,7 +33,7 @@ def assert_specialized(case: Case) -> None:
     assert found.hgmma > 0
     assert len(set(found.usetmaxreg)) >= 2, "registers move from the producer to the consumers"
     assert found.spill_bytes == 0 and found.stack_bytes == 0
-    assert found.shared_bytes <= made.plan.smem_bytes + BARRIERS, "the plan knows what shared memory it takes"
+    assert found.shared_bytes <= made.plan.smem_bytes + SMALL, "the plan knows what shared memory it takes"
     assert set(found.ptxas_notes) <= case.notes, "ptxas took the asynchrony away from tensor core instructions"
 
 

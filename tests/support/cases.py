@@ -95,8 +95,8 @@ def _declined() -> Iterator[Case]:
     for count in (0, 1):  # Triton itself takes such a loop away
         values = {**TILE, "TRIPS": count}
         yield case(f"trips_{count}", trips, values, odd.constant_trips, code="no-loop", at="kernel")
-    few = {"code": "short-loop", "at": "loop", "options": {}}
-    yield case("trips_2", trips, {**TILE, "TRIPS": 2}, odd.constant_trips, **few)
+    few = without(ATTENTION, "length")
+    yield case("trips_2", few, {**HEAD, "TRIPS": 2}, odd.short_chain, code="short-loop", at="loop", options={})
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")

@@ -1,0 +1,27 @@
+"""The code in docs/ir.md gives what it says; docs/passes.md names the passes that there are, in their order."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+from wspec.pipeline import PASSES
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_code_of_the_ir_page() -> None:
+    found = doctest.testfile(str(DOCS / "ir.md"), module_relative=False)
+    assert found.attempted > 20 and found.failed == 0
+
+
+def test_passes_page_has_the_passes_in_order() -> None:
+    text = (DOCS / "passes.md").read_text()
+    assert re.findall(r"^\| \[(\w+)\]\(\.\./passes/", text, re.M) == [one.__name__ for one in PASSES]
+
+
+def test_links_lead_somewhere() -> None:
+    for page in ("ir.md", "passes.md"):
+        for target in re.findall(r"\]\(([^)#]+)", (DOCS / page).read_text()):
+            assert (DOCS / target).exists(), f"{page}: {target}"
