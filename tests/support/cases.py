@@ -38,7 +38,7 @@ def case(name: str, types: Types, values: Mapping[str, Any], kernel: Any = None,
 
 def odd_cases() -> list[Case]:
     """Every kernel of `kernels.py`, by unique name."""
-    found = [*_products(), *_branches(), *_operands(), *_epilogues(), *_declined(), *_warps(), *_chains()]
+    found = [*_products(), *_branches(), *_control(), *_operands(), *_epilogues(), *_declined(), *_warps(), *_chains()]
     assert len({one.name for one in found}) == len(found)
     return found
 
@@ -67,6 +67,16 @@ def _branches() -> Iterator[Case]:
         yield case(name, {**GEMM, "flag": "i32"}, TILE)
 
 
+def _control() -> Iterator[Case]:
+    """Loops and conditionals around, inside and behind each other."""
+    yield case("guarded", {**GEMM, "m": "i32"}, TILE)
+    yield case("loop_in_branch", {**GEMM, "flag": "i32"}, TILE)
+    yield case("nested_loops", {**GEMM, "w_desc": desc(128, 128), "n": "i32"}, TILE)
+    yield case("dot_behind", {**GEMM, "w_desc": desc(128, 128)}, TILE)
+    yield case("backwards", GEMM, TILE)
+    yield case("moving", GEMM, TILE)
+
+
 def _operands() -> Iterator[Case]:
     fp8 = {"a_desc": desc(128, 64, "fp8e4nv"), "b_desc": desc(128, 64, "fp8e4nv")}
     yield case("fp8", {**TURNED, **fp8}, TILE, odd.gemm_transposed)
@@ -76,6 +86,9 @@ def _operands() -> Iterator[Case]:
     weights = {"w_desc": desc(128, 64, "i8"), "x_desc": desc(64, 128), "c_desc": desc(128, 128)}
     yield case("dequantized_a", {**weights, "scale_ptr": "*fp32:16", "k": "i32:16"}, TILE)
     yield case("dequantized_b", without(GEMM, "b_desc", w_desc=desc(64, 128, "i8")), TILE)
+    yield case("read_twice", {**GEMM, "s_ptr": "*fp32:16"}, TILE)
+    tf32 = {"a_desc": desc(128, 32, "fp32"), "b_desc": desc(128, 32, "fp32"), "c_desc": desc(128, 128, "fp32")}
+    yield case("tf32", {**tf32, "k": "i32"}, {**TILE, "BK": 32}, odd.gemm_transposed)
     yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE)
 
 
@@ -86,6 +99,9 @@ def _epilogues() -> Iterator[Case]:
     yield case("column_sums", sums, {**TILE, "AXIS": 0}, odd.row_sums, replicas=1)
     yield case("atomics", without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32"), {**TILE, "USED": False})
     yield case("counter", {**GEMM, "count_ptr": "*i32:16"}, TILE)
+    yield case("twice_stored", {**GEMM, "d_desc": desc(128, 128)}, TILE)
+    yield case("reduce_add", GEMM, TILE, replicas=1)
+    yield case("inline_asm", GEMM, {**TILE, "PURE": True})
     yield case("writes_in_loop", without(GEMM, "c_desc", c_ptr="*fp32:16"), TILE)
 
 
@@ -105,6 +121,8 @@ def _declined() -> Iterator[Case]:
     yield case("block_barrier", GEMM, TILE, code="unsupported-op", at="barrier")
     aliased = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "k": "i32:16"}
     yield case("same_memory", aliased, {**TILE, "BN": 64}, code="memory-alias", at="load")
+    yield case("table_written", {**GEMM, "table_ptr": "*i32"}, TILE, code="memory-alias", at="load")
+    yield case("inline_asm_effects", GEMM, {**TILE, "PURE": False}, odd.inline_asm, code="unsupported-op", at="asm")
     index = {**GEMM, "index_desc": desc(128, 16, "i32")}
     yield case("address_from_tile", index, TILE, code="not-partitionable", at="load")
     yield case("clusters", GEMM, {**TILE, "num_ctas": 2}, odd.gemm, code="num-ctas", at="kernel")

@@ -374,6 +374,129 @@ def writes_in_loop(a_desc, b_desc, c_ptr, k, BM: tl.constexpr, BN: tl.constexpr,
         tl.store(at + i * BN, acc)
 
 
+@triton.jit
+def table_written(a_desc, b_desc, c_desc, table_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        page = tl.load(table_ptr + i // BK)  # at: load
+        tl.store(table_ptr + i // BK + 1, page + 1)
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([page * BK, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def read_twice(a_desc, b_desc, c_desc, s_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A feeds the dot and a sum of its rows."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([row, i])
+        total += tl.sum(a.to(tl.float32), 1)
+        acc = tl.dot(a, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+    tl.store(s_ptr + row + tl.arange(0, BM), total)
+
+
+@triton.jit
+def guarded(a_desc, b_desc, c_desc, m, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    if row < m:
+        acc = tl.zeros([BM, BN], tl.float32)
+        for i in tl.range(0, k, BK):
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def loop_in_branch(a_desc, b_desc, c_desc, flag, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    if flag > 64:
+        for i in tl.range(0, k, BK):
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    else:
+        for i in tl.range(0, k, BK):
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc * 0.5)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def nested_loops(a_desc, b_desc, c_desc, w_desc, k, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    out = tl.zeros([BM, BN], tl.float32)
+    for j in tl.range(0, n, BN):
+        acc = tl.zeros([BM, BN], tl.float32)
+        for i in tl.range(0, k, BK):
+            acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, j]), acc)
+        out = tl.dot(acc.to(tl.float16), w_desc.load([j, column]), out)
+    c_desc.store([row, column], out.to(c_desc.dtype))
+
+
+@triton.jit
+def dot_behind(a_desc, b_desc, c_desc, w_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    out = tl.dot(acc.to(tl.float16), w_desc.load([0, column]))
+    c_desc.store([row, column], out.to(c_desc.dtype))
+
+
+@triton.jit
+def backwards(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(k - BK, -1, -BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def moving(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    at = 0
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, at]), b_desc.load([at, column]), acc)
+        at += BK
+        if at >= k // 2:
+            at = 0
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def twice_stored(a_desc, b_desc, c_desc, d_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+    d_desc.store([row, column], (acc * acc).to(c_desc.dtype))
+
+
+@triton.jit
+def reduce_add(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.atomic_add([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def inline_asm(a_desc, b_desc, c_desc, k, PURE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        s = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]))
+        acc += tl.inline_asm_elementwise(
+            "ex2.approx.f32 $0, $1;", "=f,f", [s], dtype=tl.float32, is_pure=PURE, pack=1
+        )  # at: asm
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
 # ------------------------------------------------------------------------------------------------ attention
 
 

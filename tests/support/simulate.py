@@ -382,7 +382,14 @@ _SHARED: dict[str, Callable[..., Result]] = {
     "ttng.async_tma_store_wait": _Run._store_wait,
 }
 _STORES = frozenset(
-    {"tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "ttng.async_tma_copy_local_to_global"}
+    {
+        "tt.store",
+        "tt.descriptor_store",
+        "tt.descriptor_reduce",
+        "tt.atomic_rmw",
+        "tt.atomic_cas",
+        "ttng.async_tma_copy_local_to_global",
+    }
 )
 _SAME = frozenset({"ttg.convert_layout", "tt.reshape"})
 
