@@ -147,6 +147,10 @@ def _used(block: Block) -> set[str]:
     return {_name(op) for top in block.ops for op in top.walk() if op.name in ("wspec.acquire", "wspec.wait")}
 
 
+def _used_inside(op: Operation) -> list[str]:
+    return sorted({name for region in op.regions for block in region.blocks for name in _used(block)})
+
+
 class _Lowering:
     """Lowers one task; `at` maps names to positions at the point the walk has reached."""
 
@@ -155,7 +159,9 @@ class _Lowering:
 
     def block(self, block: Block, at: Positions) -> Positions:
         for op in list(block.ops):
-            if op.name in ("scf.for", "scf.if") and (names := sorted({n for r in op.regions for n in _used(r.block)})):
+            if op.name in ("scf.for", "scf.if") and (
+                names := sorted({n for r in op.regions if r.blocks for n in _used(r.block)})
+            ):
                 at = self._through(op, names, at)
             elif op.name.startswith("wspec."):
                 build = Builder(block, block.ops.index(op), op.location)

@@ -136,6 +136,8 @@ def _replace_alloc(root: Block, alloc: Operation, buffer: Value, build: Builder)
         user.operands[:] = [buffer if v is alloc.result else v for v in user.operands]
         if user.name in VIEWS:
             _move_view(root, user, build)
+    if alloc.parent is build.block and build.at is not None and build.block.ops.index(alloc) < build.at:
+        build.at -= 1
     alloc.erase()
 
 

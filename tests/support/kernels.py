@@ -458,7 +458,7 @@ def moving(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
     at = 0
-    for i in tl.range(0, k, BK):
+    for _ in tl.range(0, k, BK):
         acc = tl.dot(a_desc.load([row, at]), b_desc.load([at, column]), acc)
         at += BK
         if at >= k // 2:
@@ -491,9 +491,7 @@ def inline_asm(a_desc, b_desc, c_desc, k, PURE: tl.constexpr, BM: tl.constexpr, 
     acc = tl.zeros([BM, BN], tl.float32)
     for i in tl.range(0, k, BK):
         s = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]))
-        acc += tl.inline_asm_elementwise(
-            "ex2.approx.f32 $0, $1;", "=f,f", [s], dtype=tl.float32, is_pure=PURE, pack=1
-        )  # at: asm
+        acc += tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", [s], tl.float32, PURE, 1)  # at: asm
     c_desc.store([row, column], acc.to(c_desc.dtype))
 
 

@@ -13,7 +13,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.ops import info, is_pure
 from wspec.ir.types import Layout, TensorDescType, TensorType
-from wspec.plan.graph import STORES, may_alias, needed_for
+from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
 from wspec.plan.tile import DOTS, unit_dim_pairs
 
 _VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
@@ -151,12 +151,13 @@ def check_memory(function: Operation, sites: list[Site]) -> None:
     """A load that runs ahead must not pass a store to the same memory. Raises Declined."""
     stores = [op for op in function.walk() if op.name in STORES]
     for site in sites:
-        for store in stores:
-            if may_alias(site.load, store):
+        needed = [op for op in needed_for(site.load.operands, function) if op.name in LOADS]
+        for load, store in ((load, store) for load in (site.load, *needed) for store in stores):
+            if may_alias(load, store):
                 raise decline(
                     "memory-alias",
                     "this load would run ahead of a store that may write the same memory",
-                    site.load.location,
+                    load.location,
                     "load and store through different arguments",
                     (("the store", store.location),),
                 )

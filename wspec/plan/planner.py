@@ -46,7 +46,7 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     options_of = staging_options(function, sites, sliced, replicas)
     for kinds in ((BUFFER, RING), (BUFFER,)):
         staging = choose(options_of, kinds)
-        memory = partial(make_channels, function, sites, sliced, frozenset(staging), machine, options)
+        memory = partial(make_channels, function, sites, sliced, replicas, frozenset(staging), machine, options)
         blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
         channels, smem = memory(blocks)
         if fits(function, staging, channels):

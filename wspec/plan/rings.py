@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.types import Layout, TensorType
 from wspec.options import Options
+from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.costs import byte_size, loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import Channel, id_of
 from wspec.plan.staging import rank_changes
+from wspec.plan.tile import DOTS
 
 MAX_DEPTH = 8
 BARRIER_BYTES = 16  # one full and one empty barrier of a stage
@@ -23,6 +26,7 @@ def make_channels(
     function: Operation,
     sites: list[Site],
     sliced: dict[int, int],
+    replicas: int,
     staged: frozenset[int],
     machine: Machine,
     options: Options,
@@ -31,7 +35,7 @@ def make_channels(
     groups = _group(sites)
     fixed = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is None)
     per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is not None)
-    scratch = scratch_bytes(function, staged)
+    scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].loop is not None)
@@ -122,19 +126,38 @@ def _unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-def scratch_bytes(function: Operation, staged: frozenset[int] = frozenset()) -> int:
-    """Shared memory that layout conversions and descriptor stores take beside the rings: the largest of them."""
-    largest = 0
+def scratch_bytes(
+    function: Operation, loads: Iterable[Operation], replicas: int, staged: frozenset[int] = frozenset()
+) -> int:
+    """Shared memory beside the rings: buffers made of registers, and the largest layout conversion or store.
+
+    `loads` are the streamed ones, whose allocations are the rings themselves. Conversions may be padded, by an eighth.
+    """
     dead = {v.op for store in function.walk() if id_of(store) in staged for v in rank_changes(store.operands[1])}
-    for op in function.walk():
-        if op in dead:
-            continue
-        if op.name == "tt.descriptor_store":
-            if id_of(op) in staged:
-                continue
+    largest = 0
+    for op in (op for op in function.walk() if op not in dead):
+        if op.name == "tt.descriptor_store" and id_of(op) not in staged:
             largest = max(largest, byte_size(op.operands[1].type))
         elif op.name == "ttg.convert_layout" and isinstance(op.result.type, TensorType):
             layout = op.result.type.encoding
             free = isinstance(layout, Layout) and layout.name == "ttg.dot_op"
-            largest = max(largest, 0 if free else byte_size(op.result.type))
-    return largest
+            largest = max(largest, 0 if free else byte_size(op.result.type) * 9 // 8)
+    return largest + _made_of_registers(function, frozenset(loads), replicas)
+
+
+def _made_of_registers(function: Operation, loads: frozenset[Operation], replicas: int) -> int:
+    """Bytes of the allocations that stay in the consumers; each replica has its own copy of a dot's B."""
+    total = 0
+    for alloc in (op for op in function.walk() if op.name == "ttg.local_alloc" and op.operands):
+        source = alloc.operands[0].op
+        if source is not None and source in loads and is_the_buffer(alloc, buffer_type(source)):
+            continue
+        total += byte_size(alloc.result.type) * (replicas if _is_b(function, alloc.result) else 1)
+    return total
+
+
+def _is_b(function: Operation, buffer: Value) -> bool:
+    users = [op for op in function.walk() if buffer in op.operands]
+    views = [op for op in users if op.name in VIEWS]
+    direct = any(op.name in DOTS and op.operands[1] is buffer for op in users)
+    return direct or any(_is_b(function, view.result) for view in views)

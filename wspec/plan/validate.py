@@ -151,7 +151,9 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
 
 def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine) -> None:
     rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
-    need = rings + scratch_bytes(function, frozenset(store for store, *_ in plan.staging))
+    loads = [sites[load].load for channel in plan.channels for load in channel.loads]
+    staged = frozenset(store for store, *_ in plan.staging)
+    need = rings + scratch_bytes(function, loads, plan.consumer.replicas, staged)
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)
