@@ -83,7 +83,7 @@ class Offline:
 
     def outcome(self) -> Report:
         """What became of it. Raises what Triton's front end raises on a bad kernel."""
-        return Report(self.source, *self.compiler.obtain(self.source))
+        return Report(self.source, *self.compiler.obtain(self.source), self.compiler.options.machine)
 
     def explain(self) -> str:
         """What was done and why, in terms of the source."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from rich.console import Console
+
 from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
-from wspec.diagnostics import Remark, place_text, render
-from wspec.ir.loc import CallSiteLoc, Location, NameLoc
-from wspec.plan.plan import Channel, Plan, Task
+from wspec.diagnostics import Remark, render
+from wspec.ir.core import Operation
+from wspec.plan.machine import Machine, load_machine
+from wspec.plan.plan import Plan
+from wspec.show.tables import plan_view
+
+TEXT_WIDTH = 150
 
 
 class Report:
     """One specialization: whether it was specialized, why or why not, the plan, the binary."""
 
-    def __init__(self, source: KernelSource, result: Result, group: Group) -> None:
-        self.source, self.result, self._group = source, result, group
+    def __init__(self, source: KernelSource, result: Result, group: Group, machine: str) -> None:
+        self.source, self.result, self.machine, self._group = source, result, machine, group
 
     @property
     def specialized(self) -> bool:
@@ -52,58 +59,20 @@ class Report:
         done = "specialized" if self.specialized else "left as it was"
         parts = [f"{self.source.describe()}: {done}", *(render(remark) for remark in self.remarks)]
         if self.plan is not None:
-            locations = operation_locations(self.source)
-            parts.append(plan_table(self.plan, locations))
+            parts.append(plan_text(self.plan, operations(self.source), load_machine(self.machine)))
         return "\n\n".join([*parts, f"binary: {self.resources}"])
 
 
-def operation_locations(source: KernelSource) -> dict[int, Location]:
-    """Operation number, as plans use it, -> its location: numbers count the walk of the kernel's function."""
+def operations(source: KernelSource) -> dict[int, Operation]:
+    """Operation number, as plans use it, -> the operation: numbers count the walk of the kernel's function."""
     module = ir.read(bridge.ttgir(source))
     function = next(op for op in module.walk() if op.name == "tt.func")
-    return {number: op.location for number, op in enumerate(function.walk())}
+    return dict(enumerate(function.walk()))
 
 
-def plan_table(plan: Plan, locations: Mapping[int, Location]) -> str:
-    """The plan as tables: tasks, channels with the source lines of their loads, what the model predicts."""
-    tasks = [("task", "kind", "warps", "registers"), *(_task_row(task) for task in plan.tasks)]
-    channels = [_CHANNEL_HEAD, *(_channel_row(channel, locations) for channel in plan.channels)]
-    expected, what = plan.prediction, f"{plan.smem_bytes} bytes of shared memory"
-    if plan.blocks_per_sm > 1:
-        what += f", {plan.blocks_per_sm} blocks share an SM"
-    model = (
-        f"{expected.iteration_cycles:.0f} cycles an iteration expected, {expected.plain_iteration_cycles:.0f} plain; "
-        f"{expected.overhead_cycles:.0f} to start; bound by {expected.bound or 'nothing known'}"
-    )
-    return "\n\n".join([_columns(tasks), _columns(channels), f"{what}\n{model}"])
-
-
-_CHANNEL_HEAD: tuple[str, ...] = ("channel", "depth", "bytes", "use", "loaded at")
-
-
-def _task_row(task: Task) -> tuple[str, ...]:
-    warps = f"{task.replicas} x {task.warps}" if task.replicas > 1 else str(task.warps)
-    return task.name, task.kind, warps, str(task.registers)
-
-
-def _channel_row(channel: Channel, locations: Mapping[int, Location]) -> tuple[str, ...]:
-    use = ["sliced" if channel.sliced else "shared", "ring" if channel.reused else "filled once"]
-    places = dict.fromkeys(place_text(_written_at(locations[load])) for load in channel.loads if load in locations)
-    bytes_text = f"{channel.depth} x {channel.buffer_bytes}"
-    return channel.name, str(channel.depth), bytes_text, ", ".join(use), " ".join(places)
-
-
-def _written_at(location: Location) -> Location:
-    """Where a load is written: inside a helper that was inlined, not at the helper's call, which many loads share."""
-    match location:
-        case NameLoc(child=child) if child is not None:
-            return _written_at(child)
-        case CallSiteLoc(callee=callee):
-            return _written_at(callee)
-    return location
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(f"  {line}".rstrip() for line in lines)
+def plan_text(plan: Plan, found: Mapping[int, Operation], machine: Machine) -> str:
+    """The plan's tables, as the command line shows them, without colours."""
+    screen = Console(file=io.StringIO(), width=TEXT_WIDTH, color_system=None)
+    with screen.capture() as caught:
+        screen.print(plan_view(plan, found, machine))
+    return "\n".join(line.rstrip() for line in caught.get().rstrip().split("\n"))

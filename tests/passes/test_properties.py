@@ -44,25 +44,39 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     return asked
 
 
+FLAG, ROWS, SUMS = {"flag": "i32"}, {"m": "i32"}, {"s_ptr": "*fp32:16"}
+PRODUCTS: list[tuple[Any, bool, bool, dict[str, str]]] = [  # kernel, A transposed, B transposed, more arguments
+    (odd.gemm, False, False, {}),
+    (odd.gemm_transposed, False, True, {}),
+    (odd.a_transposed, True, False, {}),
+    (odd.both_transposed, True, True, {}),
+    (odd.persistent, False, False, {"m": "i32", "n": "i32"}),
+    (odd.skipped_tiles, False, False, FLAG),
+    (odd.compute_in_branch, False, False, FLAG),
+    (odd.loop_in_branch, False, False, FLAG),
+    (odd.guarded, False, False, ROWS),
+    (odd.read_twice, False, False, SUMS),
+    (odd.moving, False, False, {}),
+]
+
+
 @st.composite
 def products(draw: st.DrawFn) -> Case:
     """A kernel with one product in a loop."""
     m, n, k = (draw(st.sampled_from(sizes)) for sizes in ((64, 128, 256), (32, 64, 128, 256), (32, 64, 128)))
     dtype = draw(st.sampled_from(["fp16", "bf16", "fp8e4nv", "fp8e5"]))
     half = "fp16" if dtype.startswith("fp8") else dtype
-    kernel = draw(st.sampled_from([odd.gemm, odd.gemm_transposed, odd.a_transposed, odd.persistent, odd.skipped_tiles]))
+    kernel, a_turned, b_turned, more = draw(st.sampled_from(PRODUCTS))
     types = {
-        "a_desc": desc(k, m, dtype) if kernel is odd.a_transposed else desc(m, k, dtype),
-        "b_desc": desc(n, k, dtype) if kernel is odd.gemm_transposed else desc(k, n, dtype),
+        "a_desc": desc(k, m, dtype) if a_turned else desc(m, k, dtype),
+        "b_desc": desc(n, k, dtype) if b_turned else desc(k, n, dtype),
         "c_desc": desc(m, n, half),
         "k": draw(st.sampled_from(["i32", "i32:16"])),
+        **more,
     }
     values: dict[str, Any] = {"BM": m, "BN": n, "BK": k, "num_warps": draw(st.sampled_from([4, 8, 16]))}
     if kernel is odd.persistent:
-        types |= {"m": "i32", "n": "i32"}
         values["FLATTEN"] = draw(st.booleans())
-    if kernel is odd.skipped_tiles:
-        types["flag"] = "i32"
     return Case("product", kernel, types, values, draw(options()))
 
 

@@ -20,18 +20,20 @@ def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, group
 
     In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
     one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
-    exposes half of it: Triton's pipeliner waits for every dot of a chain. A loop that only accumulates has nothing to
-    expose, and Triton's pipeliner keeps its dots in flight as ours does; there a measured ratio decides.
+    exposes half of it: Triton's pipeliner waits for every dot of a chain. More groups on an SM than two hide more. A
+    loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does; there
+    a measured ratio decides.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
     longer, shorter = max(work.mma, work.compute), min(work.mma, work.compute)
-    cycles = max(longer + (0.15 if plan_overlaps else 0.35) * shorter, work.tma)
-    plain = max(longer + 0.5 * shorter, work.tma) + machine.mbarrier_latency
+    before = plain_groups(loops, machine, warps)
+    cycles = max(longer + (0.15 if plan_overlaps else 0.35) * shorter * 2 / max(groups, 2), work.tma)
+    plain = max(longer + (0.5 * shorter + machine.mbarrier_latency) * 2 / max(before, 2), work.tma)
     if _accumulates_only(heaviest):
-        fewer = groups < plain_groups(loops, machine, warps)
+        fewer = groups < before
         plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else machine.plain_mn_major)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": work.compute, "memory": work.tma}
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
