@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from tests.support.cases import odd_cases
 from tests.support.compiling import Case, outcome, plain_module
@@ -176,3 +178,61 @@ def test_a_plan_made_up_out_of_nothing() -> None:
     assert made.module is not None
     assert_sound(made.module, plan)
     assert_same_stores(plain_module(GEMM), made.module, seed=7)
+
+
+# ------------------------------------------------------------------------------------------------------ any edit at all
+
+BASES = [ODD[name] for name in ("gemm", "attention_two_loops", "two_products", "persistent", "store_between_loops")]
+SMALL = st.integers(-1, 40)
+
+
+@st.composite
+def edits(draw: st.DrawFn, plan: Plan) -> Plan:
+    """The plan with something changed, sensible or not."""
+    kind = draw(st.sampled_from(["task", "channel", "drop", "merge", "loop", "late", "staging", "blocks"]))
+    index = draw(st.integers(0, len(plan.channels) - 1))
+    if kind == "task":
+        changes = {"warps": (1, 2, 4, 8), "registers": (24, 40, 96, 200, 240), "replicas": (1, 2, 3, 4)}
+        name = draw(st.sampled_from(sorted(changes)))
+        value = draw(st.sampled_from(changes[name]))
+        return with_task(draw(st.sampled_from(["consumer", "producer"])), **{name: value})(plan)
+    if kind == "channel":
+        loads = st.lists(SMALL, max_size=2).map(tuple)
+        fields = {"depth": st.integers(1, 6), "sliced_dim": st.integers(-1, 1), "reused": st.booleans(), "loads": loads}
+        name = draw(st.sampled_from(sorted(fields)))
+        return with_channel(index, **{name: draw(fields[name])})(plan)
+    if kind == "drop":
+        return replace(plan, channels=plan.channels[:index] + plan.channels[index + 1 :])
+    if kind == "merge":
+        first, other = plan.channels[0], plan.channels[index]
+        rest = [channel for channel in plan.channels[1:] if channel is not other]
+        return replace(plan, channels=(replace(first, loads=(*first.loads, *other.loads)), *rest))
+    if kind == "loop":
+        return with_loop(in_flight=draw(st.booleans()), late=() if draw(st.booleans()) else plan.loops[0].late)(plan)
+    if kind == "late":
+        return with_loop(late=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
+    if kind == "staging":
+        names = [channel.name for channel in plan.channels]
+        place = st.tuples(SMALL, st.sampled_from(names), st.sampled_from(["buffer", "ring"]))
+        kept = draw(st.sampled_from([(), plan.staging]))
+        return replace(plan, staging=(*kept, *draw(st.lists(place, max_size=1))))
+    return replace(plan, blocks_per_sm=draw(st.integers(0, 3)))
+
+
+@hypothesis.settings(
+    max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+)
+@hypothesis.given(st.data(), st.sampled_from(BASES), st.integers(1, 3))
+def test_any_plan_is_refused_or_right(data: st.DataObject, case: Case, count: int) -> None:
+    plan = own(case, depth=2)
+    for _ in range(count):
+        hypothesis.assume(plan.channels)
+        plan = data.draw(edits(plan))
+    made = outcome(case, plan=plan)
+    (remark,) = made.remarks
+    if made.module is None:
+        assert remark.code == "plan-mismatch", remark
+        return
+    hypothesis.event("accepted")
+    assert_sound(made.module, plan)
+    assert_same_stores(plain_module(case), made.module, seed=count)

@@ -20,9 +20,9 @@ def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, group
 
     In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
     one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
-    exposes half of it: Triton's pipeliner waits for every dot of a chain. More groups on an SM than two hide more. A
-    loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does; there
-    a measured ratio decides.
+    exposes half of it: Triton's pipeliner waits for every dot of a chain. More than two groups on an SM hide more.
+    A loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does;
+    there a measured ratio decides.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps.
     """
