@@ -10,9 +10,9 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.types import I32, DenseArrayAttr, i32
 from wspec.plan.plan import Plan
+from wspec.plan.registers import MAX_START
 
 REGISTERS = 65536  # of one Hopper SM
-MAX_START = 248  # the largest multiple of 8 a thread can have; setmaxnreg needs a limit at launch
 
 
 def finish(module: Operation, plan: Plan) -> Operation:
@@ -26,6 +26,7 @@ def finish(module: Operation, plan: Plan) -> Operation:
     requested = (consumer.registers,) * (consumer.replicas - 1) + (producer.registers,)
     op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
     module.attributes['"ttg.num-warps"'] = i32(consumer.warps)
+    # setmaxnreg needs a limit at launch; Triton's own is for one block an SM and may be more than a thread can have.
     if plan.blocks_per_sm > 1 or start_registers(plan) == MAX_START:
         module.attributes["ttg.maxnreg"] = i32(start_registers(plan))
     return module

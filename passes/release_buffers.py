@@ -18,11 +18,10 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import I1, I32, StringAttr
 from wspec.ir.wgmma import WAIT, completions, is_async
+from wspec.plan.buffers import VIEWS
 from wspec.plan.plan import Plan
 
-VIEWS = frozenset(
-    {"wspec.buffer", "ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"}
-)
+NAMES = VIEWS | {"wspec.buffer"}  # operations that name a buffer, or part of it
 
 TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
@@ -95,7 +94,7 @@ def _readers(block: Block, token: Value) -> list[Operation]:
     for op in block.ops:
         if not any(value in derived for inner in op.walk() for value in inner.operands):
             continue
-        if op.name in VIEWS:
+        if op.name in NAMES:
             derived.update(op.results)
         else:
             found.append(op)

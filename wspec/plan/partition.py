@@ -13,10 +13,9 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.ops import info, is_pure
 from wspec.ir.types import Layout, TensorDescType, TensorType
+from wspec.plan.buffers import VIEWS
 from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
 from wspec.plan.tile import DOTS, unit_dim_pairs
-
-_VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def _feeds_dot(function: Operation, load: Operation) -> bool:
             if user.name in DOTS:
                 return True
             row = info(user.name)
-            if user.name in _VIEWS or user.name == "ttg.local_alloc" or (row is not None and row.category in _CARRIERS):
+            if user.name in VIEWS or user.name == "ttg.local_alloc" or (row is not None and row.category in _CARRIERS):
                 work += user.results
     return False
 
