@@ -1,4 +1,7 @@
-"""Tests compile into caches of their own, and GPU tests are skipped, with the reason, where there is no GPU."""
+"""Tests compile into caches of their own; GPU tests are skipped, with the reason, where there is no GPU.
+
+`--update` writes the expected outputs of golden tests and the excerpts of docs anew; `--slow` runs what is marked slow.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,25 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write expected outputs anew; read the diff")
+    parser.addoption("--slow", action="store_true", help="also run the tests that are marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     reason = _no_gpu_reason()
-    if reason is not None:
-        for item in items:
-            if item.get_closest_marker("gpu") is not None:
-                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        gpu = item.get_closest_marker("gpu") is not None
+        if gpu and reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        elif not gpu and item.get_closest_marker("slow") is not None and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="slow; pytest --slow runs it"))
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Whether to rewrite expected outputs."""
+    return bool(request.config.getoption("--update"))
 
 
 def _wspec_variables() -> list[str]:

@@ -28,7 +28,7 @@ import triton
 from torch import Tensor
 
 import wspec
-from tests.gpu import structures
+from tests.gpu import structures, structures_more
 from tests.gpu.structures import Launch, Output, Size, Tile
 from tests.support import kernels
 from wspec.bench.accuracy import ALLOWED_RATIO, Error
@@ -58,6 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one consumer": {"consumers": 1},
     "one block": {"blocks": 1},
     "two blocks": {"blocks": 2},
+    "gated": {"gate": "model"},
 }
 BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
 
@@ -76,7 +77,8 @@ class Case:
     def launch(self, size: Size, device: str) -> Launch:
         """The same inputs every time."""
         torch.manual_seed(0)
-        build: Callable[..., Launch] = getattr(structures, self.kernel)
+        module = structures if hasattr(structures, self.kernel) else structures_more
+        build: Callable[..., Launch] = getattr(module, self.kernel)
         return build(self.tile, size, device, **dict(self.constexprs))
 
     def __str__(self) -> str:
@@ -154,11 +156,26 @@ JOBS: tuple[Job, ...] = (
     *jobs("same_memory", Tile(128, 64, 64, 8), T64, sizes=TALL_NOT_ZERO, alone="memory-alias"),
     *jobs("address_from_tile", T128, T64, alone="not-partitionable"),
     *jobs("paged", T128, T64, NARROW),
+    *jobs("guarded", T128, T64, NARROW),
+    *jobs("loop_in_branch", T128, T64, NARROW),
+    *jobs("nested_loops", T128, T64, NARROW),
+    *jobs("dot_behind", T128, T64, NARROW),
+    *jobs("backwards", T128, T64, NARROW),
+    *jobs("moving", T128, T64, NARROW),
+    *jobs("table_written", T128, T64, alone="memory-alias"),
+    *jobs("read_twice", T128, T64, NARROW),
+    *jobs("twice_stored", T128, T64, NARROW, EXACT),
+    *jobs("reduce_add", T128, T64, NARROW, BF16, EXACT, variants=[("default", "depth 1")]),
+    *jobs("inline_asm", T128, T64, NARROW, PURE=True),
+    *jobs("inline_asm", T128, T64, alone="unsupported-op", PURE=False),
     *jobs("writes_in_loop", Tile(128, 128, 128, 8), T64, Tile(64, 128, 64, 4)),
     *jobs("attention_masked", T128, T64, NARROW, Tile(128, 128, 128, 8), sizes=TALL, CAUSAL=False),
     *jobs("attention_masked", T128, T64, NARROW, Tile(128, 64, 128, 8, "bf16"), sizes=DIAGONAL, CAUSAL=True),
     *jobs("attention_masked", T128, T64, sizes=TALL_NOT_ZERO, variants=(), CAUSAL=False, cut=15),
     *jobs("attention_masked", T128, T64, sizes=DIAGONAL, variants=(), CAUSAL=True, cut=15),
+    Job(Case("short_chain", T128, (("TRIPS", 2),), DIAGONAL), "gated", "short-loop"),
+    *jobs("short_chain", T128, T64, sizes=DIAGONAL, variants=[("default", "depth 1")], TRIPS=2),
+    *jobs("short_chain", T128, T64, NARROW, sizes=DIAGONAL, TRIPS=7),
     *jobs("attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL),
     *jobs("attention_grouped", T128, T64, LOW, Tile(64, 64, 256, 4), sizes=NOT_ZERO),
     *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 32, 256, 8, "bf16"), sizes=TALL),
@@ -168,20 +185,25 @@ JOBS: tuple[Job, ...] = (
 # -------------------------------------------------------------------------------------------------- running
 
 
+def options(variant: str) -> dict[str, Any]:
+    """For `wspec.compile`: what can be specialized is, whatever it gains, unless the variant says otherwise."""
+    return {"gate": "off", "remarks": "off", **VARIANTS[variant]}
+
+
 @functools.cache
 def kernel_of(case: Case, variant: str | None) -> Any:
     """The plain kernel if there is no variant. A back end that dies on a kernel takes only another process along."""
     plain = getattr(kernels, case.kernel)
     if variant is None:
         return plain
-    return wspec.compile(plain, gate="off", remarks="off", isolate=True, **VARIANTS[variant])
+    return wspec.compile(plain, isolate=True, **options(variant))
 
 
 def to_compile(case: Case, variant: str | None) -> tuple[Any, Launch]:
     """For `precompile`: the sizes of a case share one compiled kernel."""
     kernel = getattr(kernels, case.kernel)
     if variant is not None:
-        kernel = wspec.compile(kernel, gate="off", remarks="off", **VARIANTS[variant])
+        kernel = wspec.compile(kernel, **options(variant))
     return kernel, case.launch(case.sizes[0], "cpu")
 
 

@@ -31,7 +31,6 @@ class Case:
     at: str = ""  # the mark in the kernel's source of the line that a remark must point at
     replicas: int = 2  # consumer warp groups
     notes: frozenset[str] = frozenset()  # what ptxas may say of the tensor core instructions
-    spills: bool = False  # may it spill?
 
     def __str__(self) -> str:
         return self.name

@@ -52,7 +52,7 @@ def make_channels(
             "use smaller tiles" if options.depth is None else "ask for less depth",
         )
     names: set[str] = set()
-    channels = tuple(_channel(group, depth, sliced, names) for group in groups)
+    channels = tuple(_channel(function, group, depth, sliced, names) for group in groups)
     return channels, fixed + depth * per_stage + scratch
 
 
@@ -93,10 +93,10 @@ def can_share(group: list[Site], site: Site) -> bool:
     return same and not nested
 
 
-def _channel(group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
+def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
     load = group[0].load
     looped = group[0].loop is not None
-    name = _unique(_source_name(load), names)
+    name = _unique(_source_name(function, load), names)
     return Channel(
         name,
         tuple(id_of(site.load) for site in group),
@@ -112,8 +112,14 @@ def outer_loops(load: Operation) -> list[Operation]:
     return [op for op in load.ancestors() if op.name == "scf.for"]
 
 
-def _source_name(load: Operation) -> str:
-    return value_name(load.location) or "tile"
+def _source_name(function: Operation, load: Operation) -> str:
+    """The tile's name in the source; of a load written inside a dot's call, the descriptor's."""
+    name = value_name(load.location)
+    if name is not None and all(value_name(op.location) != name for op in function.walk() if op.name in DOTS):
+        return name
+    desc = load.operands[0]
+    owner = value_name(desc.op.location if desc.op is not None else desc.location) or name or "tile"
+    return owner.removesuffix("_desc")
 
 
 def _unique(name: str, taken: set[str]) -> str:
