@@ -6,9 +6,11 @@
     %s = warp_group_dot_wait %s0                %s = warp_group_dot_wait %s0
     ...                                         wspec.release %t {channel = "k"}
 
-A tensor core operation reads until the wait that completes it; anything else has read when it is done. Where a loop
-keeps its dots in flight, the buffer is carried into the next iteration and released there, and behind the loop for the
-last one. Channels that are filled once are never released. Runs after async_dots has put the waits.
+A tensor core operation reads until the wait that completes it; anything else has read when it is done. A tile that
+threads read into registers needs a fence before it is handed back: the next copy comes through the asynchronous proxy
+and may overtake a read that was issued before it (without the fence an int8 GEMM gave wrong numbers on an H200). Where
+a loop keeps its dots in flight, the buffer is carried into the next iteration and released there, and behind the loop
+for the last one. Channels that are filled once are never released. Runs after async_dots has put the waits.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, I32, StringAttr
+from wspec.ir.types import I1, I32, IntegerAttr, StringAttr
 from wspec.ir.wgmma import WAIT, completions, is_async
 from wspec.plan.buffers import VIEWS
 from wspec.plan.plan import Plan
@@ -48,12 +50,27 @@ def _release(wait: Operation) -> None:
         _release_later(wait, dot)
         return
     last = _last_reader(block, wait.result)
-    position = block.ops.index(last if last is not None else wait) + 1
-    block.insert(position, _hand_back(wait, [wait.result]))
+    build = Builder(block, block.ops.index(last if last is not None else wait) + 1, wait.location)
+    _hand_back(build, wait, [wait.result], _read_into_registers(block, wait.result))
 
 
-def _hand_back(wait: Operation, operands: list[Value]) -> Operation:
-    return Operation.create("wspec.release", operands, attributes=dict(wait.attributes), location=wait.location)
+def _read_into_registers(block: Block, token: Value) -> bool:
+    """Do threads read the buffer themselves, rather than the tensor core or a copy?"""
+    derived = {token}
+    for op in (inner for top in block.ops for inner in top.walk()):
+        if op.regions or not derived.intersection(op.operands):
+            continue
+        if op.name in NAMES:
+            derived.update(op.results)
+        elif not is_async(op) and op.name != TMA_STORE:
+            return True
+    return False
+
+
+def _hand_back(build: Builder, wait: Operation, operands: list[Value], fence: bool) -> None:
+    if fence:
+        build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+    build.create("wspec.release", operands, attributes=dict(wait.attributes))
 
 
 def _left_running(block: Block, token: Value) -> Operation | None:
@@ -73,13 +90,15 @@ def _release_later(wait: Operation, dot: Operation) -> None:
     previous, exists = block.add_arg(I32), block.add_arg(I1)
     after_dot = next(op for op in block.ops[block.ops.index(dot) :] if op.name == WAIT)
     inside = Builder(block, block.ops.index(after_dot) + 1, wait.location)
-    inside.add(_hand_back(wait, [previous, exists]))
+    fence = _read_into_registers(block, wait.result)
+    _hand_back(inside, wait, [previous, exists], fence)
     block.terminator.operands += [wait.result, inside.constant(1, I1)]
     first = len(loop.results)
     loop.results += [Value(I32, loop, first), Value(I1, loop, first + 1)]
     outer = loop.parent
     behind = next(op for op in outer.ops[outer.ops.index(loop) :] if op.name == WAIT)
-    outer.insert(outer.ops.index(behind) + 1, _hand_back(wait, loop.results[first:]))
+    after = Builder(outer, outer.ops.index(behind) + 1, wait.location)
+    _hand_back(after, wait, loop.results[first:], fence)
 
 
 def _store_wait(block: Block, copy: Operation) -> Operation:
