@@ -14,7 +14,7 @@ from wspec.plan.plan import Channel, LoopSchedule, id_of
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
 from wspec.plan.schedule import accumulators, schedule_loop
 
-MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; more compete for the tensor core without hiding more
+MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; a guess, more was not tried
 
 
 def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tuple[LoopSchedule, ...]:

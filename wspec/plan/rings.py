@@ -59,7 +59,7 @@ def make_channels(
 def useful_depth(loops: list[Operation], machine: Machine) -> int:
     """Buffers that keep a loop fed: what arrives during twice the latency of a load, one being read, one being freed.
 
-    Twice, because under load the latency of memory about doubles. Loops of many short iterations need the most.
+    Twice is a margin for a loaded memory system, assumed and not measured. Loops of short iterations need the most.
     """
     shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
     latency = machine.dram_latency + machine.tma_extra_latency
