@@ -1,0 +1,70 @@
+"""The checker's one entry."""
+
+from __future__ import annotations
+
+import time
+
+from wspec.check import code as c
+from wspec.check.engine import Engine
+from wspec.check.explore import search
+from wspec.check.findings import Finding, Report
+from wspec.check.names import Names
+from wspec.check.needs import Flow
+from wspec.check.normal import Grows
+from wspec.check.resources import resources
+from wspec.check.translate import translate
+from wspec.ir.core import Operation, Value
+
+LIMIT_S = 20.0
+
+
+def check(module: Operation, *, limit_s: float = LIMIT_S) -> Report:
+    """Prove a module free of deadlocks and races, for any trip count, or say what is wrong or could not be decided.
+
+    `module` may be any TTGIR, specialized or not; it is not changed. `limit_s`: seconds after which the search is given
+    up (reported as undecided). Never raises for what is in the module.
+    """
+    start = time.perf_counter()
+    functions = [op for op in module.walk() if op.name == "tt.func" and op.regions and op.regions[0].blocks]
+    findings: list[Finding] = []
+    reports: list[Report] = []
+    for function in functions:
+        if len(function.regions[0].blocks) != 1:
+            message = "the function branches in a way that is not a for or an if"
+            findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
+            continue
+        reports.append(_function(module, function, limit_s))
+    findings += [one for report in reports for one in report.findings]
+    return Report(
+        tuple(findings),
+        tuple(task for report in reports for task in report.tasks),
+        sum(report.barriers for report in reports),
+        sum(report.buffers for report in reports),
+        sum(report.states for report in reports),
+        sum(report.events for report in reports),
+        time.perf_counter() - start,
+        tuple(dict.fromkeys(text for report in reports for text in report.assumptions)),
+    )
+
+
+def _function(module: Operation, function: Operation, limit_s: float) -> Report:
+    unknown: frozenset[Value] = frozenset()
+    deadline = time.perf_counter() + limit_s
+    while True:
+        program, extents = translate(module, function, unknown)
+        names = Names(program, Flow(function))
+        engine = Engine(program, names, extents)
+        try:
+            found, states = search(engine, deadline)
+            break
+        except Grows as grown:
+            unknown |= {grown.value}
+    findings = [*resources(module, function, program, names), *found]
+    slots = sum(_slots(program, root) for root in names.barriers)
+    buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
+    return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)
+
+
+def _slots(program: c.Program, root: int) -> int:
+    shape = getattr(program.roots[root].result.type, "shape", ())
+    return int(shape[0]) if len(shape) > 2 or (len(shape) == 2 and shape[1] == 1) else 1

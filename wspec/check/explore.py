@@ -1,0 +1,88 @@
+"""The search over everything that is not decided by the kernel itself: trip counts and conditions.
+
+Between two choices the engine runs one schedule (see `engine` for why that is enough). Before each choice the state is
+brought into a normal form, and a state that was seen before, or one like it that knew less of the past, is not gone on
+with: loops are followed until nothing new comes, which is what makes the verdict hold for any trip count. The normal
+form keeps what later verdicts can depend on: iterations relative to the task furthest behind, which events are known to
+whom, counters as far as they matter.
+
+Where states are alike but for what is known, and there are many of them, the search goes on with one that knows only
+what all of them know. If that finds nothing wrong, nothing is; if it does, the search is repeated without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+
+from wspec.check.conditions import Threshold
+from wspec.check.engine import Engine, NeedsChoice, decide
+from wspec.check.findings import Finding, Found
+from wspec.check.normal import Normal
+from wspec.check.state import State
+
+MAX_FINDINGS = 5
+MAX_STATES = 20_000
+ALIKE = 1  # states that differ only in what is known, before they are merged
+
+
+def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
+    """All findings (at most MAX_FINDINGS, one a place), and the number of states. `deadline`: of time.perf_counter()."""
+    merged = _Search(engine, deadline, merge=True)
+    merged.run()
+    if not merged.merged or not any(one.kind == "error" for one in merged.found.values()):
+        return list(merged.found.values()), merged.states
+    exact = _Search(engine, deadline, merge=False)
+    exact.run()
+    return list(exact.found.values()), merged.states + exact.states
+
+
+class _Search:
+    def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
+        self.engine, self.deadline, self.merge = engine, deadline, merge
+        self.normal = Normal(engine)
+        self.found: dict[Hashable, Finding] = {}
+        self.seen: dict[Hashable, list[int]] = {}  # shape -> what was known of the past, the least each time
+        self.states = 0
+        self.merged = False
+
+    def run(self) -> None:
+        stack: list[State] = [self.engine.start()]
+        while stack and len(self.found) < MAX_FINDINGS:
+            state = stack.pop()
+            try:
+                self.engine.run(state)
+            except Found as stop:
+                one = stop.finding
+                self.found.setdefault((one.code, one.location, one.kind), one)
+            except NeedsChoice as need:
+                if not self._is_new(state, need):
+                    continue
+                if self.states > MAX_STATES or time.perf_counter() > self.deadline:
+                    message = f"gave up after {self.states} states"
+                    self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
+                    return
+                other = state.copy()
+                loop = isinstance(need.condition, Threshold)
+                before = self.engine.extents.initially(need.key[0]) if loop else None
+                decide(other, need, False, before)
+                decide(state, need, True, before)
+                stack += [other, state]
+
+    def _is_new(self, state: State, need: NeedsChoice) -> bool:
+        """Must the state be followed? It may be made to forget something first."""
+        shape, known, past = self.normal.form(state)
+        asked = (isinstance(need.condition, Threshold), need.key[0], need.op)
+        before = self.seen.setdefault((shape, asked), [])
+        if any(known | less == known for less in before):
+            return False
+        self.states += 1
+        if self.merge and len(before) >= ALIKE:
+            self.merged = True
+            for less in before:
+                known &= less
+            past.forget(known)
+            _, known, _ = self.normal.form(state)
+        before[:] = [one for one in before if one | known != one]
+        before.append(known)
+        return True

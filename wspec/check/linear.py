@@ -1,0 +1,291 @@
+"""Scalar values as linear forms over atoms, the same for all tasks that compute the same.
+
+Two values with equal forms are equal whenever they are evaluated at the same iterations of the loops they depend on:
+this is how the checker knows that loops of different tasks run equally often. Index arithmetic is taken not to
+overflow, and loads from global memory at equal addresses to give equal values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.ops import is_pure
+from wspec.ir.types import DenseAttr, IntegerAttr
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`const + sum(coefficient * atom)`; atoms by number, sorted."""
+
+    terms: tuple[tuple[int, int], ...] = ()
+    const: int = 0
+
+    def __add__(self, other: Linear) -> Linear:
+        return _combine(self, other, 1)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return _combine(self, other, -1)
+
+    def scaled(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((atom, factor * c) for atom, c in self.terms), factor * self.const)
+
+    def shifted(self, by: int) -> Linear:
+        return Linear(self.terms, self.const + by)
+
+    @property
+    def constant(self) -> int | None:
+        return None if self.terms else self.const
+
+    def coefficient(self, atom: int) -> int:
+        return next((c for a, c in self.terms if a == atom), 0)
+
+    def without(self, atom: int) -> Linear:
+        return Linear(tuple((a, c) for a, c in self.terms if a != atom), self.const)
+
+
+def _combine(left: Linear, right: Linear, sign: int) -> Linear:
+    if not right.terms:
+        return Linear(left.terms, left.const + sign * right.const)
+    found = dict(left.terms)
+    for atom, c in right.terms:
+        found[atom] = found.get(atom, 0) + sign * c
+    terms = tuple(sorted((atom, c) for atom, c in found.items() if c))
+    return Linear(terms, left.const + sign * right.const)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The iterations of loops that start at the same place and take the same steps, in the same surroundings."""
+
+    number: int
+    chain: tuple[int, ...]  # the spaces around it, outermost first
+    atom: int  # stands for the number of the iteration, from 0
+    lower: Linear
+    step: int | None  # None: not constant
+
+
+_THROUGH = frozenset(("arith.extsi", "arith.extui", "arith.index_cast", "arith.index_castui"))
+_NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
+_MAX_TREE = 400  # nodes of the description of a loop-carried value
+
+
+class Terms:
+    """Forms of values, and the spaces of loops. One for all tasks of a kernel."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Key, int] = {}
+        self.depends: list[tuple[int, ...]] = []  # atom -> the chain of spaces it changes with
+        self._forms: dict[Value, Linear] = {}
+        self._spaces: dict[Key, Space] = {}
+        self.spaces: list[Space] = []
+        self._space_of: dict[Operation, Space] = {}
+        self._captured: dict[Block, list[Value]] = {}
+
+    def capture(self, block: Block, values: list[Value]) -> None:
+        """The arguments of a partition are these values of the code around it."""
+        self._captured[block] = values
+
+    # ---- atoms
+
+    def atom(self, key: Key, depends: tuple[int, ...]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.depends)
+            self.depends.append(depends)
+        return number
+
+    def _one(self, key: Key, depends: tuple[int, ...]) -> Linear:
+        return Linear(((self.atom(key, depends), 1),))
+
+    def chain_of(self, form: Linear) -> tuple[int, ...]:
+        """The innermost chain of spaces the form changes with."""
+        return max((self.depends[atom] for atom, _ in form.terms), key=len, default=())
+
+    # ---- loops
+
+    def chain(self, op: Operation | None) -> tuple[int, ...]:
+        """The spaces of the loops around an operation, outermost first."""
+        found: list[int] = []
+        while op is not None:
+            if op.name == "scf.for":
+                found.append(self.space(op).number)
+            elif op.name == "scf.while":
+                found.append(self._while_space(op).number)
+            op = op.parent_op
+        return tuple(reversed(found))
+
+    def space(self, loop: Operation) -> Space:
+        """The space of an `scf.for`."""
+        found = self._space_of.get(loop)
+        if found is None:
+            chain = self.chain(loop.parent_op)
+            lower, step = self.of(loop.operands[0]), self.of(loop.operands[2])
+            found = self._space_of[loop] = self._make(("for", chain, lower, step), chain, lower, step.constant)
+        return found
+
+    def _while_space(self, loop: Operation) -> Space:
+        found = self._space_of.get(loop)
+        if found is None:
+            chain = self.chain(loop.parent_op)
+            found = self._space_of[loop] = self._make(("while", id(loop)), chain, Linear(), None)
+        return found
+
+    def _make(self, key: Key, chain: tuple[int, ...], lower: Linear, step: int | None) -> Space:
+        found = self._spaces.get(key)
+        if found is None:
+            number = len(self.spaces)
+            atom = self.atom(("iteration", key), (*chain, number))
+            found = self._spaces[key] = Space(number, chain, atom, lower, step)
+            self.spaces.append(found)
+        return found
+
+    # ---- values
+
+    def of(self, value: Value) -> Linear:
+        """The form of a scalar value."""
+        found = self._forms.get(value)
+        if found is None:
+            found = self._forms[value] = self._make_form(value)
+        return found
+
+    def _make_form(self, value: Value) -> Linear:
+        op = value.op
+        if op is None:
+            return self._argument(value)
+        if op.name == "arith.constant":
+            number = constant(op)
+            return self._unique(value) if number is None else Linear((), number)
+        if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
+            return self._arithmetic(op)
+        if op.name in _THROUGH:
+            return self.of(op.operands[0])
+        if op.regions:
+            return self._structured(op, value)
+        if not (is_pure(op) or op.name in ("tt.load", "tt.get_program_id", "tt.get_num_programs")):
+            return self._unique(value)
+        return self._pure(op, value)
+
+    def _unique(self, value: Value) -> Linear:
+        owner = value.op if value.op is not None else value.owner
+        inside = value.op if value.op is not None else value.owner.parent_op if isinstance(value.owner, Block) else None
+        return self._one(("unique", id(owner), value.index), self.chain(inside))
+
+    def _pure(self, op: Operation, value: Value) -> Linear:
+        operands = tuple(self.of(v) for v in op.operands)
+        attributes = _meaning(op)
+        types = tuple(str(r.type) for r in op.results)
+        depends = max((self.chain_of(form) for form in operands), key=len, default=())
+        return self._one(("op", op.name, value.index, attributes, types, operands), depends)
+
+    def _arithmetic(self, op: Operation) -> Linear:
+        left, right = self.of(op.operands[0]), self.of(op.operands[1])
+        if op.name == "arith.addi":
+            return left + right
+        if op.name == "arith.subi":
+            return left - right
+        if op.name == "arith.shli":
+            by = right.constant
+            return left.scaled(1 << by) if by is not None and 0 <= by < 32 else self._pure(op, op.result)
+        if right.constant is not None:
+            return left.scaled(right.constant)
+        if left.constant is not None:
+            return right.scaled(left.constant)
+        return self._pure(op, op.result)
+
+    def _argument(self, value: Value) -> Linear:
+        block = value.owner
+        assert isinstance(block, Block)
+        if block in self._captured:
+            return self.of(self._captured[block][value.index])
+        parent = block.parent_op
+        if parent is None or parent.name == "tt.func":
+            return self._one(("argument", value.index), ())
+        if parent.name != "scf.for":
+            return self._unique(value)
+        space = self.space(parent)
+        if value.index > 0:
+            return self._carried(parent, value.index - 1, space)
+        if space.step is None:
+            return self._one(("position", space.number), (*space.chain, space.number))
+        return space.lower + Linear(((space.atom, space.step),))
+
+    def _carried(self, loop: Operation, index: int, space: Space) -> Linear:
+        tree = _Trees(self).carried(loop, index, ())
+        if tree is None:
+            return self._unique(loop.regions[0].block.args[index + 1])
+        return self._one(("carried", space.number, tree), (*space.chain, space.number))
+
+    def _structured(self, op: Operation, value: Value) -> Linear:
+        if op.name == "scf.for":
+            tree = _Trees(self).carried(op, value.index, ())
+            upper = self.of(op.operands[1])
+            space = self.space(op)
+            if tree is not None:
+                return self._one(("result", space.number, upper, tree), space.chain)
+        if op.name == "scf.if" and len(op.regions) == 2 and op.regions[1].blocks:
+            arms = [self.of(region.block.terminator.operands[value.index]) for region in op.regions]
+            condition = self.of(op.operands[0])
+            depends = max((self.chain_of(form) for form in (condition, *arms)), key=len)
+            return self._one(("if", condition, *arms), depends)
+        return self._unique(value)
+
+
+class _Trees:
+    """Loop-carried values as trees that are equal when the values are: start, and what becomes of it each time."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.size = 0
+
+    def carried(self, loop: Operation, index: int, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        """The tree of carried value `index` of `loop`; `above` are those we are inside of. None: too large."""
+        if (loop, index) in above:
+            return ("up", len(above) - above.index((loop, index)))
+        start = self.terms.of(loop.operands[3 + index])
+        inside = self.tree(loop.regions[0].block.terminator.operands[index], (*above, (loop, index)))
+        return None if inside is None else ("carry", start, inside)
+
+    def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        self.size += 1
+        if self.size > _MAX_TREE:
+            return None
+        op, loop = value.op, above[-1][0]
+        if op is None:
+            block = value.owner
+            parent = block.parent_op if isinstance(block, Block) else None
+            if parent is None or parent.name != "scf.for" or value.index == 0:
+                return ("form", self.terms.of(value))
+            if any(parent is one for one, _ in above):
+                return self.carried(parent, value.index - 1, above)
+            return ("form", self.terms.of(value))
+        if not op.is_inside(loop) or not op.operands or op.regions:
+            return ("form", self.terms.of(value)) if not op.is_inside(loop) or not op.operands else None
+        if not (is_pure(op) or op.name == "tt.load"):
+            return None
+        parts = [self.tree(operand, above) for operand in op.operands]
+        if any(part is None for part in parts):
+            return None
+        return (op.name, value.index, _meaning(op), str(value.type), *parts)
+
+
+def _meaning(op: Operation) -> Key:
+    """The attributes that say what an operation computes, not who computes it."""
+    found = op.properties | {name: a for name, a in op.attributes.items() if "." not in name and name not in _NOTES}
+    return tuple(sorted((name, str(attribute)) for name, attribute in found.items()))
+
+
+def constant(op: Operation) -> int | None:
+    """The integer of an `arith.constant`; of a tensor when all its elements are the same."""
+    value = op.attr("value")
+    if isinstance(value, IntegerAttr):
+        return value.value
+    if isinstance(value, DenseAttr):
+        text = {"true": "1", "false": "0"}.get(value.text, value.text)
+        return int(text) if text.lstrip("-").isdigit() else None
+    return None

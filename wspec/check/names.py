@@ -1,0 +1,301 @@
+"""What tasks, buffers and barriers are called, and findings in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from wspec.check import code as c
+from wspec.check.findings import Finding, Kind
+from wspec.check.needs import Flow
+from wspec.check.state import Barrier, State, Touch
+from wspec.ir.core import Operation, Value
+from wspec.ir.loc import Location, value_name
+from wspec.ir.types import MemDescType
+
+_FEED = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
+
+
+Role = Literal["reads", "writes", "arrives", "waits", "uses"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+class Names:
+    """Speaks of a program in the words of its source."""
+
+    def __init__(self, program: c.Program, flow: Flow) -> None:
+        self.program = program
+        self.roots = {op: number for number, op in enumerate(program.roots)}
+        self.flow = flow
+        self.fed: set[int] = set()  # barriers that TMA completes
+        self.barriers: set[int] = set()
+        self.called = self._names_of_roots()
+        self.tasks = self._names_of_tasks()
+        self._everybody = frozenset(range(len(self.tasks)))
+        self._tasks_of = {
+            role: {root: frozenset(tasks) for root, tasks in roots.items()}
+            for role, roots in self._roles_of_tasks().items()
+        }
+
+    # ---- names
+
+    def _root(self, value: Value) -> int | None:
+        seen = 0
+        while seen < 100:
+            seen += 1
+            op = value.op
+            if op is not None and op in self.roots:
+                return self.roots[op]
+            sources = op.operands[:1] if op is not None and op.name.startswith("ttg.memdesc_") else None
+            found = sources if sources is not None else list(self.flow.sources(value))
+            if not found:
+                return None
+            value = found[0]
+        return None
+
+    def _names_of_roots(self) -> dict[int, str]:
+        votes: dict[int, Counter[str]] = {}
+        fills: dict[int, str] = {}
+        for op in self.program.module.walk():
+            if op.name.startswith("ttng.") and "barrier" in op.name and op.operands:
+                root = self._root(op.operands[0])
+                if root is not None:
+                    self.barriers.add(root)
+            if op.name in _FEED:
+                barrier, buffer = [v for v in op.operands if "memdesc" in str(v.type)[:12]][:2]
+                roots = self._root(barrier), self._root(buffer)
+                if roots[0] is not None:
+                    self.fed.add(roots[0])
+                if roots[1] is not None and (name := value_name(op.location) or value_name(_made(buffer))):
+                    fills.setdefault(roots[1], name)
+            if op.name.startswith("ttg.memdesc_") and (name := value_name(op.location)):
+                root = self._root(op.operands[0])
+                if root is not None:
+                    votes.setdefault(root, Counter())[name] += 1
+        found = {}
+        for number, op in enumerate(self.program.roots):
+            own = fills.get(number) or value_name(op.location)
+            best = votes.get(number, Counter()).most_common(1)
+            found[number] = own or (best[0][0] if best else f"buffer {number}")
+        return found
+
+    def _roles_of_tasks(self) -> dict[Role, dict[int, set[int]]]:
+        """Role -> allocation -> the tasks that have it."""
+        found: dict[Role, dict[int, set[int]]] = {role: {root: set() for root in self.called} for role in ROLES}
+        for index, code in enumerate(self.program.codes):
+            for step in code.steps:
+                for role, value in _roles(step):
+                    root = step.root if isinstance(step, c.Allocate) else self._root(value) if value else None
+                    for one in (root,) if root is not None else found[role]:
+                        found[role][one].add(index)
+                        found["uses"][one].add(index)
+        return found
+
+    def tasks_of(self, role: Role, root: int) -> frozenset[int]:
+        """The tasks that have a role for an allocation; for a named barrier (-1) all."""
+        return self._tasks_of[role][root] if root >= 0 else self._everybody
+
+    def _names_of_tasks(self) -> list[str]:
+        kinds = []
+        for code in self.program.codes:
+            dots = any(isinstance(step, c.Dot) for step in code.steps)
+            loads = any(isinstance(step, c.Copy) for step in code.steps)
+            kinds.append("mma" if dots else "load" if loads else code.name)
+        if len(kinds) == 1:
+            return ["kernel"]
+        total = Counter(kinds)
+        used: Counter[str] = Counter()
+        names = []
+        for kind in kinds:
+            names.append(f"{kind} {used[kind]}" if total[kind] > 1 else kind)
+            used[kind] += 1
+        return names
+
+    def task(self, index: int) -> str:
+        return f"task '{self.tasks[index]}'" if len(self.tasks) > 1 else "the kernel"
+
+    def view(self, view: c.View) -> str:
+        """`full[k].0`, `k.0`, ..."""
+        name, path = self.called[view.root], view.path
+        if view.root in self.barriers:
+            name = f"{'full' if view.root in self.fed else 'empty'}[{name}]"
+        return ".".join([name, *map(str, path[:1])])
+
+    def last_op(self, index: int) -> Operation:
+        return self.program.codes[index].steps[-1].op
+
+    def choices(self, state: State) -> tuple[tuple[str, Location], ...]:
+        """The last decisions that led here."""
+        return tuple((f"when {text}", op.location) for op, text in state.taken[-2:])
+
+    # ---- findings
+
+    def race(self, index: int, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> Finding:
+        now, then = _verb(touch, writes), _verb(before, wrote)
+        message = f"{self.task(index)} {now} {self.view(view)} while {self.task(before.task)} may still be {_ing(before, wrote)} it"
+        path = (
+            (f"{self.tasks[before.task]}  {then} {self.view(view)}", before.op.location),
+            (f"{self.tasks[index]}  {now} {self.view(view)}, and nothing makes it come after", touch.op.location),
+        )
+        if writes and not wrote:
+            note = "release the buffer only after its last read is complete, and wait for that release before filling it"
+        elif wrote and not writes:
+            note = "wait on the barrier that this copy completes before reading the buffer"
+        else:
+            note = "two writes need an order: wait for the release of the buffer before filling it again"
+        return Finding("error", "race", message, touch.op.location, path, note)
+
+    def unfenced(self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool) -> Finding:
+        what = "wrote" if wrote else "read"
+        message = f"{self.task(index)} {_verb(touch, not wrote)} {self.view(view)} through the asynchronous proxy; threads {what} it and no proxy fence comes between"
+        path = (
+            (f"{self.tasks[before.task]}  {_verb(before, wrote)} {self.view(view)}", before.op.location),
+            (f"{self.tasks[index]}  {touch.op.name}", touch.op.location),
+        )
+        note = f"put a ttng.fence_async_shared after the {'write' if wrote else 'read'}, before the barrier that hands the buffer on"
+        kind: Kind = "undecided" if before.op.name == "ttg.async_copy_global_to_local" else "error"
+        return Finding(kind, "missing-fence", message, touch.op.location, path, note)
+
+    def unfinished(self, view: c.View, before: Touch) -> Finding:
+        message = f"the kernel may end while {before.op.name} still uses {self.view(view)}"
+        return Finding("error", "in-flight", message, before.op.location, note="wait for it before the end")
+
+    def wrong_size(self, index: int, op: Operation, view: c.Content, box: int, room: int) -> Finding:
+        buffer = self.view(view) if isinstance(view, c.View) else "a buffer"
+        message = f"{self.task(index)} copies {box} bytes into {buffer}, which has {room}"
+        note = "make the box of the descriptor as large as the buffer"
+        return Finding("error", "bytes", message, op.location, note=note)
+
+    def early_arrival(self, state: State, index: int, op: Operation, view: c.View, barrier: Barrier) -> Finding:
+        message = f"{self.task(index)} may arrive on {self.view(view)} before its phase {barrier.completions} has begun"
+        note = "wait for what shows that the phase before is complete; otherwise two phases count the same arrival"
+        return Finding("error", "arrivals", message, op.location, note=note)
+
+    def over_arrival(self, op: Operation, view: c.View, barrier: Barrier) -> Finding:
+        path = tuple((f"{self.tasks[task]}  arrives", other.location) for task, other in barrier.arrivals[-4:])
+        message = f"{self.view(view)} gets {barrier.arrived} arrivals in one phase and is initialized for {barrier.count}"
+        return Finding("error", "arrivals", message, op.location, path, "make the count and the arrivals agree")
+
+    def missed_phase(self, task: int, wait: Operation, view: c.View, barrier: Barrier) -> Finding:
+        message = f"{self.task(task)} may miss phase {barrier.completions - 1} of {self.view(view)}: the phase after it can be complete before it looks"
+        path = tuple((f"{self.tasks[other]}  arrives for the phase after", op.location) for other, op in barrier.arrivals[-3:])
+        note = "let the task that waits arrive before the barrier is used again"
+        return Finding("error", "phase", message, wait.location, path, note)
+
+    def early_wait(self, index: int, op: Operation, view: c.View, barrier: Barrier) -> Finding:
+        number = barrier.completions - 1
+        message = f"{self.task(index)} waits for phase {number} of {self.view(view)} and may see phase {number - 2} instead, which has the same parity"
+        note = f"make sure that phase {number - 1} is complete before this wait"
+        return Finding("error", "phase", message, op.location, note=note)
+
+    def deadlock(self, state: State) -> Finding:
+        """Who waits for what, and what the others would have to do first."""
+        steps: list[tuple[str, Location]] = []
+        note = ""
+        width = max(map(len, self.tasks))
+        first: Operation | None = None
+        waiting = []
+        for index, task in enumerate(state.tasks):
+            if not task.active or task.done:
+                continue
+            step = self.program.codes[index].steps[task.pc]
+            name = f"{self.tasks[index]:<{width}}"
+            if isinstance(step, c.Wait):
+                view, phase = task.registers[step.barrier], task.registers[step.phase]
+                assert isinstance(view, c.View)
+                barrier = _of(state, view)
+                first = first or step.op
+                waiting.append(self.tasks[index])
+                steps.append((f"{name}  waits for {self.view(view)} phase {phase}", step.op.location))
+                steps += self._lacking(state, view, barrier, width)
+                note = note or self._advice(view, barrier, phase)
+            elif isinstance(step, c.Named):
+                first = first or step.op
+                waiting.append(self.tasks[index])
+                steps.append((f"{name}  waits on named barrier {step.number}", step.op.location))
+        place = first.location if first is not None else self.program.module.location
+        who = " and ".join(f"'{one}'" for one in waiting)
+        if len(waiting) > 1:
+            message = f"tasks {who} wait for each other forever"
+        else:
+            message = f"task {who} waits forever" if len(self.tasks) > 1 else "the kernel waits forever"
+        return Finding("error", "deadlock", message, place, tuple(steps) + self.choices(state), note)
+
+    def _lacking(self, state: State, view: c.View, barrier: Barrier, width: int) -> list[tuple[str, Location]]:
+        """What the barrier still needs, and where those stand who could give it."""
+        found: list[tuple[str, Location]] = []
+        if barrier.arrived >= barrier.count and barrier.bytes:
+            word = "come" if barrier.bytes > 0 else "come too many"
+            text = f"{'':<{width}}  all arrived, but {abs(barrier.bytes)} bytes {'never ' if barrier.bytes > 0 else ''}{word}"
+            return [(text, (barrier.arrivals[-1][1] if barrier.arrivals else self.program.module).location)]
+        for index, code in enumerate(self.program.codes):
+            later = [s for s in code.steps if isinstance(s, c.Arrive | c.Expect) and self._about(s, view)]
+            if later:
+                task = state.tasks[index]
+                over = " but has ended" if task.done else ""
+                text = f"{self.tasks[index]:<{width}}  arrives on it here{over}"
+                found.append((text, later[0].op.location))
+        if not found:
+            found.append((f"{'':<{width}}  nobody arrives on it", self.program.roots[view.root].location))
+        return found[:3]
+
+    def _about(self, step: c.Arrive | c.Expect, view: c.View) -> bool:
+        return self._root(step.op.operands[0]) == view.root
+
+    def _advice(self, view: c.View, barrier: Barrier, phase: c.Content) -> str:
+        if barrier.bytes and barrier.arrived >= barrier.count:
+            return f"{self.view(view)} expects bytes that no copy brings; make the expected size that of the copies"
+        if barrier.completions == 0 and phase == 0 and view.root not in self.fed:
+            return f"{self.view(view)} is still in phase 0; a producer's first wait must ask for phase 1"
+        if barrier.arrived:
+            return f"{self.view(view)} has {barrier.arrived} of {barrier.count} arrivals in this phase"
+        return ""
+
+
+def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:
+    """What a step does to which buffers or barriers."""
+    buffers = [value for value in step.op.operands if isinstance(value.type, MemDescType)]
+    match step:
+        case c.Allocate(filled=filled):
+            again = filled or any(op.name in ("scf.for", "scf.while") for op in step.op.ancestors())
+            yield "writes" if again else "uses", None
+        case c.Access(writes=writes):
+            yield "writes" if writes else "reads", buffers[0]
+        case c.Copy():
+            yield "arrives", buffers[0]
+            yield "writes", buffers[1]
+        case c.StoreTile():
+            yield "reads", buffers[0]
+        case c.CopyElements():
+            yield "writes", buffers[0]
+        case c.Dot():
+            yield from (("reads", value) for value in buffers)
+        case c.Wait():
+            yield "waits", buffers[0]
+        case c.Arrive() | c.Expect() | c.ArriveElements():
+            yield "arrives", buffers[0]
+        case c.Init() | c.Invalidate():
+            yield "uses", buffers[0]
+
+
+def _of(state: State, view: c.View) -> Barrier:
+    found = state.barriers.get(view)
+    if found is None:
+        short = c.View(view.root, view.path[:-1])
+        found = state.barriers.get(short) or state.barriers[c.View(view.root, (*view.path, 0))]
+    return found
+
+
+def _made(value: Value) -> Location:
+    return value.op.location if value.op is not None else value.location
+
+
+def _verb(touch: Touch, writes: bool) -> str:
+    if touch.op.name in _FEED:
+        return "fills"
+    return "writes" if writes else "reads"
+
+
+def _ing(touch: Touch, writes: bool) -> str:
+    return "filling" if touch.op.name in _FEED else "writing" if writes else "reading"

@@ -1,0 +1,247 @@
+"""Which values the checker has to follow, and how exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from wspec.check import scalars
+from wspec.check.linear import constant
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import MemDescType
+
+STRUCTURE = frozenset(("scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition", ws.NAME, "ttg.warp_yield"))
+MAX_COUNTED = 24  # constant loops with more iterations than this are taken for loops of any length
+_GROWING = frozenset(
+    ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui",
+     "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.maxsi", "arith.maxui")
+)  # fmt: skip
+DOT, WAIT = "ttng.warp_group_dot", "ttng.warp_group_dot_wait"
+
+
+class Flow:
+    """Where values come from through loops, conditionals and partitions; a snapshot of one function."""
+
+    def __init__(self, root: Operation) -> None:
+        self.root = root
+        self._unbounded: dict[Value, bool] = {}
+        self.captured: dict[Value, Value] = {}
+        self.targets: dict[Value, list[Value]] = {}  # value -> block arguments and results that take it over
+        for op in root.walk():
+            for target, source in _moves(op):
+                self.targets.setdefault(source, []).append(target)
+            if op.name == ws.NAME:
+                for block in ws.partition_blocks(op):
+                    self.captured.update(zip(block.args, op.operands, strict=False))
+
+    def sources(self, value: Value) -> Iterator[Value]:
+        """What a block argument or the result of a structured operation may be."""
+        if value in self.captured:
+            yield self.captured[value]
+            return
+        op = value.op
+        if op is None:
+            block = value.owner
+            parent = block.parent_op if isinstance(block, Block) else None
+            if parent is not None and parent.name == "scf.for":
+                yield from _for_sources(parent, value.index - 1)
+        elif op.name == "scf.for":
+            yield from _for_sources(op, value.index)
+        elif op.name == "scf.if":
+            yield from (region.block.terminator.operands[value.index] for region in op.regions if region.blocks)
+        elif op.name == ws.NAME:
+            yield ws.default_block(op).terminator.operands[value.index]
+
+    def unbounded(self, value: Value, inside: frozenset[Value] = frozenset()) -> bool:
+        """Does the integer grow with the iterations of a loop that may have any number of them?"""
+        if value not in self._unbounded:
+            if value in inside:
+                return False
+            found = self._grows(value, inside | {value})
+            if inside:
+                return found  # within a cycle: not final
+            self._unbounded[value] = found
+        return self._unbounded[value]
+
+    def _grows(self, value: Value, inside: frozenset[Value]) -> bool:
+        op = value.op
+        if op is not None and op.name in _GROWING:
+            if remainder(op) is not None:
+                return False
+            return any(self.unbounded(operand, inside) for operand in op.operands)
+        if op is not None and op.name not in STRUCTURE:
+            return False
+        block = value.owner
+        parent = block.parent_op if isinstance(block, Block) else None
+        if parent is not None and parent.name == "scf.for":
+            if value.index == 0:
+                return not few_iterations(parent)
+            if _adds(parent, value) and not few_iterations(parent):
+                return True
+        return any(self.unbounded(source, inside) for source in self.sources(value))
+
+    def running(self) -> set[Value]:
+        """Values that may come from a tensor core operation that is not complete."""
+        found: set[Value] = set()
+        pending = [op.results[0] for op in self.root.walk() if op.name == DOT and str(op.attr("isAsync")) == "true"]
+        waits: dict[Value, list[Value]] = {}
+        for op in self.root.walk():
+            if op.name == WAIT:
+                for result, operand in zip(op.results, op.operands, strict=True):
+                    waits.setdefault(operand, []).append(result)
+        while pending:
+            value = pending.pop()
+            if value not in found:
+                found.add(value)
+                pending += self.targets.get(value, []) + waits.get(value, [])
+        return found
+
+
+def remainder(op: Operation) -> tuple[Value, int] | None:
+    """(x, c) when the operation is the last of `x - x / c * c`: the remainder by a constant."""
+    if op.name != "arith.subi":
+        return None
+    product = op.operands[1].op
+    if product is None or product.name != "arith.muli":
+        return None
+    quotient, by = product.operands[0].op, _constant(product.operands[1])
+    if quotient is None or by is None or quotient.name not in ("arith.divsi", "arith.divui"):
+        return None
+    if quotient.operands[0] is not op.operands[0] or _constant(quotient.operands[1]) != by or by < 1:
+        return None
+    return op.operands[0], by
+
+
+def _constant(value: Value) -> int | None:
+    return constant(value.op) if value.op is not None and value.op.name == "arith.constant" else None
+
+
+def _adds(loop: Operation, carried: Value) -> bool:
+    """Does each iteration add to a carried value?"""
+    source: Value = loop.regions[0].block.terminator.operands[carried.index - 1]
+    steps = 0
+    while source.op is not None and source.op.name in ("arith.addi", "arith.subi") and steps < 20:
+        steps += 1
+        left, right = source.op.operands
+        source = left if right.op is not None and right.op.name == "arith.constant" else right
+    return source is carried and steps > 0
+
+
+def bounds(loop: Operation) -> tuple[int, int, int] | None:
+    """Lower bound, upper bound and step of a loop with few iterations, all constant."""
+    lower, upper, step = (_constant(v) for v in loop.operands[:3])
+    if lower is None or upper is None or step is None or step <= 0:
+        return None
+    return (lower, upper, step) if upper - lower <= MAX_COUNTED * step else None
+
+
+def few_iterations(loop: Operation) -> bool:
+    """Are the iterations counted one by one?"""
+    return bounds(loop) is not None
+
+
+def _for_sources(loop: Operation, index: int) -> Iterator[Value]:
+    if index < 0:
+        yield from (loop.operands[0], loop.operands[2])
+    else:
+        yield from (loop.operands[3 + index], loop.regions[0].block.terminator.operands[index])
+
+
+def _moves(op: Operation) -> Iterator[tuple[Value, Value]]:
+    """(taker, taken) of values handed over by a loop or a conditional."""
+    if op.name == "scf.for":
+        block = op.regions[0].block
+        yield from zip(block.args[1:], op.operands[3:], strict=True)
+        yield from zip(block.args[1:], block.terminator.operands, strict=True)
+        yield from zip(op.results, block.terminator.operands, strict=True)
+        yield from zip(op.results, op.operands[3:], strict=True)
+    elif op.name == "scf.if":
+        for region in op.regions:
+            if region.blocks:
+                yield from zip(op.results, region.block.terminator.operands, strict=True)
+    elif op.name == ws.NAME:
+        yield from zip(op.results, ws.default_block(op).terminator.operands, strict=True)
+
+
+def followed(flow: Flow, roots: Iterable[Value], unknown: frozenset[Value]) -> set[Value]:
+    """The roots and everything they are computed from, as far as that can be known; `unknown` is not."""
+    found = _ancestors(flow, roots) - unknown
+    integers = [value for value in found if scalars.is_scalar(value.type)]
+    changed = True
+    while changed:
+        lost = {value for value in integers if not _knowable(flow, value, found)}
+        integers = [value for value in integers if value not in lost]
+        found -= lost
+        changed = bool(lost)
+    return found
+
+
+def _knowable(flow: Flow, value: Value, known: set[Value]) -> bool:
+    """May an integer be known when those are?"""
+    op = value.op
+    if op is None or op.name in STRUCTURE:
+        sources = list(flow.sources(value))
+        return bool(sources) and all(source in known for source in sources)
+    if op.name == "arith.constant":
+        return constant(op) is not None
+    if op.name == "arith.select":
+        return all(operand in known for operand in op.operands[1:])
+    if op.name in ("arith.extui", "arith.extsi") and str(op.operands[0].type) == "i1":
+        return True
+    parts = _parts(flow, value)
+    return bool(parts) and all(part in known for part in parts)
+
+
+def _ancestors(flow: Flow, roots: Iterable[Value]) -> set[Value]:
+    found: set[Value] = set()
+    pending = list(roots)
+    while pending:
+        value = pending.pop()
+        if value in found:
+            continue
+        found.add(value)
+        pending += _parts(flow, value)
+    return found
+
+
+def _parts(flow: Flow, value: Value) -> list[Value]:
+    op = value.op
+    if op is None or op.name in STRUCTURE:
+        return list(flow.sources(value))
+    if op.name == "arith.cmpi" and any(flow.unbounded(operand) for operand in op.operands):
+        return []
+    if scalars.function(op) is not None or op.name == "arith.select":
+        return op.operands
+    if isinstance(value.type, MemDescType) and op.name != "ttg.local_alloc":
+        return op.operands
+    if op.name == WAIT:
+        return [op.operands[value.index]]
+    return []
+
+
+def moduli(flow: Flow, exact: Iterable[Value], values: set[Value]) -> dict[Value, int]:
+    """Of each followed integer, what matters: see `scalars.operand_moduli`. `exact` values matter as they are."""
+    found: dict[Value, int] = {}
+    pending: list[tuple[Value, int]] = [(value, scalars.EXACT) for value in exact if value in values]
+    while pending:
+        value, wanted = pending.pop()
+        before = found.get(value, scalars.NOTHING)
+        after = scalars.join(before, wanted)
+        if value in found and after == before:
+            continue
+        found[value] = after
+        op = value.op
+        if op is None or op.name in STRUCTURE:
+            pending += [(source, after) for source in flow.sources(value) if source in values]
+        elif scalars.function(op) is not None or op.name == "arith.select":
+            if not _parts(flow, value):
+                continue
+            rest = remainder(op)
+            if rest is not None:
+                if rest[0] in values:
+                    pending.append((rest[0], rest[1] if after != scalars.NOTHING else after))
+                continue
+            known = tuple(_constant(v) for v in op.operands)
+            wants = zip(op.operands, scalars.operand_moduli(op, after, known), strict=True)
+            pending += [(operand, wish) for operand, wish in wants if operand in values]
+    return found

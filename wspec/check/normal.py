@@ -1,0 +1,186 @@
+"""The normal form of a state: after equal forms the same can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from wspec.check import code as c
+from wspec.check.conditions import Extent
+from wspec.check.engine import Engine
+from wspec.check.liveness import live_registers
+from wspec.check.order import Past
+from wspec.check.state import FAR, Barrier, State, Task
+from wspec.ir.core import Value
+
+Path = tuple[int, ...]
+NOBODY = FAR
+MAX_VALUES = 48  # that a register may take
+
+
+class Grows(Exception):
+    """A value takes more and more values: the search would not end unless it is taken for unknown."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Normal:
+    """Computes normal forms for one program."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.extents = engine, engine.extents
+        self.codes = engine.program.codes
+        self._values: dict[tuple[int, int], set[int]] = {}
+        self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
+        self.live = [live_registers(code) for code in self.codes]
+        self.spaces = self.extents.terms.spaces
+        # per extent: the lowest threshold asked inside loops, relative to the iteration
+        self.margin = {number: min(-self.extents.whole(loop) for loop in loops) for number, loops in self.extents.places.items()}
+        for (number, _), above in self.extents.inside.items():
+            self.margin[number] = min(self.margin[number], above)
+
+    def form(self, state: State) -> tuple[Hashable, int, Past]:
+        """The form without what is known of the past, and that: as bits (more is better), and itself."""
+        past = Past(self.engine, state, self.users)
+        events, known = past.form()
+        bases: dict[tuple[int, Path], int] = {}
+        shape = (
+            tuple(self._task(state, index, task, bases) for index, task in enumerate(state.tasks)),
+            tuple((view, _barrier(barrier)) for view, barrier in state.barriers.items()),
+            tuple((number, barrier.arrived) for number, barrier in state.named.items()),
+            self._extents(state, bases),
+            self._choices(state, bases),
+            events,
+        )
+        return shape, known, past
+
+    def _task(self, state: State, index: int, task: Task, bases: dict[tuple[int, Path], int]) -> Hashable:
+        if not task.active or task.done:
+            return (task.active, task.done)
+        moduli = self.codes[index].moduli
+        live = self.live[index][task.pc]
+        registers = tuple(_content(task.registers[r], moduli[r], task) for r in live)
+        for register, content in zip(live, registers, strict=True):
+            if isinstance(content, int) and content not in (-1, 0, 1):
+                self._note(index, register, content)
+        return (task.pc, registers, self._relative(state, task, bases), task.named and task.named[0])
+
+    def _note(self, index: int, register: int, content: int) -> None:
+        values = self._values.setdefault((index, register), set())
+        values.add(content)
+        if len(values) > MAX_VALUES:
+            raise Grows(self.codes[index].values[register])
+
+    # ---- iterations
+
+    def _relative(self, state: State, task: Task, bases: dict[tuple[int, Path], int]) -> Hashable:
+        found: list[tuple[int, int, int | None]] = []
+        path: Path = ()
+        for space, k in task.loops:
+            highest = self.extents.counted.get(space)
+            counted = None if highest is None else min(k, highest + 1)
+            found.append((space, k - self._base(state, space, path, bases), counted))
+            path = (*path, k)
+        return tuple(found)
+
+    def _base(self, state: State, space: int, path: Path, bases: dict[tuple[int, Path], int]) -> int:
+        """The iteration of the task furthest behind in loops over `space`, inside the iterations `path` around it."""
+        key = (space, path)
+        if key not in bases:
+            positions = [p for i, task in enumerate(state.tasks) if (p := self._standing(i, task, space, path)) != NOBODY]
+            bases[key] = min(positions, default=0)
+        return bases[key]
+
+    def _standing(self, index: int, task: Task, space: int, path: Path) -> int:
+        """Where a task stands in loops over `space`: 0 before them, NOBODY behind them or without any."""
+        found = [self._in_loop(task, one, path) for one in self.codes[index].loops if one.space == space]
+        inside = [k for k, within in found if within]
+        return min(inside) if inside else min((k for k, _ in found), default=NOBODY)
+
+    def _in_loop(self, task: Task, loop: c.Loop, path: Path) -> tuple[int, bool]:
+        """(iteration, whether inside) of a task in one loop, in the instance that `path` names."""
+        if task.done:
+            return NOBODY, False
+        if not task.active or task.pc < 0:
+            return 0, False
+        chain = self.spaces[loop.space].chain
+        around = task.loops[: len(chain)]
+        here = tuple(k for _, k in around)
+        if tuple(space for space, _ in around) == chain and here != path:
+            return (0, False) if here < path else (NOBODY, False)
+        if loop.first <= task.pc < loop.last and len(task.loops) > len(chain):
+            return task.loops[len(chain)][1], True
+        return (0, False) if task.pc < loop.first else (NOBODY, False)
+
+    def _extents(self, state: State, bases: dict[tuple[int, Path], int]) -> Hashable:
+        found = []
+        for (number, path), (low, high) in list(state.extents.items()):
+            if self._passed(state, self.extents.extents[number].chain, path):
+                del state.extents[number, path]
+                continue
+            form = self._extent(state, self.extents.extents[number], path, low, high, bases)
+            if form is not None:
+                found.append((number, self._path(state, self.extents.extents[number].chain, path, bases), form))
+        return frozenset(found)
+
+    def _extent(
+        self, state: State, extent: Extent, path: Path, low: int, high: int, bases: dict[tuple[int, Path], int]
+    ) -> Hashable | None:
+        outside = self.extents.thresholds.get(extent.number, set())
+        highest = max(outside, default=-FAR)
+        spaces = {self.extents.terms.space(loop).number for loop in self.extents.places[extent.number]}
+        standing = [k for s in spaces for i, task in enumerate(state.tasks) if (k := self._standing(i, task, s, path)) != NOBODY]
+        if not standing:
+            if not outside:
+                return None
+            lowest = min(outside)
+            return ("past", min(max(low, lowest), highest + 1), max(min(high, highest + 1), lowest))
+        base = min(standing) + self.margin[extent.number]
+        if low > highest:
+            shifts = tuple(sorted((s, self._base(state, s, path, bases) - base) for s in spaces))
+            return ("far", max(low - base, 0), high - base if high < FAR else FAR, shifts)
+        return ("near", low, high, base)
+
+    # ---- choices
+
+    def _choices(self, state: State, bases: dict[tuple[int, Path], int]) -> Hashable:
+        found = []
+        for (number, path), value in list(state.choices.items()):
+            chain = self.extents.chain_of_choice[number]
+            if path and self._passed(state, chain, path):
+                del state.choices[number, path]
+                continue
+            found.append((number, self._path(state, chain, path, bases), value))
+        return frozenset(found)
+
+    def _path(self, state: State, chain: tuple[int, ...], path: Path, bases: dict[tuple[int, Path], int]) -> Path:
+        return tuple(k - self._base(state, space, path[:depth], bases) for depth, (space, k) in enumerate(zip(chain, path, strict=False)))
+
+    def _passed(self, state: State, chain: tuple[int, ...], path: Path) -> bool:
+        """Is every task beyond the iterations `path` of the loops `chain`?"""
+        if not path:
+            return False
+        return all(self._beyond(index, task, chain, path) for index, task in enumerate(state.tasks))
+
+    def _beyond(self, index: int, task: Task, chain: tuple[int, ...], path: Path) -> bool:
+        for depth, space in enumerate(chain[: len(path)]):
+            position = self._standing(index, task, space, path[:depth])
+            if position != path[depth]:
+                return position > path[depth]
+            inside = any(self._in_loop(task, one, path[:depth])[1] for one in self.codes[index].loops if one.space == space)
+            if not inside:
+                return False
+        return False
+
+
+def _barrier(barrier: Barrier) -> Hashable:
+    return barrier.arrived, barrier.bytes, barrier.live, min(barrier.completions, 2), barrier.completions % 2
+
+
+def _content(value: c.Content, modulus: int, task: Task) -> Hashable:
+    if isinstance(value, int):
+        return value if modulus == 0 or value < 0 else (value % modulus, modulus)
+    if isinstance(value, c.Running):
+        return ("running", task.dots - value.epoch) if value.epoch > task.dots_done else "complete"
+    return value

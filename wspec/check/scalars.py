@@ -1,0 +1,137 @@
+"""Integer arithmetic of scalar operations, and which part of an operand a result depends on.
+
+Counters that only serve for `counter % depth` and `counter / depth % 2` grow without bound; two states of a task that
+differ in them by a multiple of `2 * depth` behave the same. `operand_moduli` says how far that goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from wspec.ir.core import Operation
+from wspec.ir.types import ScalarType, Type
+
+EXACT = 0  # the whole integer matters
+NOTHING = 1  # nothing of it matters
+LIMIT = 1 << 12  # larger moduli count as EXACT
+
+
+def _divide(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+_BINARY: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.divsi": _divide,
+    "arith.divui": _divide,
+    "arith.remsi": lambda a, b: a - b * _divide(a, b),
+    "arith.remui": lambda a, b: a - b * _divide(a, b),
+    "arith.andi": lambda a, b: a & b,
+    "arith.ori": lambda a, b: a | b,
+    "arith.xori": lambda a, b: a ^ b,
+    "arith.shli": lambda a, b: a << b,
+    "arith.shrsi": lambda a, b: a >> b,
+    "arith.shrui": lambda a, b: a >> b,
+    "arith.maxsi": max,
+    "arith.minsi": min,
+    "arith.maxui": max,
+    "arith.minui": min,
+}
+_COMPARE: tuple[Callable[[int, int], bool], ...] = (
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+)
+_SIGNED_ORDER = {6: 2, 7: 3, 8: 4, 9: 5}  # unsigned predicates, as positions in _COMPARE
+_CASTS = frozenset(
+    ("arith.extsi", "arith.extui", "arith.index_cast", "arith.index_castui", "arith.trunci", "tt.bitcast")
+)
+
+
+def is_scalar(type: Type) -> bool:
+    return isinstance(type, ScalarType) and not type.is_float
+
+
+def function(op: Operation) -> Callable[..., int] | None:
+    """How the integer result comes from integer operands; None when the operation is not one of these."""
+    if len(op.results) != 1 or not is_scalar(op.results[0].type):
+        return None
+    if op.name in _BINARY:
+        return _safe(_BINARY[op.name])
+    if op.name == "arith.cmpi":
+        code = op.int_attr("predicate") or 0
+        compare = _COMPARE[_SIGNED_ORDER.get(code, code)]
+        return lambda a, b: int(compare(a, b))
+    if op.name in _CASTS:
+        return _cast(op)
+    return None
+
+
+def _safe(plain: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    def computed(a: int, b: int) -> int:
+        try:
+            return plain(a, b)
+        except (ZeroDivisionError, ValueError):  # undefined in the kernel too
+            return 0
+
+    return computed
+
+
+def _cast(op: Operation) -> Callable[[int], int]:
+    source, target = op.operands[0].type, op.results[0].type
+    assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
+    if op.name == "arith.extsi" and source.bits == 1:
+        return lambda a: -a
+    if op.name == "arith.trunci":
+        mask = (1 << target.bits) - 1
+        half = 1 << (target.bits - 1) if target.bits > 1 else mask + 1
+        return lambda a: (a & mask) - (mask + 1 if (a & mask) >= half else 0)
+    return lambda a: a
+
+
+def join(left: int, right: int) -> int:
+    """What matters when both matter."""
+    if EXACT in (left, right):
+        return EXACT
+    both = math.lcm(left, right)
+    return both if both <= LIMIT else EXACT
+
+
+def operand_moduli(op: Operation, modulus: int, constants: tuple[int | None, ...]) -> tuple[int, ...]:
+    """What matters of each operand when `modulus` matters of the result; `constants`: the operands that are known."""
+    last = constants[-1] if constants else None
+    known = last if last is not None and last > 0 else None
+    match op.name:
+        case _ if modulus == NOTHING:
+            return (NOTHING,) * len(op.operands)
+        case "arith.addi" | "arith.subi" | "arith.muli":
+            return (modulus, modulus)
+        case "arith.remsi" | "arith.remui" if known is not None:
+            return (known if known <= LIMIT else EXACT, NOTHING)
+        case "arith.divsi" | "arith.divui" if known is not None and modulus != EXACT:
+            return (join(known * modulus, 1), NOTHING)
+        case "arith.shrsi" | "arith.shrui" if last is not None and 0 <= last < 16 and modulus != EXACT:
+            return (join((1 << last) * modulus, 1), NOTHING)
+        case "arith.andi" if known is not None and known & (known + 1) == 0:
+            return (join(known + 1, 1), NOTHING)
+        case "arith.xori" | "arith.ori" | "arith.andi" if modulus & (modulus - 1) == 0:
+            return (modulus, modulus)
+        case "arith.trunci":
+            target = op.results[0].type
+            bits = target.bits if isinstance(target, ScalarType) else 64
+            whole = 1 << bits if bits <= 12 else EXACT
+            if modulus != EXACT and modulus & (modulus - 1) == 0:
+                return (min(modulus, whole) if whole else modulus,)
+            return (whole,)
+        case "arith.extsi" | "arith.extui" | "arith.index_cast" | "arith.index_castui" | "tt.bitcast":
+            return (modulus,)
+        case "arith.select":
+            return (EXACT, modulus, modulus)
+    return (EXACT,) * len(op.operands)
