@@ -43,6 +43,9 @@ REASONS: dict[str, str] = {
     "triton-version": "this version of Triton is not supported",
     "bad-option": "an option has a value that is not allowed",
     "bad-input": "the kernel or its arguments cannot be understood",
+    "check-failed": "the checker found an error in the specialized kernel",
+    "check-undecided": "the checker could not prove the specialized kernel",
+    "execution-error": "the executor met what no kernel may do, or what it does not know",
 }
 
 

@@ -1,9 +1,9 @@
 """Accesses to shared memory: each must come after those it conflicts with, in every schedule.
 
-*Ordinary* accesses are by the threads of a task (local_load, local_store), the others by asynchronous units: TMA, wgmma,
-cp.async. They go through different proxies: what threads wrote is seen by TMA and wgmma only after a proxy fence, and
-TMA may overwrite what threads are still reading unless a fence comes between (see docs/checker.md for what is known
-of the latter). cp.async counts as asynchronous but needs no fence.
+*Ordinary* accesses are by the threads of a task (local_load, local_store), the others by asynchronous units: TMA,
+wgmma, cp.async. They go through different proxies: what threads or cp.async wrote is seen by TMA and wgmma only after a
+proxy fence, and TMA may overwrite what threads are still reading unless a fence comes between (docs/checker.md says
+what is known of the latter).
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class Buffers:
             case c.Use(register=register):
                 value = task.registers[register]
                 if isinstance(value, c.Running) and value.epoch > task.dots_done:
-                    self._fail("in-flight", step.op, f"{self.names.task(index)} uses the result of a dot that may still be running", "wait for the dot first")
+                    text = f"{self.names.task(index)} uses the result of a dot that may still be running"
+                    self._fail("in-flight", step.op, text, "wait for the dot first")
+            case c.Fence():
+                task.visible = task.known
             case c.StoreTile(view=register):
                 task.stores += 1
                 view = self._view(task, register, step.op)

@@ -14,6 +14,7 @@ from wspec.check.normal import Grows
 from wspec.check.resources import resources
 from wspec.check.translate import translate
 from wspec.ir.core import Operation, Value
+from wspec.ir.types import MemDescType
 
 LIMIT_S = 20.0
 
@@ -66,5 +67,9 @@ def _function(module: Operation, function: Operation, limit_s: float) -> Report:
 
 
 def _slots(program: c.Program, root: int) -> int:
-    shape = getattr(program.roots[root].result.type, "shape", ())
-    return int(shape[0]) if len(shape) > 2 or (len(shape) == 2 and shape[1] == 1) else 1
+    """How many buffers or barriers an allocation holds: a barrier is one i64, so a ring of them has two dimensions."""
+    type = program.roots[root].result.type
+    if not isinstance(type, MemDescType) or len(type.shape) < 2:
+        return 1
+    ring = len(type.shape) > 2 or type.shape[1] == 1
+    return type.shape[0] if ring else 1

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Union
 
 from wspec.check.conditions import Condition, Threshold
 from wspec.ir.core import Operation, Value
@@ -40,7 +39,7 @@ class Running:
     epoch: int
 
 
-Content = Union[int, View, Running, None]
+Content = int | View | Running | None
 
 
 @dataclass(slots=True, eq=False)
@@ -357,7 +356,6 @@ class Code:
     values: list[Value] = field(default_factory=list)  # register -> the value it holds
     moduli: list[int] = field(default_factory=list)  # register -> what of an integer matters: 0 all, m the rest by m
     loops: list[Loop] = field(default_factory=list)
-
 
     @property
     def registers(self) -> int:

@@ -1,16 +1,15 @@
 """Conditions as the checker decides them: thresholds on trip counts, and choices that are free but always the same.
 
-A loop over `lower, lower + step, ... < upper` has an *extent* M, the number of its iterations as far as it is positive.
-Whether iteration k exists, whether the loop runs at all, whether the tile three iterations on will be needed: all ask
-if `M - k` is above some constant. Loops of different tasks, and loops cut short by some iterations, share an extent when
-their bounds differ by constants only. Everything else is a free choice, made once for each iteration of the loops that
-its terms change with, and the same for all tasks that compute the same.
+A loop over `lower, lower + step, ... < upper` has an *extent* M, the number of its iterations as far as it is
+positive. Whether iteration k exists, whether the loop runs at all, whether the tile three iterations on will be needed:
+all ask if `M - k` is above some constant. Loops of different tasks, and loops cut short by some iterations, share an
+extent when their bounds differ by constants only. Everything else is a free choice, made once for each iteration of the
+loops that its terms change with, and the same for all tasks that compute the same.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from wspec.check.linear import Key, Linear, Space, Terms, constant
 from wspec.ir.core import Operation, Value
@@ -64,7 +63,7 @@ class Either:
     right: Condition
 
 
-Condition = Union[Always, Threshold, Reached, Choice, Not, Both, Either]
+Condition = Always | Threshold | Reached | Choice | Not | Both | Either
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ with: loops are followed until nothing new comes, which is what makes the verdic
 form keeps what later verdicts can depend on: iterations relative to the task furthest behind, which events are known to
 whom, counters as far as they matter.
 
-Where states are alike but for what is known, and there are many of them, the search goes on with one that knows only
-what all of them know. If that finds nothing wrong, nothing is; if it does, the search is repeated without.
+Where states are alike but for what is known, the search goes on with one that knows only what all of them know. If that
+finds nothing wrong, nothing is; if it finds an error that hangs on what is known, the search is repeated without.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from wspec.check.state import State
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
+MORE_S = 1.0  # how long the search goes on after an error
+ASK_THE_PAST = frozenset(("race", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight"))
 ALIKE = 1  # states that differ only in what is known, before they are merged
 
 
 def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
-    """All findings (at most MAX_FINDINGS, one a place), and the number of states. `deadline`: of time.perf_counter()."""
+    """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.perf_counter()."""
     merged = _Search(engine, deadline, merge=True)
     merged.run()
-    if not merged.merged or not any(one.kind == "error" for one in merged.found.values()):
-        return list(merged.found.values()), merged.states
+    doubtful = [one for one in merged.found.values() if one.kind == "error" and one.code in ASK_THE_PAST]
+    certain = [one for one in merged.found.values() if one not in doubtful]
+    if not merged.merged or not doubtful or any(one.kind == "error" for one in certain):
+        return certain if merged.merged and certain else list(merged.found.values()), merged.states
     exact = _Search(engine, deadline, merge=False)
     exact.run()
     return list(exact.found.values()), merged.states + exact.states
@@ -54,13 +58,16 @@ class _Search:
                 self.engine.run(state)
             except Found as stop:
                 one = stop.finding
+                if not self.found:
+                    self.deadline = min(self.deadline, time.perf_counter() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
             except NeedsChoice as need:
                 if not self._is_new(state, need):
                     continue
                 if self.states > MAX_STATES or time.perf_counter() > self.deadline:
                     message = f"gave up after {self.states} states"
-                    self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
+                    if not self.found:
+                        self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
                     return
                 other = state.copy()
                 loop = isinstance(need.condition, Threshold)
@@ -82,7 +89,7 @@ class _Search:
             for less in before:
                 known &= less
             past.forget(known)
-            _, known, _ = self.normal.form(state)
+            _, known = past.form()
         before[:] = [one for one in before if one | known != one]
         before.append(known)
         return True

@@ -133,13 +133,16 @@ class Names:
 
     def race(self, index: int, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> Finding:
         now, then = _verb(touch, writes), _verb(before, wrote)
-        message = f"{self.task(index)} {now} {self.view(view)} while {self.task(before.task)} may still be {_ing(before, wrote)} it"
+        other = f"{self.task(before.task)} may still be {_ing(before, wrote)} it"
+        message = f"{self.task(index)} {now} {self.view(view)} while {other}"
         path = (
             (f"{self.tasks[before.task]}  {then} {self.view(view)}", before.op.location),
             (f"{self.tasks[index]}  {now} {self.view(view)}, and nothing makes it come after", touch.op.location),
         )
         if writes and not wrote:
-            note = "release the buffer only after its last read is complete, and wait for that release before filling it"
+            note = (
+                "release the buffer only after its last read is complete, and wait for that release before filling it"
+            )
         elif wrote and not writes:
             note = "wait on the barrier that this copy completes before reading the buffer"
         else:
@@ -148,12 +151,14 @@ class Names:
 
     def unfenced(self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool) -> Finding:
         what = "wrote" if wrote else "read"
-        message = f"{self.task(index)} {_verb(touch, not wrote)} {self.view(view)} through the asynchronous proxy; threads {what} it and no proxy fence comes between"
+        does = f"{self.task(index)} {_verb(touch, not wrote)} {self.view(view)}"
+        message = f"{does} through the asynchronous proxy; threads {what} it and no proxy fence comes between"
         path = (
             (f"{self.tasks[before.task]}  {_verb(before, wrote)} {self.view(view)}", before.op.location),
             (f"{self.tasks[index]}  {touch.op.name}", touch.op.location),
         )
-        note = f"put a ttng.fence_async_shared after the {'write' if wrote else 'read'}, before the barrier that hands the buffer on"
+        after = "write" if wrote else "read"
+        note = f"put a ttng.fence_async_shared after the {after}, before the barrier that hands the buffer on"
         kind: Kind = "undecided" if before.op.name == "ttg.async_copy_global_to_local" else "error"
         return Finding(kind, "missing-fence", message, touch.op.location, path, note)
 
@@ -168,25 +173,29 @@ class Names:
         return Finding("error", "bytes", message, op.location, note=note)
 
     def early_arrival(self, state: State, index: int, op: Operation, view: c.View, barrier: Barrier) -> Finding:
-        message = f"{self.task(index)} may arrive on {self.view(view)} before its phase {barrier.completions} has begun"
+        message = f"{self.task(index)} may arrive on {self.view(view)} before its phase has begun"
         note = "wait for what shows that the phase before is complete; otherwise two phases count the same arrival"
         return Finding("error", "arrivals", message, op.location, note=note)
 
     def over_arrival(self, op: Operation, view: c.View, barrier: Barrier) -> Finding:
         path = tuple((f"{self.tasks[task]}  arrives", other.location) for task, other in barrier.arrivals[-4:])
-        message = f"{self.view(view)} gets {barrier.arrived} arrivals in one phase and is initialized for {barrier.count}"
+        message = (
+            f"{self.view(view)} gets {barrier.arrived} arrivals in one phase and is initialized for {barrier.count}"
+        )
         return Finding("error", "arrivals", message, op.location, path, "make the count and the arrivals agree")
 
     def missed_phase(self, task: int, wait: Operation, view: c.View, barrier: Barrier) -> Finding:
-        message = f"{self.task(task)} may miss phase {barrier.completions - 1} of {self.view(view)}: the phase after it can be complete before it looks"
-        path = tuple((f"{self.tasks[other]}  arrives for the phase after", op.location) for other, op in barrier.arrivals[-3:])
+        phase = f"phase {(barrier.completions - 1) % 2} of {self.view(view)}"
+        message = f"{self.task(task)} may miss {phase}: the phase after it can be complete before it looks"
+        late = barrier.arrivals[-3:]
+        path = tuple((f"{self.tasks[other]}  arrives for the phase after", op.location) for other, op in late)
         note = "let the task that waits arrive before the barrier is used again"
         return Finding("error", "phase", message, wait.location, path, note)
 
     def early_wait(self, index: int, op: Operation, view: c.View, barrier: Barrier) -> Finding:
-        number = barrier.completions - 1
-        message = f"{self.task(index)} waits for phase {number} of {self.view(view)} and may see phase {number - 2} instead, which has the same parity"
-        note = f"make sure that phase {number - 1} is complete before this wait"
+        what = f"{self.task(index)} waits for phase {(barrier.completions - 1) % 2} of {self.view(view)}"
+        message = f"{what} and may see the one two before instead, which has the same parity"
+        note = "make sure that the phase in between is complete before this wait"
         return Finding("error", "phase", message, op.location, note=note)
 
     def deadlock(self, state: State) -> Finding:
@@ -226,8 +235,9 @@ class Names:
         """What the barrier still needs, and where those stand who could give it."""
         found: list[tuple[str, Location]] = []
         if barrier.arrived >= barrier.count and barrier.bytes:
-            word = "come" if barrier.bytes > 0 else "come too many"
-            text = f"{'':<{width}}  all arrived, but {abs(barrier.bytes)} bytes {'never ' if barrier.bytes > 0 else ''}{word}"
+            size = abs(barrier.bytes)
+            what = f"{size} bytes never come" if barrier.bytes > 0 else f"{size} bytes more come than are expected"
+            text = f"{'':<{width}}  all arrived, but {what}"
             return [(text, (barrier.arrivals[-1][1] if barrier.arrivals else self.program.module).location)]
         for index, code in enumerate(self.program.codes):
             later = [s for s in code.steps if isinstance(s, c.Arrive | c.Expect) and self._about(s, view)]

@@ -36,7 +36,9 @@ class Normal:
         self.live = [live_registers(code) for code in self.codes]
         self.spaces = self.extents.terms.spaces
         # per extent: the lowest threshold asked inside loops, relative to the iteration
-        self.margin = {number: min(-self.extents.whole(loop) for loop in loops) for number, loops in self.extents.places.items()}
+        self.margin = {
+            number: min(-self.extents.whole(loop) for loop in loops) for number, loops in self.extents.places.items()
+        }
         for (number, _), above in self.extents.inside.items():
             self.margin[number] = min(self.margin[number], above)
 
@@ -88,9 +90,15 @@ class Normal:
         """The iteration of the task furthest behind in loops over `space`, inside the iterations `path` around it."""
         key = (space, path)
         if key not in bases:
-            positions = [p for i, task in enumerate(state.tasks) if (p := self._standing(i, task, space, path)) != NOBODY]
+            positions = [
+                p for i, task in enumerate(state.tasks) if (p := self._standing(i, task, space, path)) != NOBODY
+            ]
             bases[key] = min(positions, default=0)
         return bases[key]
+
+    def _positions(self, state: State, space: int, path: Path) -> list[int]:
+        found = (self._standing(index, task, space, path) for index, task in enumerate(state.tasks))
+        return [position for position in found if position != NOBODY]
 
     def _standing(self, index: int, task: Task, space: int, path: Path) -> int:
         """Where a task stands in loops over `space`: 0 before them, NOBODY behind them or without any."""
@@ -130,7 +138,9 @@ class Normal:
         outside = self.extents.thresholds.get(extent.number, set())
         highest = max(outside, default=-FAR)
         spaces = {self.extents.terms.space(loop).number for loop in self.extents.places[extent.number]}
-        standing = [k for s in spaces for i, task in enumerate(state.tasks) if (k := self._standing(i, task, s, path)) != NOBODY]
+        standing = [
+            k for s in spaces for i, task in enumerate(state.tasks) if (k := self._standing(i, task, s, path)) != NOBODY
+        ]
         if not standing:
             if not outside:
                 return None
@@ -155,7 +165,10 @@ class Normal:
         return frozenset(found)
 
     def _path(self, state: State, chain: tuple[int, ...], path: Path, bases: dict[tuple[int, Path], int]) -> Path:
-        return tuple(k - self._base(state, space, path[:depth], bases) for depth, (space, k) in enumerate(zip(chain, path, strict=False)))
+        return tuple(
+            k - self._base(state, space, path[:depth], bases)
+            for depth, (space, k) in enumerate(zip(chain, path, strict=False))
+        )
 
     def _passed(self, state: State, chain: tuple[int, ...], path: Path) -> bool:
         """Is every task beyond the iterations `path` of the loops `chain`?"""
@@ -168,7 +181,9 @@ class Normal:
             position = self._standing(index, task, space, path[:depth])
             if position != path[depth]:
                 return position > path[depth]
-            inside = any(self._in_loop(task, one, path[:depth])[1] for one in self.codes[index].loops if one.space == space)
+            inside = any(
+                self._in_loop(task, one, path[:depth])[1] for one in self.codes[index].loops if one.space == space
+            )
             if not inside:
                 return False
         return False

@@ -1,13 +1,14 @@
 """What is known of the past in a state, as far as later verdicts can depend on it.
 
-Clocks are only ever asked whether they have certain events behind them: the last accesses to each buffer, the waits that
-saw a barrier's last completion, that completion and the one before. So of each clock one bit an event is enough. Events
-that all tasks that may ask know of are no longer asked for. More knowledge never makes a verdict worse, so a state need
-not be followed when one like it that knew less was (`explore`).
+Clocks are only ever asked whether they have certain events behind them: the last accesses to each buffer, the waits
+that saw a barrier's last completion, that completion and the one before. So of each clock one bit an event is enough.
+Events that all tasks that may ask know of are no longer asked for. More knowledge never makes a verdict worse, so a
+state need not be followed when one like it that knew less was (`explore`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
@@ -39,37 +40,35 @@ class Past:
                 barrier.done_known, barrier.done_visible = {}, {}  # all who may wait for this completion have
         skeleton: list[Hashable] = []
         events = list(self._events(skeleton))
-        asked = [(at, event) for at, event in enumerate(events) if self._asked(event)]
-        plain = [(1 << at, e.stream, e.epoch) for at, e in asked if not e.fenced]
-        fenced = [(1 << at, e.stream, e.epoch) for at, e in asked if e.fenced]
+        self._asked_events = [(1 << at, event) for at, event in enumerate(events) if self._asked(event)]
         rest = (1 << len(events)) - 1
-        for bit, _, _ in (*plain, *fenced):
-            rest &= ~bit
-        self._events_asked, self._width = asked, len(events)
-        found = 0
+        for bit, _ in self._asked_events:
+            rest ^= bit
+        plain = _steps([(bit, event) for bit, event in self._asked_events if not event.fenced])
+        fenced = _steps([(bit, event) for bit, event in self._asked_events if event.fenced])
+        found, width = 0, len(events)
         memo: dict[tuple[int, int], int] = {}
+        self._bits: list[int] = []
         for known, visible in self._holders():
             key = (id(known), id(visible))
             bits = memo.get(key)
             if bits is None:
-                bits = rest
-                for bit, stream, epoch in plain:
-                    if known.get(stream, 0) >= epoch:
-                        bits |= bit
-                for bit, stream, epoch in fenced:
-                    if visible.get(stream, 0) >= epoch:
-                        bits |= bit
-                memo[key] = bits
-            found = found << self._width | bits
+                bits = memo[key] = rest | _behind(known, plain) | _behind(visible, fenced)
+            self._bits.append(bits)
+            found = found << width | bits
+        self._width = width
         return tuple(skeleton), found
 
     def forget(self, wanted: int) -> None:
         """Make everybody know at most what `wanted` says, in the bits of `form`; perhaps less."""
-        holders = list(self._clocks())
-        for position, (holder, names) in enumerate(holders):
-            bits = wanted >> self._width * (len(holders) - 1 - position)
-            for at, event in self._events_asked:
-                if not bits >> at & 1:
+        count = len(self._bits)
+        for position, (holder, names) in enumerate(self._clocks()):
+            have = self._bits[position]
+            lost = have & ~(wanted >> self._width * (count - 1 - position))
+            if not lost & (1 << self._width) - 1:
+                continue
+            for bit, event in self._asked_events:
+                if lost & bit:
                     name = names[1 if event.fenced else 0]
                     clock: Clock = getattr(holder, name)
                     if clock.get(event.stream, 0) >= event.epoch:
@@ -79,7 +78,8 @@ class Past:
         """Everybody who knows something, and the names of the two clocks."""
         for task in self.state.tasks:
             yield task, ("known", "visible")
-        for barrier in (*self.state.barriers.values(), *self.state.named.values()):
+        barriers: list[Barrier | NamedBarrier] = [*self.state.barriers.values(), *self.state.named.values()]
+        for barrier in barriers:
             yield barrier, ("known", "visible")
             yield barrier, ("done_known", "done_visible")
 
@@ -140,3 +140,30 @@ class Past:
         if touch.unit not in counts or task.known.get(touch.stream, 0) >= touch.epoch:
             return None
         return counts[touch.unit] - touch.epoch
+
+
+Steps = list[tuple[int, list[int], list[int]]]  # stream, its events, the bits of those up to each
+
+
+def _steps(events: list[tuple[int, Event]]) -> Steps:
+    streams: dict[int, dict[int, int]] = {}
+    for bit, event in events:
+        epochs = streams.setdefault(event.stream, {})
+        epochs[event.epoch] = epochs.get(event.epoch, 0) | bit
+    found: Steps = []
+    for stream, epochs in streams.items():
+        order, bits = sorted(epochs), [0]
+        for epoch in order:
+            bits.append(bits[-1] | epochs[epoch])
+        found.append((stream, order, bits))
+    return found
+
+
+def _behind(clock: Clock, steps: Steps) -> int:
+    """The bits of the events a clock has behind it."""
+    found = 0
+    if clock:
+        for stream, order, bits in steps:
+            if (epoch := clock.get(stream, 0)) >= order[0]:
+                found |= bits[bisect_right(order, epoch)]
+    return found

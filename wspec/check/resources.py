@@ -35,7 +35,13 @@ def _specialized(module: Operation, region: Operation, base: int) -> Iterator[Fi
         yield Finding("error", "warps", "there are not as many warp counts as partitions", region.location)
         return
     if min(counts, default=1) < 1 or any(count & (count - 1) for count in counts):
-        yield Finding("error", "warps", f"the partitions have {', '.join(map(str, counts))} warps", region.location, note="use 1, 2, 4 or 8")
+        yield Finding(
+            "error",
+            "warps",
+            f"the partitions have {', '.join(map(str, counts))} warps",
+            region.location,
+            note="use 1, 2, 4 or 8",
+        )
         return
     total = _rounded(base) + _rounded(sum(counts))
     if 32 * total > THREADS:
@@ -65,7 +71,8 @@ def _registers(
     groups = _groups(counts, asked)
     rest = have - sum(GROUP * wanted for wanted in groups)
     if rest < 24 * _rounded(base):
-        message = f"the partitions ask for {', '.join(map(str, asked))} registers a thread; the block starts with {start}, which leaves {max(rest, 0) // _rounded(base)} for the default task"
+        left = f"the block starts with {start}, which leaves {max(rest, 0) // _rounded(base)} for the default task"
+        message = f"the partitions ask for {', '.join(map(str, asked))} registers a thread; {left}"
         note = "the tasks together cannot have more registers than the launch gives; setmaxnreg would wait forever"
         yield Finding("error", "registers", message, region.location, note=note)
 

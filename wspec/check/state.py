@@ -1,9 +1,9 @@
 """The state of a block of threads: where its tasks stand, its barriers, who touched which buffer and what is ordered.
 
 Order is kept in vector clocks. What a task does with one allocation, what each of its asynchronous units does with it
-(tensor cores, tile stores, cp.async), the TMA writes of each buffer and the completions of each barrier are *streams* of
-events that follow each other; a clock says up to which event of each stream everything has happened before. Clocks are
-dicts that are never changed, only replaced.
+(tensor cores, tile stores, cp.async), the TMA writes of each buffer and the completions of each barrier are *streams*
+of events that follow each other; a clock says up to which event of each stream everything has happened before. Clocks
+are dicts that are never changed, only replaced.
 """
 
 from __future__ import annotations

@@ -233,9 +233,7 @@ class _Task:
             number, task = self.owner.tasks[block]
             tasks.append(number)
             pairs = zip(block.args, op.operands, strict=False)
-            captured.append(
-                tuple((task.register(a), self.register(v)) for a, v in pairs if a in self.owner.values)
-            )
+            captured.append(tuple((task.register(a), self.register(v)) for a, v in pairs if a in self.owner.values))
         self.emit(c.Fork(op, tuple(tasks), tuple(captured)))
         self.block(ws.default_block(op), op.results)
         self.emit(c.Join(op, tuple(tasks)))

@@ -1,0 +1,206 @@
+"""mbarriers and named barriers: what they do, and that no schedule can make them do anything else (see `engine`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wspec.check import code as c
+from wspec.check.buffers import Buffers
+from wspec.check.findings import Finding, Found
+from wspec.check.names import Names
+from wspec.check.state import Barrier, NamedBarrier, State, Task, joined
+from wspec.ir.core import Operation
+
+
+class Barriers:
+    """The steps that touch barriers. Each returns False when the task has to wait."""
+
+    def __init__(self, names: Names, buffers: Buffers, warps: list[int]) -> None:
+        self._names, self._buffers, self._warps = names, buffers, warps
+        self.completed = False  # a phase was completed: somebody may go on
+        self.steps: dict[type[c.Step], Callable[[State, int, Task, Any], bool]] = {
+            c.Init: self._init,
+            c.Invalidate: self._invalidate,
+            c.Expect: self._expect,
+            c.Arrive: self._arrive,
+            c.Copy: self._copy,
+            c.ArriveElements: self._arrive_elements,
+            c.Wait: self._wait,
+            c.Named: self._named,
+        }
+
+    def _barrier(self, state: State, index: int, task: Task, step: c.Step, register: int) -> tuple[c.View, Barrier]:
+        view = task.registers[register]
+        if not isinstance(view, c.View):
+            raise Found(
+                Finding("undecided", "unknown-index", "which barrier this is cannot be followed", step.op.location)
+            )
+        barrier = state.barriers.get(view) or state.barriers.get(_shorter(view))
+        if barrier is None or not barrier.live:
+            message = f"{self._names.task(index)} uses {self._names.view(view)}, which is not initialized"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        view = view if view in state.barriers else _shorter(view)
+        maker, event = barrier.maker
+        if task.known.get(maker, 0) < event:
+            message = f"{self._names.task(index)} may use {self._names.view(view)} before it is initialized"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        barrier.users[index] = self._buffers.happened(index, task, view.root)[1]
+        return view, barrier
+
+    def _init(self, state: State, index: int, task: Task, step: c.Init) -> bool:
+        view = task.registers[step.barrier]
+        if not isinstance(view, c.View):
+            raise Found(
+                Finding("undecided", "unknown-index", "which barrier this is cannot be followed", step.op.location)
+            )
+        old = state.barriers.get(view)
+        if old is not None and old.live:
+            message = f"{self._names.view(view)} is initialized again while it is in use"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location, note="invalidate it first"))
+        if step.count < 1:
+            message = f"{self._names.view(view)} is initialized for {step.count} arrivals"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        barrier = Barrier(step.count, self._buffers.happened(index, task, view.root))
+        if old is not None:
+            barrier.completions = old.completions + old.completions % 2
+            task.known = joined(task.known, {self._buffers.stream(("barrier", view)): barrier.completions})
+        state.barriers[view] = barrier
+        return True
+
+    def _invalidate(self, state: State, index: int, task: Task, step: c.Invalidate) -> bool:
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        late = [
+            t for t, event in barrier.users.items() if task.known.get(self._buffers.stream((t, view.root)), 0) < event
+        ]
+        if late:
+            message = f"{self._names.view(view)} is given up while {self._names.task(late[0])} may still use it"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        barrier.live = False
+        return True
+
+    def _arrival(self, state: State, index: int, task: Task, step: c.Step, view: c.View, barrier: Barrier) -> None:
+        """An arrival, or bytes, must belong to the phase that is on now, whatever the others do."""
+        stream = self._buffers.stream(("barrier", view))
+        if task.known.get(stream, 0) < barrier.completions:
+            raise Found(self._names.early_arrival(state, index, step.op, view, barrier))
+        barrier.known = joined(barrier.known, task.known)
+        barrier.visible = joined(barrier.visible, task.visible)
+        barrier.arrivals = (*barrier.arrivals, (index, step.op))
+
+    def _settle(self, state: State, view: c.View, barrier: Barrier, op: Operation) -> None:
+        if barrier.arrived > barrier.count:
+            raise Found(self._names.over_arrival(op, view, barrier))
+        if barrier.arrived < barrier.count or barrier.bytes != 0:
+            return
+        for task, (waited, event, wait) in barrier.waits.items():
+            if barrier.known.get(waited, 0) < event:
+                raise Found(self._names.missed_phase(task, wait, view, barrier))
+        barrier.completions += 1
+        self.completed = True
+        stream = self._buffers.stream(("barrier", view))
+        barrier.done_known = {**barrier.known, stream: barrier.completions}
+        barrier.done_visible = barrier.visible
+        barrier.known, barrier.visible, barrier.arrived, barrier.waits, barrier.arrivals = {}, {}, 0, {}, ()
+
+    def _expect(self, state: State, index: int, task: Task, step: c.Expect) -> bool:
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        self._arrival(state, index, task, step, view, barrier)
+        barrier.arrived += 1
+        barrier.bytes += step.bytes
+        self._settle(state, view, barrier, step.op)
+        return True
+
+    def _arrive(self, state: State, index: int, task: Task, step: c.Arrive) -> bool:
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        self._arrival(state, index, task, step, view, barrier)
+        barrier.arrived += step.count
+        self._settle(state, view, barrier, step.op)
+        return True
+
+    def _copy(self, state: State, index: int, task: Task, step: c.Copy) -> bool:
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        stream, event = self._buffers.tile(state, index, task, step)
+        if step.bytes != step.room:
+            raise Found(self._names.wrong_size(index, step.op, task.registers[step.view], step.bytes, step.room))
+        self._arrival(state, index, task, step, view, barrier)
+        barrier.known = joined(barrier.known, {stream: event})
+        barrier.bytes -= step.bytes
+        self._settle(state, view, barrier, step.op)
+        return True
+
+    def _arrive_elements(self, state: State, index: int, task: Task, step: c.ArriveElements) -> bool:
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        self._arrival(state, index, task, step, view, barrier)
+        barrier.known = joined(barrier.known, self._buffers.all_elements(index, task))
+        barrier.arrived += step.count
+        self._settle(state, view, barrier, step.op)
+        return True
+
+    def _wait(self, state: State, index: int, task: Task, step: c.Wait) -> bool:
+        phase = task.registers[step.phase]
+        view, barrier = self._barrier(state, index, task, step, step.barrier)
+        if not isinstance(phase, int):
+            message = f"which phase of {self._names.view(view)} this waits for cannot be followed"
+            raise Found(Finding("undecided", "unknown-index", message, step.op.location))
+        if barrier.completions % 2 == phase & 1:
+            return False
+        stream = self._buffers.stream(("barrier", view))
+        if barrier.completions >= 2 and task.known.get(stream, 0) < barrier.completions - 1:
+            raise Found(self._names.early_wait(index, step.op, view, barrier))
+        task.known = joined(task.known, barrier.done_known)
+        task.visible = joined(task.visible, barrier.done_visible)
+        barrier.waits[index] = (*self._buffers.happened(index, task, view.root), step.op)
+        return True
+
+    def _named(self, state: State, index: int, task: Task, step: c.Named) -> bool:
+        barrier = state.named.get(step.number)
+        if barrier is None:
+            barrier = state.named[step.number] = NamedBarrier(step.threads, step.op)
+        stream = self._buffers.stream(("named", step.number))
+        if task.named is None:
+            self._arrive_named(index, task, step, barrier, stream)
+            if step.waits:
+                task.named = (step.number, barrier.completions)
+            if barrier.arrived == barrier.threads:
+                barrier.completions += 1
+                self.completed = True
+                barrier.done_known = {**barrier.known, stream: barrier.completions}
+                barrier.done_visible = barrier.visible
+                barrier.known, barrier.visible, barrier.arrived = {}, {}, 0
+        if step.waits:
+            assert task.named is not None
+            if barrier.completions == task.named[1]:
+                return False
+            task.known = joined(task.known, barrier.done_known)
+            task.visible = joined(task.visible, barrier.done_visible)
+            task.named = None
+        return True
+
+    def _arrive_named(self, index: int, task: Task, step: c.Named, barrier: NamedBarrier, stream: int) -> None:
+        name = f"named barrier {step.number}"
+        if barrier.threads != step.threads:
+            message = f"{name} is used for {step.threads} threads here and for {barrier.threads} elsewhere"
+            raise Found(
+                Finding("error", "named-barrier", message, step.op.location, (("elsewhere", barrier.op.location),))
+            )
+        if task.known.get(stream, 0) < barrier.completions:
+            message = f"{self._names.task(index)} may arrive on {name} before the threads of its last use have left it"
+            raise Found(Finding("error", "named-barrier", message, step.op.location, note="use another number"))
+        barrier.known = joined(barrier.known, task.known)
+        barrier.visible = joined(barrier.visible, task.visible)
+        barrier.arrived += 32 * self._warps[index]
+        if barrier.arrived > barrier.threads:
+            message = f"more than {barrier.threads} threads arrive on {name}"
+            raise Found(Finding("error", "named-barrier", message, step.op.location))
+
+
+def _unknown(op: Operation) -> Finding:
+    return Finding("undecided", "unknown-index", "which barrier this is cannot be followed", op.location)
+
+
+def _shorter(view: c.View) -> c.View:
+    """A barrier may be named with or without its last index, which is 0."""
+    if view.path and view.path[-1] == 0:
+        return c.View(view.root, view.path[:-1])
+    return c.View(view.root, (*view.path, 0))
