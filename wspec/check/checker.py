@@ -8,6 +8,7 @@ from wspec.check import code as c
 from wspec.check.engine import Engine
 from wspec.check.explore import search
 from wspec.check.findings import Finding, Report
+from wspec.check.lifetimes import lifetimes
 from wspec.check.names import Names
 from wspec.check.needs import Flow
 from wspec.check.normal import Grows
@@ -60,7 +61,7 @@ def _function(module: Operation, function: Operation, limit_s: float) -> Report:
             break
         except Grows as grown:
             unknown |= {grown.value}
-    findings = [*resources(module, function, program, names), *found]
+    findings = [*resources(module, function, program, names), *lifetimes(function, program, names), *found]
     slots = sum(_slots(program, root) for root in names.barriers)
     buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
     return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)

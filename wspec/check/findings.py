@@ -96,10 +96,11 @@ class Report:
     def __str__(self) -> str:
         return "\n\n".join([self.summary(), *map(str, self.findings)])
 
-    def summary(self) -> str:
-        """One line: the verdict and how much was looked at."""
+    def summary(self, *, timed: bool = True) -> str:
+        """One line: the verdict and how much was looked at; with `timed`, for how long."""
         size = f"{len(self.tasks)} task{'s' if len(self.tasks) != 1 else ''}, {self.barriers} barriers, "
-        size += f"{self.buffers} buffers, {self.states} states, {self.seconds * 1000:.0f} ms"
+        size += f"{self.buffers} buffers, {self.states} states"
+        size += f", {self.seconds * 1000:.0f} ms" if timed else ""
         if self.ok:
             return f"proved: no deadlock and no race, for any trip count ({size})"
         verdict = f"{len(self.errors)} error{'s' if len(self.errors) != 1 else ''}" if self.errors else "not proved"

@@ -40,7 +40,8 @@ class Names:
 
     # ---- names
 
-    def _root(self, value: Value) -> int | None:
+    def root(self, value: Value) -> int | None:
+        """The allocation a buffer, a barrier or a view of one belongs to; None when that cannot be seen."""
         seen = 0
         while seen < 100:
             seen += 1
@@ -59,18 +60,18 @@ class Names:
         fills: dict[int, str] = {}
         for op in self.program.module.walk():
             if op.name.startswith("ttng.") and "barrier" in op.name and op.operands:
-                root = self._root(op.operands[0])
+                root = self.root(op.operands[0])
                 if root is not None:
                     self.barriers.add(root)
             if op.name in _FEED:
                 barrier, buffer = [v for v in op.operands if "memdesc" in str(v.type)[:12]][:2]
-                roots = self._root(barrier), self._root(buffer)
+                roots = self.root(barrier), self.root(buffer)
                 if roots[0] is not None:
                     self.fed.add(roots[0])
                 if roots[1] is not None and (name := value_name(op.location) or value_name(_made(buffer))):
                     fills.setdefault(roots[1], name)
             if op.name.startswith("ttg.memdesc_") and (name := value_name(op.location)):
-                root = self._root(op.operands[0])
+                root = self.root(op.operands[0])
                 if root is not None:
                     votes.setdefault(root, Counter())[name] += 1
         found = {}
@@ -86,7 +87,7 @@ class Names:
         for index, code in enumerate(self.program.codes):
             for step in code.steps:
                 for role, value in _roles(step):
-                    root = step.root if isinstance(step, c.Allocate) else self._root(value) if value else None
+                    root = step.root if isinstance(step, c.Allocate) else self.root(value) if value else None
                     for one in (root,) if root is not None else found[role]:
                         found[role][one].add(index)
                         found["uses"][one].add(index)
@@ -251,7 +252,7 @@ class Names:
         return found[:3]
 
     def _about(self, step: c.Arrive | c.Expect, view: c.View) -> bool:
-        return self._root(step.op.operands[0]) == view.root
+        return self.root(step.op.operands[0]) == view.root
 
     def _advice(self, view: c.View, barrier: Barrier, phase: c.Content) -> str:
         if barrier.bytes and barrier.arrived >= barrier.count:
