@@ -61,6 +61,9 @@ class Barriers:
         if step.count < 1:
             message = f"{self._names.view(view)} is initialized for {step.count} arrivals"
             raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        if old is not None and task.known.get(old.maker[0], 0) < old.maker[1]:
+            message = f"{self._names.view(view)} may be initialized before it is given up"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location))
         barrier = Barrier(step.count, self._buffers.happened(index, task, view.root))
         if old is not None:
             barrier.completions = old.completions + old.completions % 2
@@ -77,22 +80,26 @@ class Barriers:
             message = f"{self._names.view(view)} is given up while {self._names.task(late[0])} may still use it"
             raise Found(Finding("error", "barrier-setup", message, step.op.location))
         barrier.live = False
+        barrier.maker = self._buffers.happened(index, task, view.root)
         return True
 
     def _arrival(self, state: State, index: int, task: Task, step: c.Step, view: c.View, barrier: Barrier) -> None:
         """An arrival, or bytes, must belong to the phase that is on now, whatever the others do."""
         stream = self._buffers.stream(("barrier", view))
         if task.known.get(stream, 0) < barrier.completions:
-            raise Found(self._names.early_arrival(state, index, step.op, view, barrier))
+            raise Found(self._names.early_arrival(index, step.op, view))
         barrier.known = joined(barrier.known, task.known)
         barrier.visible = joined(barrier.visible, task.visible)
         barrier.arrivals = (*barrier.arrivals, (index, step.op))
+        barrier.loose = tuple(one for one in barrier.loose if one[0] != index)
 
     def _settle(self, state: State, view: c.View, barrier: Barrier, op: Operation) -> None:
         if barrier.arrived > barrier.count:
             raise Found(self._names.over_arrival(op, view, barrier))
         if barrier.arrived < barrier.count or barrier.bytes != 0:
             return
+        if barrier.loose:
+            raise Found(self._names.early_arrival(barrier.loose[0][0], barrier.loose[0][1], view))
         for task, (waited, event, wait) in barrier.waits.items():
             if barrier.known.get(waited, 0) < event:
                 raise Found(self._names.missed_phase(task, wait, view, barrier))
@@ -134,6 +141,9 @@ class Barriers:
         self._arrival(state, index, task, step, view, barrier)
         barrier.known = joined(barrier.known, self._buffers.all_elements(index, task))
         barrier.arrived += step.count
+        if step.count == 0:  # nothing but a later arrival of the same task keeps the phase open until then
+            barrier.loose = (*barrier.loose, (index, step.op))
+            return True
         self._settle(state, view, barrier, step.op)
         return True
 

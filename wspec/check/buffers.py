@@ -134,7 +134,7 @@ class Buffers:
 
     def _access(self, state: State, task: Task, view: c.View, touch: Touch, writes: bool) -> None:
         parts = state.buffers.setdefault(view.root, {})
-        written = False
+        view, written = view.region, False
         for part, history in parts.items():
             if part != view and not part.overlaps(view):
                 continue

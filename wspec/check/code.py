@@ -19,7 +19,12 @@ class View:
     root: int  # number of the allocation
     path: tuple[int, ...] = ()
     box: tuple[tuple[int, int], ...] = ()  # (start, size) per dimension; () for all of it
-    whole: bool = False  # seen as something else: indices no longer say which part it is
+    whole: bool = False  # seen as something else: indices and boxes no longer say which part it is
+
+    @property
+    def region(self) -> View:
+        """The part of memory, however it is seen."""
+        return View(self.root, self.path, self.box) if self.whole else self
 
     def overlaps(self, other: View) -> bool:
         """May the two share bytes?"""
@@ -56,6 +61,13 @@ class Compute(Step):
     dst: int
     function: Callable[..., int]
     sources: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Forget(Step):
+    """A value that cannot be known."""
+
+    dst: int
 
 
 @dataclass(slots=True, eq=False)
@@ -104,12 +116,12 @@ class Index(Step):
 
 @dataclass(slots=True, eq=False)
 class Part(Step):
-    """A box of a view; None: the order of the dimensions or the type changes."""
+    """A box of a view; None: all of it."""
 
     dst: int
     source: int
     box: tuple[tuple[int, int], ...] | None
-    kept: bool  # still the same bytes for the same indices
+    kept: bool  # indices still mean the same
 
 
 @dataclass(slots=True, eq=False)

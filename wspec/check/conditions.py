@@ -9,6 +9,7 @@ loops that its terms change with, and the same for all tasks that compute the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wspec.check.linear import Key, Linear, Space, Terms, constant
@@ -63,14 +64,25 @@ class Either:
     right: Condition
 
 
-Condition = Always | Threshold | Reached | Choice | Not | Both | Either
+@dataclass(frozen=True, slots=True)
+class Divergent:
+    """Differs from thread to thread."""
+
+
+Condition = Always | Threshold | Reached | Choice | Not | Both | Either | Divergent
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How many iterations loops of one kind have: ceil((terms + rest) / step), which may be negative."""
+    """How many iterations loops of one kind have: ceil((terms + rest) / step), which may be negative.
+
+    Loops of one kind that come after each other in a task have extents of their own, which start with what is known of
+    the others: whether they run at all, but not how often, since a count that is remembered from loop to loop would
+    make every trip count a case of its own. `kind` is the same for them.
+    """
 
     number: int
+    kind: int
     chain: tuple[int, ...]
     terms: tuple[tuple[int, int], ...]
     rest: int
@@ -87,7 +99,9 @@ class Extents:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.extents: list[Extent] = []
-        self._by_terms: dict[Key, list[Extent]] = {}
+        self.siblings: list[list[int]] = []  # kind -> its extents, in program order
+        self._kinds: dict[Key, int] = {}
+        self._of_task: dict[tuple[int, int], list[tuple[int, Extent]]] = {}  # task, kind -> places of its loops
         self._loops: dict[Operation, tuple[Extent, int]] = {}
         self.places: dict[int, list[Operation]] = {}  # extent -> its loops
         self.choices: dict[Linear, int] = {}
@@ -95,10 +109,10 @@ class Extents:
         self.chain_of_choice: list[tuple[int, ...]] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
-        self.inside: dict[tuple[int, int], int] = {}  # extent, space -> the lowest that is asked inside loops
+        self.inside: dict[tuple[int, Operation], int] = {}  # extent, loop -> the lowest that is asked inside it
 
-    def add(self, loop: Operation) -> None:
-        """Learn of an `scf.for`."""
+    def add(self, loop: Operation, task: int, place: int) -> None:
+        """Learn of an `scf.for` of a task; places are numbers in program order."""
         space = self.terms.space(loop)
         length = self.terms.of(loop.operands[1]) - space.lower
         step = space.step if space.step is not None and space.step > 0 else None
@@ -107,12 +121,15 @@ class Extents:
         key: Key = (length.terms, step, space.chain)
         if step is None:
             key = (*key, self.terms.of(loop.operands[2]))
-        known = self._by_terms.setdefault(key, [])
-        extent = next((one for one in known if one.rest == rest), None)
-        if extent is None:
-            extent = Extent(len(self.extents), space.chain, length.terms, rest, step)
-            known.append(extent)
-            self.extents.append(extent)
+        kind = self._kinds.setdefault((*key, rest), len(self._kinds))
+        if kind == len(self.siblings):
+            self.siblings.append([])
+        before = self._of_task.setdefault((task, kind), [])
+        if len(before) == len(self.siblings[kind]):
+            self.siblings[kind].append(len(self.extents))
+            self.extents.append(Extent(len(self.extents), kind, space.chain, length.terms, rest, step))
+        extent = self.extents[self.siblings[kind][len(before)]]
+        before.append((place, extent))
         self._loops[loop] = (extent, whole)
         self.places.setdefault(extent.number, []).append(loop)
 
@@ -133,10 +150,21 @@ class Extents:
         """By how many iterations the loop is longer than its extent."""
         return self._loops[loop][1]
 
+    def cap(self, number: int) -> int:
+        """Beyond this, what is known of an extent is not handed to the loops of its kind that come later."""
+        asked = (self.thresholds.get(one, set()) for one in self.siblings[self.extents[number].kind])
+        return max((above for some in asked for above in some), default=0) + 1
+
     # ---- reading conditions
 
-    def condition(self, value: Value) -> Condition:
-        """What an i1 asks."""
+    def condition(self, value: Value, task: int, places: Mapping[Operation, int]) -> Condition:
+        """What an i1 that a task computes asks."""
+        self._task, self._places = task, places
+        if self.terms.diverges(self.terms.of(value)):
+            return Divergent()
+        return self._condition(value)
+
+    def _condition(self, value: Value) -> Condition:
         op = value.op
         if op is not None and value.type == ScalarType("i1"):
             if op.name == "arith.constant":
@@ -146,11 +174,11 @@ class Extents:
                 if found is not None:
                     return found
             if op.name == "arith.andi":
-                return _both(self.condition(op.operands[0]), self.condition(op.operands[1]))
+                return _both(self._condition(op.operands[0]), self._condition(op.operands[1]))
             if op.name == "arith.ori":
-                return _either(self.condition(op.operands[0]), self.condition(op.operands[1]))
+                return _either(self._condition(op.operands[0]), self._condition(op.operands[1]))
             if op.name == "arith.xori":
-                left, right = self.condition(op.operands[0]), self.condition(op.operands[1])
+                left, right = self._condition(op.operands[0]), self._condition(op.operands[1])
                 if isinstance(right, Always):
                     return _negated(left) if right.value else left
         return self._choice(value)
@@ -168,41 +196,42 @@ class Extents:
 
     def _comparison(self, op: Operation) -> Condition | None:
         left, right = self.terms.of(op.operands[0]), self.terms.of(op.operands[1])
-        chain = self.terms.chain(op)
-        match (op.int_attr("predicate") or 0) % 10:
-            case 2 | 6:
-                return self._positive(right - left, chain)
-            case 3 | 7:
-                return self._positive((right - left).shifted(1), chain)
-            case 4 | 8:
-                return self._positive(left - right, chain)
-            case 5 | 9:
-                return self._positive((left - right).shifted(1), chain)
-            case code:
+        match op.int_attr("predicate") or 0:
+            case 2:
+                return self._positive(right - left, op)
+            case 3:
+                return self._positive((right - left).shifted(1), op)
+            case 4:
+                return self._positive(left - right, op)
+            case 5:
+                return self._positive((left - right).shifted(1), op)
+            case 0 | 1 as code:
                 difference = (left - right).constant
                 return None if difference is None else Always((difference == 0) == (code == 0))
+        return None  # unsigned: another order for negative numbers
 
-    def _positive(self, form: Linear, chain: tuple[int, ...]) -> Condition | None:
+    def _positive(self, form: Linear, op: Operation) -> Condition | None:
         """Is the form above zero?"""
         if form.constant is not None:
             return Always(form.constant > 0)
-        found = self._threshold(form, chain)
+        found = self._threshold(form, op)
         if found is not None:
             return found
-        found = self._threshold(form.scaled(-1).shifted(1), chain)
+        found = self._threshold(form.scaled(-1).shifted(1), op)
         return None if found is None else _negated(found)
 
-    def _threshold(self, form: Linear, chain: tuple[int, ...]) -> Condition | None:
+    def _threshold(self, form: Linear, op: Operation) -> Condition | None:
+        chain = self.terms.chain(op)
         for number in reversed(chain):
             space = self.terms.spaces[number]
             if space.step is not None and space.step > 0 and form.coefficient(space.atom) == -space.step:
-                found = self._match(form.without(space.atom), space.step, space.chain, space)
+                found = self._match(form.without(space.atom), space.step, space.chain, space, op)
                 if found is not None:
                     return found
         reached = self._reached(form)
         if reached is not None:
             return reached
-        return self._match(form, None, chain, None)
+        return self._match(form, None, chain, None, op)
 
     def _reached(self, form: Linear) -> Condition | None:
         """Forms that only change with the iteration of one loop."""
@@ -212,27 +241,46 @@ class Extents:
         space = next((one for one in self.terms.spaces if one.atom == atom), None)
         if space is None:
             return None
-        # factor * k + const > 0
-        above = -form.const // factor if factor > 0 else -(-form.const // factor) - 1
-        if not -1 <= above <= MAX_EXACT:
+        # factor * k + const > 0: above -const / factor when that rises, else not above the last k for which it holds
+        above = -form.const // factor if factor > 0 else -(-form.const // -factor) - 1
+        if above > MAX_EXACT:
             return None
+        if above < 0:
+            return Always(factor > 0)
         self.counted[space.number] = max(self.counted.get(space.number, 0), above)
         return Reached(space.number, above) if factor > 0 else Not(Reached(space.number, above))
 
-    def _match(self, form: Linear, step: int | None, chain: tuple[int, ...], space: Space | None) -> Threshold | None:
-        for extent in self.extents:
-            if extent.terms != form.terms or extent.chain != chain[: len(extent.chain)]:
+    def _match(
+        self, form: Linear, step: int | None, chain: tuple[int, ...], space: Space | None, op: Operation
+    ) -> Threshold | None:
+        for group in self.siblings:
+            first = self.extents[group[0]]
+            if first.terms != form.terms or first.chain != chain[: len(first.chain)]:
                 continue
+            extent = self._meant(first.kind, space, op)
             if extent.step is None:
                 if space is None and form.const == extent.rest:
                     return self._outside(extent, 0)
             elif (step is None or step == extent.step) and (form.const - extent.rest) % extent.step == 0:
                 above = -((form.const - extent.rest) // extent.step)
-                return self._within(extent, above, space) if space is not None else self._outside(extent, above)
+                return self._within(extent, above, space, op) if space is not None else self._outside(extent, above)
         return None
 
-    def _within(self, extent: Extent, above: int, space: Space) -> Threshold:
-        key = (extent.number, space.number)
+    def _meant(self, kind: int, space: Space | None, op: Operation) -> Extent:
+        """Which of the loops of a kind a condition is about: the one around it, else the next, else the last."""
+        if space is not None:
+            for around in op.ancestors():
+                if around in self._loops and self.terms.space(around) is space and self._loops[around][0].kind == kind:
+                    return self._loops[around][0]
+        loops = self._of_task.get((self._task, kind), [])
+        later = [extent for place, extent in loops if place > self._places[op]]
+        if later or loops:
+            return later[0] if later else loops[-1][1]
+        return self.extents[self.siblings[kind][0]]
+
+    def _within(self, extent: Extent, above: int, space: Space, op: Operation) -> Threshold:
+        loop = next(one for one in op.ancestors() if one.name == "scf.for" and self.terms.space(one) is space)
+        key = (extent.number, loop)
         self.inside[key] = min(self.inside.get(key, above), above)
         return Threshold(extent.number, above, space.number)
 

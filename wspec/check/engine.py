@@ -18,10 +18,10 @@ from wspec.check import code as c
 from wspec.check import registers
 from wspec.check.barriers import Barriers
 from wspec.check.buffers import Buffers
-from wspec.check.conditions import Always, Both, Choice, Condition, Either, Extents, Not, Reached, Threshold
+from wspec.check.conditions import Always, Both, Choice, Condition, Divergent, Either, Extents, Not, Reached, Threshold
 from wspec.check.findings import Finding, Found
 from wspec.check.names import Names
-from wspec.check.state import FAR, State, Task, joined
+from wspec.check.state import FAR, Interval, State, Task, joined
 from wspec.ir.core import Operation
 
 Progress = tuple[int, ...]  # iterations of the loops a task is in
@@ -33,18 +33,6 @@ class NeedsChoice(Exception):
     def __init__(self, condition: Threshold | Choice, key: tuple[int, tuple[int, ...]], at: int, op: Operation) -> None:
         super().__init__(condition)
         self.condition, self.key, self.at, self.op = condition, key, at, op
-
-
-def decide(state: State, need: NeedsChoice, value: bool, before: tuple[int, int] | None) -> None:
-    """Settle a choice; `before`: what is known of the extent anyway."""
-    if isinstance(need.condition, Choice):
-        state.choices[need.key] = value
-        text = "the condition holds" if value else "the condition does not hold"
-    else:
-        low, high = state.extents.get(need.key) or before or (-FAR, FAR)
-        state.extents[need.key] = (max(low, need.at + 1), high) if value else (low, min(high, need.at))
-        text = "the loop goes on" if value else "the loop ends"
-    state.taken = (*state.taken, (need.op, text))
 
 
 class Engine:
@@ -143,6 +131,9 @@ class Engine:
                 return self._decided(state, task, left, op) or self._decided(state, task, right, op)
             case Threshold():
                 return self._above(state, task, condition, op)
+            case Divergent():
+                message = "which way this goes differs from thread to thread"
+                raise Found(Finding("undecided", "unknown-control-flow", message, op.location))
             case Reached(space=space, above=above):
                 return next(k for one, k in task.loops if one == space) > above
         key = (condition.number, tuple(k for _, k in task.loops[: len(condition.chain)]))
@@ -157,12 +148,35 @@ class Engine:
         at = asked.above
         if asked.space is not None:
             at += next(k for space, k in task.loops if space == asked.space)
-        low, high = state.extents.get(key) or self.extents.initially(asked.extent) or (-FAR, FAR)
+        low, high = self._interval(state, asked.extent, key[1])
         if low > at:
             return True
         if high <= at:
             return False
         raise NeedsChoice(asked, key, at, op)
+
+    def _interval(self, state: State, number: int, path: tuple[int, ...]) -> Interval:
+        """What is known of an extent."""
+        found = state.extents.get((number, path))
+        if found is not None:
+            return found
+        low, high = self.extents.initially(number) or (-FAR, FAR)
+        cap = self.extents.cap(number)
+        for sibling in self.extents.siblings[self.extents.extents[number].kind]:
+            least, most = state.extents.get((sibling, path), (-FAR, FAR))
+            low, high = max(low, min(least, cap)), min(high, most if most <= cap else FAR)
+        return low, high
+
+    def decide(self, state: State, need: NeedsChoice, value: bool) -> None:
+        """Settle a choice."""
+        if isinstance(need.condition, Choice):
+            state.choices[need.key] = value
+            text = "the condition holds" if value else "the condition does not hold"
+        else:
+            low, high = self._interval(state, *need.key)
+            state.extents[need.key] = (max(low, need.at + 1), high) if value else (low, min(high, need.at))
+            text = "the loop goes on" if value else "the loop ends"
+        state.taken = (*state.taken, (need.op, text))
 
     # ---- control that may need a choice
 
@@ -170,6 +184,8 @@ class Engine:
         view, number = task.registers[step.source], task.registers[step.index]
         if not isinstance(view, c.View) or view.whole:
             task.registers[step.dst] = view
+        elif view.box:
+            task.registers[step.dst] = c.View(view.root, view.path, (), True)
         elif not isinstance(number, int):
             raise Found(
                 Finding(
@@ -211,7 +227,7 @@ class Engine:
     def _fork(self, state: State, index: int, task: Task, step: c.Fork) -> bool:
         for number, pairs in zip(step.tasks, step.captured, strict=True):
             other = state.tasks[number]
-            other.active, other.done, other.pc, other.loops = True, False, 0, ()
+            other.active, other.done, other.pc, other.loops = True, False, 0, task.loops
             other.known, other.visible = joined(other.known, task.known), joined(other.visible, task.visible)
             for there, here in pairs:
                 other.registers[there] = task.registers[here]

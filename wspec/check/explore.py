@@ -16,7 +16,7 @@ import time
 from collections.abc import Hashable
 
 from wspec.check.conditions import Threshold
-from wspec.check.engine import Engine, NeedsChoice, decide
+from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
 from wspec.check.normal import Normal
 from wspec.check.state import State
@@ -70,10 +70,8 @@ class _Search:
                         self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
                     return
                 other = state.copy()
-                loop = isinstance(need.condition, Threshold)
-                before = self.engine.extents.initially(need.key[0]) if loop else None
-                decide(other, need, False, before)
-                decide(state, need, True, before)
+                self.engine.decide(other, need, False)
+                self.engine.decide(state, need, True)
                 stack += [other, state]
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:

@@ -70,7 +70,8 @@ class Space:
     step: int | None  # None: not constant
 
 
-_THROUGH = frozenset(("arith.extsi", "arith.extui", "arith.index_cast", "arith.index_castui"))
+_THROUGH = frozenset(("arith.extsi", "arith.index_cast"))
+_THREADS = frozenset(("ttg.warp_id", "gpu.thread_id", "gpu.lane_id"))  # differ from thread to thread
 _NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
 _MAX_TREE = 400  # nodes of the description of a loop-carried value
 
@@ -80,6 +81,7 @@ class Terms:
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
+        self.divergent: set[int] = set()  # atoms that differ from thread to thread
         self.depends: list[tuple[int, ...]] = []  # atom -> the chain of spaces it changes with
         self._forms: dict[Value, Linear] = {}
         self._spaces: dict[Key, Space] = {}
@@ -106,6 +108,10 @@ class Terms:
     def chain_of(self, form: Linear) -> tuple[int, ...]:
         """The innermost chain of spaces the form changes with."""
         return max((self.depends[atom] for atom, _ in form.terms), key=len, default=())
+
+    def diverges(self, form: Linear) -> bool:
+        """May the value differ between the threads of a task?"""
+        return any(atom in self.divergent for atom, _ in form.terms)
 
     # ---- loops
 
@@ -163,7 +169,7 @@ class Terms:
             return self._unique(value) if number is None else Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
             return self._arithmetic(op)
-        if op.name in _THROUGH:
+        if op.name in _THROUGH and str(op.operands[0].type) != "i1":
             return self.of(op.operands[0])
         if op.regions:
             return self._structured(op, value)
@@ -181,6 +187,9 @@ class Terms:
         attributes = _meaning(op)
         types = tuple(str(r.type) for r in op.results)
         depends = max((self.chain_of(form) for form in operands), key=len, default=())
+        if op.name in _THREADS or any(self.diverges(form) for form in operands):
+            key: Key = ("op", op.name, value.index, attributes, types, operands)
+            self.divergent.add(self.atom(key, depends))
         return self._one(("op", op.name, value.index, attributes, types, operands), depends)
 
     def _arithmetic(self, op: Operation) -> Linear:
@@ -232,6 +241,8 @@ class Terms:
             arms = [self.of(region.block.terminator.operands[value.index]) for region in op.regions]
             condition = self.of(op.operands[0])
             depends = max((self.chain_of(form) for form in (condition, *arms)), key=len)
+            if any(self.diverges(form) for form in (condition, *arms)):
+                self.divergent.add(self.atom(("if", condition, *arms), depends))
             return self._one(("if", condition, *arms), depends)
         return self._unique(value)
 

@@ -91,7 +91,7 @@ def _writes(step: c.Step) -> list[int]:
     match step:
         case c.Compute(dst=dst) | c.Constant(dst=dst) | c.Select(dst=dst) | c.Index(dst=dst) | c.Part(dst=dst):
             return [dst]
-        case c.Allocate(dst=dst) | c.Decide(dst=dst):
+        case c.Allocate(dst=dst) | c.Decide(dst=dst) | c.Forget(dst=dst):
             return [dst]
         case c.Move(pairs=pairs) | c.WaitDots(pairs=pairs):
             return [target for target, _ in pairs]

@@ -41,7 +41,10 @@ class Names:
     # ---- names
 
     def root(self, value: Value) -> int | None:
-        """The allocation a buffer, a barrier or a view of one belongs to; None when that cannot be seen."""
+        """The allocation a buffer, a barrier or a view of one belongs to; None when that cannot be seen.
+
+        Where it may be one of several: the first, for its name. `may_be` gives all.
+        """
         seen = 0
         while seen < 100:
             seen += 1
@@ -54,6 +57,30 @@ class Names:
                 return None
             value = found[0]
         return None
+
+    def may_be(self, value: Value) -> frozenset[int]:
+        """The allocations a buffer, a barrier or a view may belong to; when that cannot be seen, all."""
+        found: set[int] = set()
+        seen: set[Value] = set()
+        pending = [value]
+        while pending:
+            one = pending.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            op = one.op
+            if op is not None and op in self.roots:
+                found.add(self.roots[op])
+            elif op is not None and op.name.startswith("ttg.memdesc_"):
+                pending.append(op.operands[0])
+            elif op is not None and op.name == "arith.select":
+                pending += op.operands[1:]
+            else:
+                sources = list(self.flow.sources(one))
+                if not sources:
+                    return frozenset(range(len(self.program.roots)))
+                pending += sources
+        return frozenset(found)
 
     def _names_of_roots(self) -> dict[int, str]:
         votes: dict[int, Counter[str]] = {}
@@ -87,8 +114,8 @@ class Names:
         for index, code in enumerate(self.program.codes):
             for step in code.steps:
                 for role, value in _roles(step):
-                    root = step.root if isinstance(step, c.Allocate) else self.root(value) if value else None
-                    for one in (root,) if root is not None else found[role]:
+                    roots = {step.root} if isinstance(step, c.Allocate) else self.may_be(value) if value else set()
+                    for one in roots:
                         found[role][one].add(index)
                         found["uses"][one].add(index)
         return found
@@ -173,7 +200,7 @@ class Names:
         note = "make the box of the descriptor as large as the buffer"
         return Finding("error", "bytes", message, op.location, note=note)
 
-    def early_arrival(self, state: State, index: int, op: Operation, view: c.View, barrier: Barrier) -> Finding:
+    def early_arrival(self, index: int, op: Operation, view: c.View) -> Finding:
         message = f"{self.task(index)} may arrive on {self.view(view)} before its phase has begun"
         note = "wait for what shows that the phase before is complete; otherwise two phases count the same arrival"
         return Finding("error", "arrivals", message, op.location, note=note)

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from wspec.check import scalars
 from wspec.check.linear import constant
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
+from wspec.ir.ops import info
 from wspec.ir.types import MemDescType
 
 STRUCTURE = frozenset(("scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition", ws.NAME, "ttg.warp_yield"))
+_ROUNDING = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.shrsi", "arith.shrui"))
 MAX_COUNTED = 24  # constant loops with more iterations than this are taken for loops of any length
 _GROWING = frozenset(
     ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui",
      "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.maxsi", "arith.maxui")
 )  # fmt: skip
+ASM_SYNCHRONIZES = re.compile(r"mbarrier|\bbar\.|\bbarrier\.|cp\.async|wgmma|fence\.proxy|setmaxnreg")
 DOT, WAIT = "ttng.warp_group_dot", "ttng.warp_group_dot_wait"
+
+
+def is_active(op: Operation) -> bool:
+    """May the operation, or one inside it, touch shared memory or a barrier, or do something unknown?"""
+    return any(_is_active(inner) for inner in op.walk())
+
+
+def _is_active(op: Operation) -> bool:
+    if any(isinstance(value.type, MemDescType) for value in (*op.operands, *op.results)):
+        return True
+    row = info(op.name)
+    if row is None:
+        return True
+    if op.name == "tt.elementwise_inline_asm":
+        return bool(ASM_SYNCHRONIZES.search(op.str_attr("asm_string") or ""))
+    return op.name in (DOT, WAIT, ws.NAME) or bool((row.reads | row.writes) & {"shared", "barrier"})
 
 
 class Flow:
@@ -79,6 +99,31 @@ class Flow:
             if _adds(parent, value) and not few_iterations(parent):
                 return True
         return any(self.unbounded(source, inside) for source in self.sources(value))
+
+    def positive(self, value: Value, inside: frozenset[Value] = frozenset()) -> bool:
+        """Can the integer never be negative, short of an overflow?"""
+        if value in inside:
+            return True
+        op, inside = value.op, inside | {value}
+        if op is not None and op.name not in STRUCTURE:
+            if op.name == "arith.constant":
+                return (constant(op) or 0) >= 0
+            if op.name == "arith.select":
+                return all(self.positive(operand, inside) for operand in op.operands[1:])
+            if remainder(op) is not None or op.name in _ROUNDING:
+                return self.positive(op.operands[0], inside)
+            if op.name in (
+                "arith.addi",
+                "arith.muli",
+                "arith.extsi",
+                "arith.trunci",
+                "arith.index_cast",
+                "arith.maxsi",
+            ):
+                return all(self.positive(operand, inside) for operand in op.operands)
+            return op.name in ("arith.extui", "arith.andi")
+        sources = list(self.sources(value))
+        return bool(sources) and all(self.positive(source, inside) for source in sources)
 
     def running(self) -> set[Value]:
         """Values that may come from a tensor core operation that is not complete."""
@@ -237,11 +282,13 @@ def moduli(flow: Flow, exact: Iterable[Value], values: set[Value]) -> dict[Value
             if not _parts(flow, value):
                 continue
             rest = remainder(op)
-            if rest is not None:
+            if rest is not None and flow.positive(rest[0]):
                 if rest[0] in values:
                     pending.append((rest[0], rest[1] if after != scalars.NOTHING else after))
                 continue
             known = tuple(_constant(v) for v in op.operands)
+            if op.name in _ROUNDING and not flow.positive(op.operands[0]):
+                known = (None,) * len(known)
             wants = zip(op.operands, scalars.operand_moduli(op, after, known), strict=True)
             pending += [(operand, wish) for operand, wish in wants if operand in values]
     return found

@@ -10,7 +10,7 @@ from wspec.check.engine import Engine
 from wspec.check.liveness import live_registers
 from wspec.check.order import Past
 from wspec.check.state import FAR, Barrier, State, Task
-from wspec.ir.core import Value
+from wspec.ir.core import Operation, Value
 
 Path = tuple[int, ...]
 NOBODY = FAR
@@ -32,14 +32,17 @@ class Normal:
         self.engine, self.extents = engine, engine.extents
         self.codes = engine.program.codes
         self._values: dict[tuple[int, int], set[int]] = {}
+        forks = [step for code in self.codes for step in code.steps if isinstance(step, c.Fork)]
+        self.again = any(op.name in ("scf.for", "scf.while") for fork in forks for op in fork.op.ancestors())
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
         self.live = [live_registers(code) for code in self.codes]
         self.spaces = self.extents.terms.spaces
         # per extent: the lowest threshold asked inside loops, relative to the iteration
-        self.margin = {
-            number: min(-self.extents.whole(loop) for loop in loops) for number, loops in self.extents.places.items()
-        }
-        for (number, _), above in self.extents.inside.items():
+        places = self.extents.places.items()
+        self.margin = {number: min(-self.extents.whole(loop) for loop in loops) for number, loops in places}
+        self.about = {number: list(loops) for number, loops in places}  # extent -> the loops that ask for it
+        for (number, loop), above in self.extents.inside.items():
+            self.about[number] += [loop] if loop not in self.about[number] else []
             self.margin[number] = min(self.margin[number], above)
 
     def form(self, state: State) -> tuple[Hashable, int, Past]:
@@ -96,6 +99,14 @@ class Normal:
             bases[key] = min(positions, default=0)
         return bases[key]
 
+    def _at(self, state: State, loop: Operation, path: Path) -> int:
+        """Where the task of a loop stands in it."""
+        for index, code in enumerate(self.codes):
+            for one in code.loops:
+                if one.op is loop:
+                    return self._in_loop(state.tasks[index], one, path)[0]
+        return NOBODY
+
     def _positions(self, state: State, space: int, path: Path) -> list[int]:
         found = (self._standing(index, task, space, path) for index, task in enumerate(state.tasks))
         return [position for position in found if position != NOBODY]
@@ -109,7 +120,7 @@ class Normal:
     def _in_loop(self, task: Task, loop: c.Loop, path: Path) -> tuple[int, bool]:
         """(iteration, whether inside) of a task in one loop, in the instance that `path` names."""
         if task.done:
-            return NOBODY, False
+            return (0, False) if self.again else (NOBODY, False)
         if not task.active or task.pc < 0:
             return 0, False
         chain = self.spaces[loop.space].chain
@@ -137,10 +148,8 @@ class Normal:
     ) -> Hashable | None:
         outside = self.extents.thresholds.get(extent.number, set())
         highest = max(outside, default=-FAR)
-        spaces = {self.extents.terms.space(loop).number for loop in self.extents.places[extent.number]}
-        standing = [
-            k for s in spaces for i, task in enumerate(state.tasks) if (k := self._standing(i, task, s, path)) != NOBODY
-        ]
+        spaces = {self.extents.terms.space(loop).number for loop in self.about[extent.number]}
+        standing = [k for loop in self.about[extent.number] if (k := self._at(state, loop, path)) != NOBODY]
         if not standing:
             if not outside:
                 return None
@@ -190,7 +199,8 @@ class Normal:
 
 
 def _barrier(barrier: Barrier) -> Hashable:
-    return barrier.arrived, barrier.bytes, barrier.live, min(barrier.completions, 2), barrier.completions % 2
+    loose = tuple(task for task, _ in barrier.loose)
+    return barrier.arrived, barrier.bytes, barrier.live, min(barrier.completions, 2), barrier.completions % 2, loose
 
 
 def _content(value: c.Content, modulus: int, task: Task) -> Hashable:

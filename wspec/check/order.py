@@ -110,7 +110,7 @@ class Past:
     def _of_barrier(self, root: int, stream: int, barrier: Barrier, skeleton: list[Hashable]) -> Iterator[Event]:
         tasks_of = self.engine.names.tasks_of
         arrivers, users = tasks_of("arrives", root), tasks_of("uses", root)
-        yield Event(stream, barrier.completions, arrivers)
+        yield Event(stream, barrier.completions, users)
         yield Event(stream, barrier.completions - 1, users)
         yield Event(*barrier.maker, users)
         skeleton.append(tuple(sorted(barrier.waits)))

@@ -21,6 +21,11 @@ def _constant(task: Task, step: c.Constant) -> None:
     task.pc += 1
 
 
+def _forget(task: Task, step: c.Forget) -> None:
+    task.registers[step.dst] = None
+    task.pc += 1
+
+
 def _move(task: Task, step: c.Move) -> None:
     values = [task.registers[source] for _, source in step.pairs]
     for (target, _), value in zip(step.pairs, values, strict=True):
@@ -34,12 +39,9 @@ def _part(task: Task, step: c.Part) -> None:
         if not step.kept:
             view = c.View(view.root, view.path, (), True)
         elif step.box is not None and not view.whole:
-            starts = view.box or tuple((0, 0) for _ in step.box)
-            view = c.View(
-                view.root, view.path, tuple((s + o, n) for (s, _), (o, n) in zip(starts, step.box, strict=True))
-            )
-        elif step.box is None and view.box:
-            view = c.View(view.root, view.path)
+            starts = [start for start, _ in view.box] or [0] * len(step.box)
+            box = tuple((start + offset, size) for start, (offset, size) in zip(starts, step.box, strict=True))
+            view = c.View(view.root, view.path, box)
     task.registers[step.dst] = view
     task.pc += 1
 
@@ -73,6 +75,7 @@ def _leave(task: Task, step: c.Leave) -> None:
 STEPS: dict[type[c.Step], Callable[[Task, Any], None]] = {
     c.Compute: _compute,
     c.Constant: _constant,
+    c.Forget: _forget,
     c.Move: _move,
     c.Part: _part,
     c.Jump: _jump,

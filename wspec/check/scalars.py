@@ -50,6 +50,7 @@ _COMPARE: tuple[Callable[[int, int], bool], ...] = (
     lambda a, b: a >= b,
 )
 _SIGNED_ORDER = {6: 2, 7: 3, 8: 4, 9: 5}  # unsigned predicates, as positions in _COMPARE
+_UNSIGNED = frozenset(("arith.divui", "arith.remui", "arith.shrui", "arith.maxui", "arith.minui"))
 _CASTS = frozenset(
     ("arith.extsi", "arith.extui", "arith.index_cast", "arith.index_castui", "arith.trunci", "tt.bitcast")
 )
@@ -64,11 +65,12 @@ def function(op: Operation) -> Callable[..., int] | None:
     if len(op.results) != 1 or not is_scalar(op.results[0].type):
         return None
     if op.name in _BINARY:
-        return _safe(_BINARY[op.name])
+        plain = _safe(_BINARY[op.name])
+        return _unsigned(plain, op) if op.name in _UNSIGNED else plain
     if op.name == "arith.cmpi":
         code = op.int_attr("predicate") or 0
         compare = _COMPARE[_SIGNED_ORDER.get(code, code)]
-        return lambda a, b: int(compare(a, b))
+        return _unsigned(compare, op) if code in _SIGNED_ORDER else lambda a, b: int(compare(a, b))
     if op.name in _CASTS:
         return _cast(op)
     return None
@@ -84,11 +86,31 @@ def _safe(plain: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return computed
 
 
+def _unsigned(plain: Callable[[int, int], int], op: Operation) -> Callable[[int, int], int]:
+    """Of operands taken as unsigned; the result as signed again."""
+    bits = _bits(op.operands[0].type)
+    result = _bits(op.results[0].type)
+    mask, half, whole = (1 << bits) - 1, 1 << (result - 1), 1 << result
+
+    def computed(a: int, b: int) -> int:
+        found = int(plain(a & mask, b & mask))
+        return found - whole if result > 1 and found >= half else found
+
+    return computed
+
+
+def _bits(type: Type) -> int:
+    return type.bits if isinstance(type, ScalarType) else 64
+
+
 def _cast(op: Operation) -> Callable[[int], int]:
     source, target = op.operands[0].type, op.results[0].type
     assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
     if op.name == "arith.extsi" and source.bits == 1:
         return lambda a: -a
+    if op.name in ("arith.extui", "arith.index_castui"):
+        known = (1 << source.bits) - 1
+        return lambda a: a & known
     if op.name == "arith.trunci":
         mask = (1 << target.bits) - 1
         half = 1 << (target.bits - 1) if target.bits > 1 else mask + 1

@@ -73,11 +73,12 @@ class Barrier:
     waits: dict[int, tuple[int, int, Operation]] = field(default_factory=dict)  # task -> its wait that saw the last one
     users: dict[int, int] = field(default_factory=dict)  # task -> its last event on the barrier
     arrivals: tuple[tuple[int, Operation], ...] = ()  # of this phase: task, operation
+    loose: tuple[tuple[int, Operation], ...] = ()  # arrivals that nothing counts, until the same task arrives again
 
     def copy(self) -> Barrier:
         return Barrier(self.count, self.maker, self.arrived, self.bytes, self.completions, self.live, self.known,
                        self.visible, self.done_known, self.done_visible, self.waits.copy(), self.users.copy(),
-                       self.arrivals)  # fmt: skip
+                       self.arrivals, self.loose)  # fmt: skip
 
 
 @dataclass(slots=True)

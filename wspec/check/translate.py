@@ -10,7 +10,7 @@ from wspec.check import code as c
 from wspec.check import scalars
 from wspec.check.conditions import Always, Condition, Extents
 from wspec.check.linear import Terms, constant
-from wspec.check.needs import DOT, WAIT, Flow, bounds, followed, moduli
+from wspec.check.needs import ASM_SYNCHRONIZES, DOT, WAIT, Flow, bounds, followed, is_active, moduli
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info
@@ -24,7 +24,6 @@ _WITHIN = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))  # amon
 _ELSEWHERE = frozenset(("ttng.tensormap_create", "ttng.tensormap_fenceproxy_acquire"))  # descriptors in global memory
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "tt.reduce.return"))
 _ASM_BARRIER = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(\d+)(?:\s*,\s*(\d+))?")
-_ASM_OTHER = re.compile(r"mbarrier|\bbar\.|\bbarrier\.|cp\.async|wgmma|fence\.proxy|setmaxnreg")
 
 
 def translate(
@@ -44,9 +43,10 @@ class _Translator:
         for region in self.regions:
             for block in ws.partition_blocks(region):
                 self.terms.capture(block, region.operands)
+        self.places = {op: at for at, op in enumerate(function.walk())}
         for op in function.walk():
-            if op.name == "scf.for":
-                self.extents.add(op)
+            if op.name == "scf.for" and is_active(op):
+                self.extents.add(op, self.task_of(op), self.places[op])
         self.running = self.flow.running()
         self.exact: list[Value] = []
         self.values = followed(self.flow, self._roots(), unknown)
@@ -91,6 +91,21 @@ class _Translator:
             one.code.moduli = [self.moduli.get(value, scalars.NOTHING) for value in one.order]
             one.code.values = one.order
         return c.Program(codes, self.roots, self.module), self.extents
+
+    def task_of(self, op: Operation) -> int:
+        """0: the code around and the default regions; else a partition."""
+        region = op.parent.parent if op.parent is not None else None
+        for around in op.ancestors():
+            if around.name == "ttg.warp_specialize.partitions" and region is not None:
+                owner = around.parent_op
+                assert owner is not None
+                return 1 + 100 * self.regions.index(owner) + around.regions.index(region)
+            region = around.parent.parent if around.parent is not None else None
+        return 0
+
+    def condition(self, value: Value, op: Operation) -> Condition:
+        """What an i1 asks where an operation uses it."""
+        return self.extents.condition(value, self.task_of(op), self.places)
 
     def root(self, op: Operation) -> int:
         if op not in self.numbers:
@@ -151,8 +166,8 @@ class _Task:
         if pairs:
             self.emit(c.Move(op, tuple((self.register(t), self.register(s)) for t, s in pairs)))
 
-    def predicate(self, value: Value) -> c.Predicate | None:
-        condition = self.owner.extents.condition(value)
+    def predicate(self, value: Value, op: Operation) -> c.Predicate | None:
+        condition = self.owner.condition(value, op)
         if condition == Always(True):
             return None
         return c.Predicate(self.maybe(value), condition)
@@ -183,16 +198,15 @@ class _Task:
                 self._simple(op)
 
     def _opaque(self, op: Operation) -> None:
-        touches = any(self._synchronizes(inner) for inner in op.walk())
-        if touches:
+        if is_active(op):
             self.emit(c.Stuck(op, "unknown-control-flow", f"buffers or barriers are used inside {op.name}"))
 
-    @staticmethod
-    def _synchronizes(op: Operation) -> bool:
-        row = info(op.name)
-        return row is not None and bool((row.reads | row.writes) & {"shared", "barrier"})
-
     def _for(self, op: Operation) -> None:
+        if not is_active(op):
+            for result in op.results:  # what comes out of it is not known, unless it goes through unchanged
+                if result in self.owner.values:
+                    self._through(op, result)
+            return
         body = op.regions[0].block
         args = body.args[1:]
         space = self.owner.terms.space(op).number
@@ -213,8 +227,18 @@ class _Task:
         self.moves(op.results, args, op)
         self.code.loops.append(c.Loop(op, space, top, self.here, runs.extent if runs is not None else None))
 
+    def _through(self, op: Operation, result: Value) -> None:
+        body = op.regions[0].block
+        unchanged = body.terminator.operands[result.index] is body.args[result.index + 1]
+        if unchanged:
+            self.moves([result], [op.operands[3 + result.index]], op)
+        else:
+            self.emit(c.Forget(op, self.register(result)))
+
     def _if(self, op: Operation) -> None:
-        condition: Condition = self.owner.extents.condition(op.operands[0])
+        if not is_active(op) and not any(result in self.owner.values for result in op.results):
+            return
+        condition: Condition = self.owner.condition(op.operands[0], op)
         branch = c.Branch(op, self.maybe(op.operands[0]), condition)
         self.emit(branch)
         self.block(op.regions[0].block, op.results)
@@ -274,7 +298,7 @@ class _Task:
     def _barrier(self, op: Operation) -> None:
         barrier = self.register(op.operands[0])
         flags = [v for v in op.operands[1:] if v.type == ScalarType("i1")]
-        predicate = self.predicate(flags[0]) if flags else None
+        predicate = self.predicate(flags[0], op) if flags else None
         match op.name:
             case "ttng.init_barrier":
                 self.emit(c.Init(op, barrier, op.int_attr("count") or 0))
@@ -299,7 +323,7 @@ class _Task:
         type = buffer.type
         assert isinstance(type, MemDescType)
         flags = [v for v in op.operands[op.operands.index(buffer) + 1 :] if v.type == ScalarType("i1")]
-        predicate = self.predicate(flags[0]) if flags else None
+        predicate = self.predicate(flags[0], op) if flags else None
         box, room = self._box_bytes(op, type), size_bytes(type)
         self.emit(c.Copy(op, self.register(barrier), predicate, self.register(buffer), box, room))
 
@@ -344,13 +368,13 @@ class _Task:
             compute = scalars.function(op)
             if op.name == "arith.select":
                 flag, then, other = op.operands
-                condition = self.owner.extents.condition(flag)
+                condition = self.owner.condition(flag, op)
                 step = c.Select(op, dst, self.maybe(flag), condition, self.register(then), self.register(other))
                 self.emit(step)
                 return
             if op.name in ("arith.extui", "arith.extsi") and op.operands[0].type == ScalarType("i1"):
                 flag, value = op.operands[0], 1 if op.name == "arith.extui" else -1
-                self.emit(c.Decide(op, dst, self.maybe(flag), self.owner.extents.condition(flag), value))
+                self.emit(c.Decide(op, dst, self.maybe(flag), self.owner.condition(flag, op), value))
                 return
             if compute is not None:
                 self.emit(c.Compute(op, dst, compute, tuple(map(self.register, op.operands))))
@@ -363,7 +387,7 @@ class _Task:
         if views or row is None or row.category == "barrier" or "barrier" in row.reads | row.writes:
             known = row is not None and row.pure and not views
             made = any(isinstance(v.type, TensorDescType) for v in (*op.operands, *op.results))
-            if not known and not (made and not views) and not op.regions:
+            if not known and not (made and not views) and (row is None or not row.nested):
                 self.emit(c.Stuck(op, "unknown-operation", f"{op.name} is not known to the checker"))
 
     def _view(self, op: Operation) -> None:
@@ -380,7 +404,7 @@ class _Task:
             box = tuple(zip(starts, after.shape, strict=True))
             self.emit(c.Part(op, dst, source, None if before.shape == after.shape else box, True))
         else:
-            self.emit(c.Part(op, dst, source, None, op.name == "ttg.memdesc_trans"))
+            self.emit(c.Part(op, dst, source, None, before.shape == after.shape and op.name != "ttg.memdesc_trans"))
 
     def _assembly(self, op: Operation) -> None:
         text = op.str_attr("asm_string") or ""
@@ -389,5 +413,5 @@ class _Task:
             kind, number, threads = match.groups()
             count = int(threads) if threads else 32 * self.code.warps
             self.emit(c.Named(op, int(number), count, kind == "sync"))
-        if not found and _ASM_OTHER.search(text):
+        if not found and ASM_SYNCHRONIZES.search(text):
             self.emit(c.Stuck(op, "unknown-operation", "inline assembly synchronizes in a way the checker cannot read"))
