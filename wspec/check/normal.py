@@ -35,6 +35,7 @@ class Normal:
         forks = [step for code in self.codes for step in code.steps if isinstance(step, c.Fork)]
         self.again = any(op.name in ("scf.for", "scf.while") for fork in forks for op in fork.op.ancestors())
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
+        self.few = [[loop for loop in code.loops if loop.extent is None] for code in self.codes]  # counted one by one
         self.live = [live_registers(code) for code in self.codes]
         self.spaces = self.extents.terms.spaces
         # per extent: the lowest threshold asked inside loops, relative to the iteration
@@ -69,7 +70,7 @@ class Normal:
         for register, content in zip(live, registers, strict=True):
             if isinstance(content, int) and content not in (-1, 0, 1):
                 self._note(index, register, content)
-        return (task.pc, registers, self._relative(state, task, bases), task.named and task.named[0])
+        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0])
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())
@@ -79,13 +80,17 @@ class Normal:
 
     # ---- iterations
 
-    def _relative(self, state: State, task: Task, bases: dict[tuple[int, Path], int]) -> Hashable:
+    def _relative(self, state: State, index: int, bases: dict[tuple[int, Path], int]) -> Hashable:
+        """The iterations a task is in, relative to the others; those that are asked for by number, themselves."""
+        task = state.tasks[index]
         found: list[tuple[int, int, int | None]] = []
         path: Path = ()
         for space, k in task.loops:
             highest = self.extents.counted.get(space)
-            counted = None if highest is None else min(k, highest + 1)
-            found.append((space, k - self._base(state, space, path, bases), counted))
+            number = None if highest is None else min(k, highest + 1)
+            if any(one.space == space and one.first <= task.pc < one.last for one in self.few[index]):
+                number = k
+            found.append((space, k - self._base(state, space, path, bases), number))
             path = (*path, k)
         return tuple(found)
 
