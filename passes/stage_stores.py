@@ -16,7 +16,7 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, i32
+from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, i32, signless
 from wspec.plan.buffers import flat_layout
 from wspec.plan.plan import Channel, Plan, id_of
 from wspec.plan.staging import flat_shape, flat_source
@@ -50,7 +50,7 @@ def _ring(store: Operation, channel: Channel, replica: int) -> Value:
     assert store.parent is not None
     desc = store.operands[0].type
     assert isinstance(desc, TensorDescType)
-    type = MemDescType(flat_shape(desc), desc.block.element, flat_layout(desc), SMEM, True)
+    type = MemDescType(flat_shape(desc), signless(desc.block.element), flat_layout(desc), SMEM, True)
     name = f"{channel.name}.{replica}" if channel.sliced else channel.name
     build = Builder(store.parent, store.parent.ops.index(store), store.location)
     return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result

@@ -26,6 +26,7 @@ from wspec.ir.types import (
     TensorType,
     Type,
     TypeAttr,
+    signless,
 )
 
 Messages = Iterator[str]
@@ -283,7 +284,9 @@ def _descriptor_tile(op: Operation, tile: Type) -> Messages:
     block = op.operands[0].type
     if not isinstance(block, TensorDescType):
         yield f"needs a tensor descriptor first, has {block}"
-    elif _element(tile) != block.block.element or math.prod(_shape(tile) or ()) != math.prod(block.block.shape):
+    elif _element(tile) != signless(block.block.element) or math.prod(_shape(tile) or ()) != math.prod(
+        block.block.shape
+    ):
         yield f"moves {tile} with a descriptor of {block.block}"
 
 

@@ -105,6 +105,12 @@ class ScalarType(Type):
         return self.name
 
 
+def signless(type: Type) -> Type:
+    """The type without a sign: descriptors say whether integers are signed (si32), tensors and buffers do not."""
+    signed = isinstance(type, ScalarType) and type.name.startswith(("si", "ui"))
+    return ScalarType(str(type)[1:]) if signed else type
+
+
 @dataclass(frozen=True, slots=True)
 class PointerType(Type):
     """`!tt.ptr<pointee>` or `!tt.ptr<pointee, address_space>`."""
