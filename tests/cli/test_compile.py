@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, Said, done, refused, wspec
+from tests.support.broken import drop_arrive
 from tests.support.goldens import ROOT
+from wspec import ir
+from wspec.check import explore
+from wspec.pipeline import Outcome, specialize
+
+PROVED = "proved: no deadlock and no race, for any trip count (3 tasks, 14 barriers, 8 buffers, "
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +37,7 @@ def test_compile(compiled: Said) -> None:
     assert ": specialized\n" in compiled.out and "[specialized]\n  def attend(" in compiled.out
     assert compiled.fact("bytes spilled") == "0" and int(compiled.fact("HGMMA")) > 0
     assert int(compiled.fact("USETMAXREG").split()[0]) > 0
+    assert f"\n\n{PROVED}" in compiled.out
     for part in ("tasks\n", "channels\n", "loops\n", "predicted ", "ptxas 12."):
         assert part in compiled.out
 
@@ -48,6 +57,7 @@ def test_compile_a_stage(compiled: Said, folder: Path, stage: str) -> None:
     said = wspec("compile", str(path))
     assert said.code == 0, said.err
     assert ("[already-specialized]" in said.out) == (stage != "ttgir")
+    assert PROVED in said.out
     facts = ("registers", "bytes spilled", "HGMMA", "TMA loads", "SYNCS")
     assert [said.fact(fact) for fact in facts] == [compiled.fact(fact) for fact in facts]
 
@@ -80,6 +90,52 @@ def test_turned_off() -> None:
     assert "[disabled]" in out and "registers" in out
 
 
+# --------------------------------------------------------------------------------------------- the checker
+
+
+def test_a_module_that_the_checker_refuses(folder: Path, compiled: Said) -> None:
+    module = ir.read(next(folder.glob("*-specialized.ttgir")).read_text())
+    drop_arrive(module)
+    text = ir.print_module(module)
+    said = wspec("compile", "-", stdin=text)
+    assert said.code == 1 and ": left as it was\n" in said.out
+    assert "(deadlock) [check-failed]" in said.out and "\nchecker: 1 error, " in said.out
+    assert said.out.endswith("\nno binary of what the checker refuses; --check off makes one all the same\n")
+    out = done("compile", "-", "--check", "off", stdin=text)
+    assert "\nnot checked (check=off)\n" in out and "HGMMA" in out
+
+
+def test_a_kernel_that_the_checker_refuses(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    """The binary is the plain kernel's."""
+
+    def wrong(module: ir.Operation, *rest: Any, **more: Any) -> Outcome:
+        made = specialize(module, *rest, **more)
+        assert made.module is not None
+        drop_arrive(made.module)
+        return made
+
+    monkeypatch.setattr("wspec.pipeline.specialize", wrong)
+    said = wspec("compile", KERNEL)
+    assert said.code == 1 and ": left as it was\n" in said.out and "[check-failed]" in said.out
+    assert "\nchecker: 1 error, " in said.out and said.fact("USETMAXREG") == "0"
+    said = wspec("explain", KERNEL)
+    assert said.code == 1 and "check-failed: the checker found an error in the specialized kernel" in said.out
+    assert "wspec-reproducers" in said.out and "what was done" not in said.out
+    assert wspec("check", KERNEL).code == 1
+    (reproducer,) = (fresh_cache / "wspec-reproducers").iterdir()
+    said = wspec("check", str(reproducer))
+    assert said.code == 1 and "(deadlock) [check-failed]" in said.out
+
+
+def test_undecided(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    monkeypatch.setattr(explore, "MAX_STATES", 1)
+    out = done("compile", KERNEL)
+    assert ": left as it was\n" in out and "[check-undecided]" in out and "check=errors runs" in out
+    out = done("compile", KERNEL, "--check", "errors")
+    assert ": specialized\n" in out and "warning: the specialized attend is not proved: gave up" in out
+    assert "\nchecker: not proved, 1 undecided (" in out
+
+
 # ------------------------------------------------------------------------------------------------ explain
 
 
@@ -89,6 +145,7 @@ def test_explain() -> None:
     assert "the loop at tour_kernel.py:17: v = descriptor_load, acc = warp_group_dot run an iteration late" in out
     assert "the store at tour_kernel.py:28 goes through the buffer of q" in out
     assert "what you can change" in out and "--overlap 0" in out
+    assert f"\n{PROVED}" in out
 
 
 @pytest.mark.parametrize(
@@ -122,7 +179,18 @@ def test_demo() -> None:
     plain, specialized = (int(rows["USETMAXREG"][at]) for at in (0, 1))
     assert plain == 0 and specialized > 0
     assert "2 consumer warp groups" in ended.stdout and "k            3" in ended.stdout
-    assert "\nnot run: no CUDA GPU is visible" in ended.stdout
+    assert f"\n\n{PROVED}" in ended.stdout
+    assert re.search(r"\ncubin for sm_90a: \d{5,} bytes; -o FOLDER writes it", ended.stdout)
+    for what in ("plain  ", "specialized, random", "specialized, adversarial"):
+        runs, output, _, _, _, share = rows_of(ended.stdout, what)[:6]
+        assert int(runs) >= 2 and output == "o_desc" and 0 < float(share) <= 1
+    assert "\nspecialized against plain: the same bits, " in ended.stdout and "wrong" not in ended.stdout
+    assert "\nnot run on a GPU: no CUDA GPU is visible" in ended.stdout
+
+
+def rows_of(text: str, name: str) -> list[str]:
+    """The cells of the first row of a table that begins with `name`."""
+    return next(line for line in text.splitlines() if line.startswith(name))[len(name) :].split()
 
 
 def test_a_reader_that_stops() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from tests.cli.helpers import done, wspec
 from wspec.bench import environment, timing
 from wspec.cli import demo_command
+from wspec.cli.run_table import Worst
 from wspec.kernels import attention
 
 
@@ -29,12 +31,27 @@ def card(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {variant.name: timing.Timing((times[variant.name],)) for variant in variants}
 
     monkeypatch.setattr(demo_command, "SEQLEN", 64)
+    monkeypatch.setattr(demo_command, "SEEDS", 1)
     monkeypatch.setattr(demo_command, "BATCH", 1)
     monkeypatch.setattr(environment, "require_hopper", lambda: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
     monkeypatch.setattr(attention.Launch, "run", run)
     monkeypatch.setattr(timing, "measure", measure)
     return errors
+
+
+def test_a_demo_that_runs_nowhere(card: list[Any], tmp_path: Path) -> None:
+    out = done("demo", "--no-run", "-o", str(tmp_path / "stages"))
+    assert "a card" not in out and "on the CPU" not in out and "proved: " in out
+    assert (tmp_path / "stages" / "attention_fwd.cubin").read_bytes().startswith(b"\x7fELF")
+    assert f"bytes, in {tmp_path}/stages (" in out
+
+
+def test_a_demo_that_is_wrong_on_the_cpu(card: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output that is off by more than its bound; the card is not asked any more."""
+    monkeypatch.setattr(Worst, "add", lambda worst, *_: setattr(worst, "share", 2.0))
+    said = wspec("demo")
+    assert said.code == 1 and "\nwrong: o_desc of the plain kernel" in said.out and "on a card" not in said.out
 
 
 def test_demo_on_a_card(card: list[Any]) -> None:

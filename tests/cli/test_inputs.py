@@ -231,7 +231,9 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ grammar
 
 
-@pytest.mark.parametrize("command", ["compile", "plan", "explain", "dump", "graph", "opt", "bench", "demo"])
+@pytest.mark.parametrize(
+    "command", ["compile", "plan", "explain", "check", "dump", "graph", "run", "opt", "bench", "demo"]
+)
 def test_help(command: str) -> None:
     out = done(command, "--help")
     assert out.startswith(f"usage: wspec {command}")

@@ -1,11 +1,13 @@
 """Allocations whose memory the back end may give to another one.
 
-Triton's allocator puts allocations that are not used at the same time at the same place. What threads have written to
-the first (a barrier's initialization counts) and TMA writes to the second then go through different proxies, and
-without a proxy fence between the first may land last. Within one region of code Triton's back end puts that fence in;
-from the code before a `ttg.warp_specialize` into its tasks it does not. Triton 3.6's own specialization leaves barriers
-behind that nobody uses, and so loses the first bytes of a tile now and then: the NaN that attention gave with three
-stages.
+Triton's allocator puts allocations that are not used at the same time at the same place. Two things then go wrong where
+TMA fills the second inside a `ttg.warp_specialize`:
+
+- The first held barriers that nobody invalidated. Memory with an mbarrier in it may not be used for anything else (PTX
+  ISA, mbarrier.init); on an H200 some of the tile that TMA wrote there is lost. Triton 3.6's own specialization leaves
+  unused barriers behind, and this is the NaN that attention gave with three stages (docs/checker.md).
+- Threads wrote to the first, through another proxy than TMA, and no proxy fence comes between. Within one region of
+  code Triton's back end puts that fence in; from the code before the specialization into its tasks it does not.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import MemDescType
 
-_WRITES = frozenset(("ttng.init_barrier", "ttng.inval_barrier", "ttg.local_store"))
+_INIT = "ttng.init_barrier"
 
 
 def lifetimes(function: Operation, program: c.Program, names: Names) -> Iterator[Finding]:
-    """Writes of threads that may land on top of what TMA writes for a task."""
+    """What is left behind in memory that TMA may fill for a task."""
     regions = [op for op in function.walk() if op.name == ws.NAME]
     positions = {op: at for at, op in enumerate(function.walk())}
     uses = _uses(function, program, names, regions)
@@ -32,7 +34,7 @@ def lifetimes(function: Operation, program: c.Program, names: Names) -> Iterator
         lost: list[tuple[int, int, Operation]] = []
         for root, users in uses.items():
             written = _last_write(program.roots[root], users, positions, positions[region])
-            if written is None or _fenced(region, positions, positions[written]):
+            if written is None or (written.name != _INIT and _fenced(region, positions, positions[written])):
                 continue
             end = max(positions[op] for op in users)
             over = next((one for one in filled if positions[program.roots[one]] > end), None)
@@ -70,10 +72,14 @@ def _filled(region: Operation, names: Names) -> set[int]:
 def _last_write(
     allocation: Operation, users: list[Operation], positions: dict[Operation, int], before: int
 ) -> Operation | None:
-    """The last write of threads to an allocation that is done with before a place; None if there is no such write."""
+    """Of an allocation that is done with before a place: its last write by threads, or a barrier left valid."""
     if any(positions[op] >= before for op in users):
         return None
-    writes = [op for op in users if op.name in _WRITES or (op is allocation and op.operands)]
+    if any(op.name == _INIT for op in users):
+        given_up = sum(op.name == "ttng.inval_barrier" for op in users)
+        left = [op for op in users if op.name == _INIT]
+        return left[-1] if given_up < len(left) else None
+    writes = [op for op in users if op.name == "ttg.local_store" or (op is allocation and op.operands)]
     return max(writes, key=lambda op: positions[op], default=None)
 
 
@@ -87,13 +93,14 @@ def _fenced(region: Operation, positions: dict[Operation, int], after: int) -> b
 def _finding(names: Names, program: c.Program, root: int, over: int, written: Operation, more: int) -> Finding:
     first, second = names.view(c.View(root)), names.view(c.View(over))
     others = f" (and {more} more)" if more else ""
-    message = (
-        f"{first}{others} is not used any more, so that {second} may get its memory; "
-        f"what {written.name.split('.')[1]} writes there may land on what TMA writes"
-    )
     path = (
-        (f"{first} is last written", written.location),
+        (f"{first} is last used", written.location),
         (f"{second} is allocated later and filled by TMA", program.roots[over].location),
     )
-    note = "leave the unused allocation out, or put a ttng.fence_async_shared before the warp_specialize"
+    if written.name == _INIT:
+        message = f"{first}{others} is not used any more but never invalidated, and {second} may get its memory"
+        note = "leave the barrier out, or put a ttng.inval_barrier behind its last use"
+        return Finding("error", "barrier-setup", message, written.location, path, note)
+    message = f"{first}{others} is not used any more, and {second} may get its memory before the last write is seen"
+    note = "put a ttng.fence_async_shared before the warp_specialize"
     return Finding("error", "missing-fence", message, written.location, path, note)

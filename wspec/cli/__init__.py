@@ -1,7 +1,7 @@
 """The command line: `wspec COMMAND INPUT ...`.
 
-Exit codes: 0 it is done (a kernel that is left alone, with its reason, is done too); 1 it failed: the compiler, or
-`--strict`, or a benchmark that found something wrong; 2 the input cannot be used: one error on stderr says why.
+Exit codes: 0 it is done (a kernel that is left alone, with its reason, is done too); 1 it failed: the compiler,
+`--strict`, a proof, a run or a benchmark; 2 the input cannot be used: one error on stderr says why.
 """
 
 from __future__ import annotations

@@ -14,19 +14,23 @@ from wspec.diagnostics import Remark, WspecError
 from wspec.plan.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
 
+_FAILURES = ("internal-error", "compile-error", "check-failed")
+
 
 def run(args: argparse.Namespace) -> int:
     """Remarks, plan, resources; with `-o` every stage in a folder."""
     subject = open_input(args)
-    binary = subject.binary
-    specialized = binary is not None and binary.specialized
-    remarks = subject.front.remarks if binary is None else binary.remarks
+    binary, specialized, remarks = subject.binary, subject.specialized, subject.remarks
     show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
     show(*(remark_text(remark) for remark in remarks), "")
+    if subject.proof:
+        show(subject.proof, "")
     plan = subject.front.plan
     if plan is not None:
         show(plan_view(plan, subject.operations, load_machine(subject.options.machine)), "")
-    if binary is None:
+    if binary is None and subject.proof:
+        show("no binary of what the checker refuses; --check off makes one all the same")
+    elif binary is None:
         show("no binary: what Triton makes of the plain kernel starts from the kernel's source, not from its TTGIR")
     else:
         show(binaries_view({subject.name: BinaryFacts.of(binary.resources)}))
@@ -40,7 +44,7 @@ def verdict(subject: Subject, remarks: tuple[Remark, ...], specialized: bool) ->
     if subject.options.strict and not specialized:
         code = remarks[-1].code if remarks else "not-partitionable"
         raise WspecError(Remark(code, f"{subject.name} is left alone, and strict=1", severity="error"))
-    return 1 if any(remark.code in ("internal-error", "compile-error") for remark in remarks) else 0
+    return 1 if any(remark.code in _FAILURES for remark in remarks) else 0
 
 
 def write_stages(subject: Subject, folder: Path) -> int:

@@ -1,4 +1,7 @@
-"""`wspec demo`: FlashAttention from a plain Triton kernel to a specialized binary; timed where there is a GPU."""
+"""`wspec demo`: FlashAttention from a plain Triton kernel to a specialized binary, proved and run on the CPU.
+
+Where there is a Hopper GPU it runs there too, and is timed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wspec.cli.compile_command import verdict
+from wspec.cli.compile_command import verdict, write_stages
 from wspec.cli.kernel_file import load_kernel
 from wspec.cli.screen import remark_text, show
 from wspec.cli.signature import Signature
@@ -21,10 +24,11 @@ if TYPE_CHECKING:
 
 KERNEL = "wspec.kernels.attention:attention_fwd"
 BATCH, SEQLEN = 4, 4096
+SEEDS = 2  # of the runs on the CPU
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when the kernel was specialized without spills and, where it ran, is as accurate as the plain one."""
+    """0 when the kernel was specialized without spills, is proved, and is as accurate as it must be wherever it ran."""
     variant = f"d{args.head_dim}{'_causal' if args.causal else ''}"
     kernel = load_kernel(KERNEL)
     signature = variant_signature(spec_path(kernel.file), kernel.name, variant, vars(kernel.module))
@@ -32,13 +36,18 @@ def run(args: argparse.Namespace) -> int:
     show(f"{kernel.name}, {variant}: plain Triton, no change to its source ({_shown(kernel.file)})", "")
     binary = subject.binary
     show(*(remark_text(remark) for remark in binary.remarks), "")
+    if binary.proof:
+        show(binary.proof, "")
     if subject.front.plan is not None:
         show(plan_view(subject.front.plan, subject.operations, load_machine(subject.options.machine)), "")
     facts = {"plain": BinaryFacts.of(plain.binary.resources), "specialized": BinaryFacts.of(binary.resources)}
     show(binaries_view(facts), "")
+    _show_cubin(subject, args.output)
     if not binary.specialized or facts["specialized"].spill_bytes:
         return verdict(subject, binary.remarks, binary.specialized) or 1
-    return _run_it(signature, args)
+    if args.no_run:
+        return 0
+    return _on_the_cpu(variant) or _on_the_card(signature, args)
 
 
 def _subject(function: Any, signature: Signature, enabled: bool) -> KernelSubject:
@@ -52,19 +61,37 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
+def _show_cubin(subject: KernelSubject, folder: str | None) -> None:
+    """Its size, or where it is now."""
+    size = len(subject.binary.cubin)
+    if folder is None:
+        show(f"cubin for sm_90a: {size} bytes; -o FOLDER writes it, with every stage", "")
+    else:
+        show(f"cubin for sm_90a: {size} bytes, in {folder} ({write_stages(subject, Path(folder))} files)", "")
+
+
+def _on_the_cpu(variant: str) -> int:
+    """What `wspec run` does: plain and specialized against float64, on inputs that end within a tile."""
+    from wspec.cli import run_command
+    from wspec.cli.parser import make_parser
+
+    show("on the CPU, by wspec's executor: a small problem, tasks in random and adversarial orders")
+    code = run_command.run(make_parser().parse_args(["run", KERNEL, "--variant", variant, "--seeds", str(SEEDS)]))
+    show("")
+    return code
+
+
 # -------------------------------------------------------------------------------------------- on the card
 
 
-def _run_it(signature: Signature, args: argparse.Namespace) -> int:
+def _on_the_card(signature: Signature, args: argparse.Namespace) -> int:
     """Accuracy and time where there is a Hopper GPU; a sentence where there is none."""
     from wspec.bench.environment import NoGpu, require_hopper
 
-    if args.no_run:
-        return 0
     try:
         device = require_hopper()
     except NoGpu as error:
-        show(f"not run: {error}")
+        show(f"not run on a GPU: {error}")
         return 0
     return _measure(signature, args, device)
 

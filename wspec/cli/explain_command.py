@@ -21,11 +21,11 @@ from wspec.show.explain import changes, done, why
 def run(args: argparse.Namespace) -> int:
     """Sentences with source lines."""
     subject = open_input(args)
-    binary = subject.binary
-    remarks = subject.front.remarks if binary is None else binary.remarks
-    specialized = subject.front.specialized and (binary is None or binary.specialized)
+    remarks, specialized = subject.remarks, subject.front.specialized and subject.specialized
     show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
     show(*(remark_text(replace(remark, note="")) for remark in remarks))
+    if subject.proof:
+        show(subject.proof)
     if specialized and subject.front.plan is not None:
         _explain_plan(subject, subject.front.plan)
     elif remarks:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from wspec.cli.errors import bad_input
 from wspec.cli.modules import read_text
 from wspec.cli.signature import Signature, from_flags
-from wspec.cli.variants import spec_path, variant_signature
+from wspec.cli.variants import read_variants, spec_path, variant_signature
 from wspec.options import Options, add_arguments, from_arguments, table
 from wspec.plan.plan import Plan, PlanError
 
 if TYPE_CHECKING:
     from wspec.cli.kernel_file import Kernel
-    from wspec.cli.subject import Subject
+    from wspec.cli.subject import KernelSubject, Subject
 
 IR_SUFFIXES = (".ttgir", ".ttir", ".mlir")
 INPUT_HELP = "FILE.py:KERNEL, package.module:KERNEL, FILE.ttgir, or - for TTGIR from standard input"
@@ -72,30 +72,55 @@ def is_ir(place: str) -> bool:
 
 def open_input(args: argparse.Namespace) -> Subject:
     """What the command line names. Raises WspecError."""
-    options, plan = given_options(args), read_plan(args.plan)
-    return _open_module(args, options, plan) if is_ir(args.input) else _open_kernel(args, options, plan)
+    return _open_module(args) if is_ir(args.input) else open_kernel(args)
 
 
-def _open_module(args: argparse.Namespace, options: dict[str, Any], plan: Plan | None) -> Subject:
+def _open_module(args: argparse.Namespace) -> Subject:
     from wspec.cli.subject import TextSubject
 
-    for flag in ("variant", "spec", "sig", "arg", "const", "num_warps", "num_stages"):
-        if getattr(args, flag):
-            raise bad_input(f"--{flag.replace('_', '-')} says how to compile a kernel, but {args.input} is TTGIR")
+    options, plan = given_options(args), read_plan(args.plan)
+    refuse_kernel_flags(args)
     text = read_text(args.input)
     return TextSubject(text, "<stdin>" if args.input == "-" else args.input, Options.from_env(**options), plan)
 
 
-def _open_kernel(args: argparse.Namespace, options: dict[str, Any], plan: Plan | None) -> Subject:
+def refuse_kernel_flags(args: argparse.Namespace, more: tuple[str, ...] = ()) -> None:
+    """Raises WspecError for flags that say how to compile a kernel, where a module is given."""
+    for flag in ("variant", "spec", "sig", "arg", "const", "num_warps", "num_stages", *more):
+        if getattr(args, flag):
+            raise bad_input(f"--{flag.replace('_', '-')} says how to compile a kernel, but {args.input} is TTGIR")
+
+
+def open_kernel(args: argparse.Namespace) -> KernelSubject:
+    """The kernel the command line names. Raises WspecError."""
     from wspec import api
     from wspec.cli.kernel_file import load_kernel
     from wspec.cli.subject import KernelSubject
 
+    options, plan = given_options(args), read_plan(args.plan)
     kernel = load_kernel(args.input)
     signature = signature_of(args, kernel)
     merged = {**signature.options, **options}
     offline = api.offline(kernel.function, signature.types, signature.values, plan=plan, **merged)
     return KernelSubject(offline)
+
+
+def each_variant(args: argparse.Namespace) -> list[argparse.Namespace]:
+    """The same arguments for each variant of the kernel's spec, in its order. Raises WspecError."""
+    from wspec.cli.kernel_file import load_kernel
+
+    if args.variant is not None or args.sig is not None:
+        raise bad_input(f"--{'variant' if args.variant is not None else 'sig'} and --all do not go together")
+    kernel = load_kernel(args.input)
+    spec = _spec_of(args, kernel)
+    names = read_variants(spec, kernel.name)
+    if not names:
+        raise bad_input(f"{spec} has no variant of {kernel.name}")
+    return [argparse.Namespace(**{**vars(args), "variant": name}) for name in names]
+
+
+def _spec_of(args: argparse.Namespace, kernel: Kernel) -> Path:
+    return Path(args.spec) if args.spec is not None else spec_path(kernel.file)
 
 
 def signature_of(args: argparse.Namespace, kernel: Kernel) -> Signature:
@@ -104,7 +129,7 @@ def signature_of(args: argparse.Namespace, kernel: Kernel) -> Signature:
     flags = from_flags(args.sig, args.arg, args.const, names)
     launch = {"num_warps": args.num_warps, "num_stages": args.num_stages}
     flags = flags.updated(Signature(options={name: value for name, value in launch.items() if value is not None}))
-    spec = Path(args.spec) if args.spec is not None else spec_path(kernel.file)
+    spec = _spec_of(args, kernel)
     asked = args.variant is not None or args.spec is not None
     if asked or (args.sig is None and spec.is_file()):
         return variant_signature(spec, kernel.name, args.variant, names).updated(flags)

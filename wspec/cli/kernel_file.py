@@ -48,6 +48,11 @@ def load_kernel(target: str) -> Kernel:
     return Kernel(name, kernels[name], module, file)
 
 
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file. Raises WspecError."""
+    return _load(str(path))[0]
+
+
 def kernels_of(module: ModuleType) -> dict[str, Any]:
     """The kernels a module defines, not those it imports, in order."""
     from wspec import bridge

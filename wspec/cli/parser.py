@@ -16,10 +16,12 @@ _EXAMPLES = """examples:
   wspec compile kernels/attention.py:attention_fwd --variant d128_causal
   wspec plan    kernels/matmul.py:matmul_descriptor_kernel --depth 3
   wspec explain kernels/elementwise.py:softmax_kernel
+  wspec check   kernels/attention.py:attention_fwd --all
+  wspec run     kernels/attention.py:attention_fwd --variant d64_causal --seeds 5
   wspec dump    kernels/attention.py:attention_fwd --diff split slice_tile
   wspec dump    kernels/attention.py:attention_fwd --stage split | wspec opt - --form brief
 
-exit codes: 0 done; 1 failed (also: left alone under --strict 1); 2 the input cannot be used"""
+exit codes: 0 done; 1 failed (also: not proved, or left alone under --strict 1); 2 the input cannot be used"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -41,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wspec {wspec.__version__}")
     parser.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for add in (_compile, _plan, _explain, _dump, _graph, _opt, _bench, _demo):
+    for add in (_compile, _plan, _explain, _check, _dump, _graph, _run, _opt, _bench, _demo):
         add(commands)
     return parser
 
@@ -83,6 +85,25 @@ def _explain(commands: argparse._SubParsersAction[_Parser]) -> None:
     add_input(made)
 
 
+def _check(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "check", "prove that it has no deadlock and no race, for any trip count, or say what is wrong",
+        "A kernel is specialized first; one that is left alone is checked as Triton itself compiles it. A module is "
+        "checked as it is: wspec's, Triton's, Gluon's or one of your own.",
+    )  # fmt: skip
+    add_input(made)
+    which = made.add_mutually_exclusive_group()
+    which.add_argument(
+        "--stage", choices=CHECK_STAGES,
+        help="of a kernel: what is compiled (final), that before Triton's last passes, which add fences (specialized), "
+        "or what is specialized (ttgir); default final",
+    )  # fmt: skip
+    which.add_argument("--plain", action="store_true", help="what Triton itself makes of the kernel")
+    made.add_argument("--all", action="store_true", help="every variant of the kernel's spec")
+    made.add_argument("--limit", type=float, default=20.0, metavar="S", help="seconds to search (default %(default)s)")
+    made.add_argument("--json", metavar="FILE", help="write the verdict and the findings there too; - for nothing else")
+
+
 def _dump(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
         commands, "dump", "print a stage, or what changed between two",
@@ -116,6 +137,31 @@ def _graph(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
 
+def _run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "run", "run it on the CPU, plain and specialized, and compare with float64",
+        "Inputs come from the example that the kernel's spec names, or from --random. Slow, and exact about barriers, "
+        "copies and tensor cores: what no correct kernel does is an error, with a replay.",
+    )  # fmt: skip
+    add_input(made)
+    made.add_argument("--seeds", type=int, default=3, metavar="N", help="inputs and orders (default %(default)s)")
+    made.add_argument("--first-seed", type=int, default=0, metavar="N", help="the first of them (default %(default)s)")
+    made.add_argument("--sizes", metavar="A=N,...", default="", help="of the example; with --random every argument")
+    made.add_argument(
+        "--schedule", choices=SCHEDULES, default="both",
+        help="who goes when several may: random, adversarial, both, or first: in order (default %(default)s)",
+    )  # fmt: skip
+    which = made.add_mutually_exclusive_group()
+    which.add_argument("--plain-only", action="store_true", help="do not run the specialized kernel")
+    which.add_argument("--specialized-only", action="store_true", help="do not run the plain kernel")
+    which.add_argument("--replay", metavar="FILE", help="repeat the failure that a run wrote there")
+    made.add_argument("--random", action="store_true", help="no example: random tensors of the sizes given")
+    made.add_argument("--grid", metavar="X,Y,Z", help="the grid, with --random (default 1)")
+    made.add_argument(
+        "--record", metavar="FILE", default="wspec-replay.json", help="where a failure goes (default %(default)s)"
+    )
+
+
 def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
         commands, "opt", "read a module, run passes on it, print it",
@@ -129,6 +175,8 @@ def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
     add_plan_and_options(made)
 
 
+CHECK_STAGES = ("final", "specialized", "ttgir")
+SCHEDULES = ("both", "random", "adversarial", "first")
 BENCHES = ("attention", "matmul", "launch")
 
 
@@ -140,8 +188,10 @@ def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
-        commands, "demo", "specialize FlashAttention and show plan, report and binary; on a GPU also run it"
-    )
+        commands, "demo", "specialize FlashAttention, prove it, run it on the CPU; show plan and binary",
+        "On a Hopper GPU it runs there too, and is timed.",
+    )  # fmt: skip
     made.add_argument("--head-dim", type=int, choices=(64, 128, 256), default=128, metavar="D", help="64, 128 or 256")
     made.add_argument("--no-causal", dest="causal", action="store_false", help="without the causal mask")
-    made.add_argument("--no-run", action="store_true", help="do not run it, even where there is a GPU")
+    made.add_argument("--no-run", action="store_true", help="do not run it, neither on the CPU nor on a GPU")
+    made.add_argument("-o", "--output", metavar="FOLDER", help="write the cubin and every stage there")

@@ -24,14 +24,14 @@ class Signature:
     types: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    example: str = ""  # the function that makes inputs for `wspec run`: NAME of the kernel's file, FILE.NAME beside it
 
     def updated(self, other: Signature) -> Signature:
         """This one with everything `other` says; a parameter it gives a type loses its value, and the reverse."""
         types = {name: text for name, text in self.types.items() if name not in other.values}
         values = {name: value for name, value in self.values.items() if name not in other.types}
-        return Signature(
-            {**types, **other.types}, {**values, **other.values}, {**self.options, **other.options}
-        )  # fmt: skip
+        options = {**self.options, **other.options}
+        return Signature({**types, **other.types}, {**values, **other.values}, options, other.example or self.example)
 
 
 def split_items(text: str) -> list[str]:

@@ -21,7 +21,7 @@ from wspec.show.graph import Picture, picture, tasks_of
 
 if TYPE_CHECKING:
     from wspec.api import Offline
-    from wspec.bridge import KernelSource, Resources, Verdict
+    from wspec.bridge import Finished, KernelSource, Proof, Resources, Verdict
 
 BINARY_STAGES = ("final", "llir", "ptx", "sass")
 TEXT_STAGES = ("plan", "graph", "llir", "ptx", "sass")  # those that are no MLIR
@@ -52,6 +52,7 @@ class Binary:
     resources: Resources
     remarks: tuple[Remark, ...]
     specialized: bool = True
+    proof: str = ""  # the checker's verdict, in a line
 
 
 class Subject(ABC):
@@ -73,6 +74,21 @@ class Subject(ABC):
     @abstractmethod
     def binary(self) -> Binary | None:
         """Triton's part; None for a module that is left alone: only a kernel's own source gives the plain binary."""
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """All there is to say after the last stage."""
+        return self.front.remarks if self.binary is None else self.binary.remarks
+
+    @property
+    def specialized(self) -> bool:
+        """Is the binary that of a specialized module?"""
+        return self.binary is not None and self.binary.specialized
+
+    @property
+    def proof(self) -> str:
+        """The checker's verdict on the specialized module, in a line; "" where there is none."""
+        return "" if self.binary is None else self.binary.proof
 
     @cached_property
     def operations(self) -> dict[int, ir.Operation]:
@@ -196,7 +212,7 @@ class KernelSubject(Subject):
         names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
         stages = {stage: bridge.stage_text(kernel, theirs) for stage, theirs in names.items()}
         cubin: bytes = kernel.asm["cubin"]
-        return Binary(stages, cubin, report.resources, report.remarks, report.specialized)
+        return Binary(stages, cubin, report.resources, report.remarks, report.specialized, report.proof)
 
     def _lowered(self, source: KernelSource) -> tuple[str, str]:
         """What Triton raises over a kernel it does not understand becomes one error."""
@@ -259,23 +275,57 @@ class TextSubject(Subject):
     def binary(self) -> Binary | None:
         from wspec import bridge
 
-        reason = self.front.reason
-        if reason is not None and reason.code != "already-specialized":
+        if self._finished is None or (self._proof is not None and self._proof.stops(self.options)):
             return None
-        text = self.ttgir if reason is not None else self.front.stages["specialized"]
-        warps = ir.read(text).int_attr("ttg.num-warps") or 4
-        source = _source_of(warps)
-        finished = in_child(lambda: bridge.finish(text, source), self.file)
+        finished = self._finished
         shared, total = int(finished.metadata["shared"]), int(finished.metadata["num_warps"])
         resources = bridge.resources(finished.cubin, finished.ptxas_log, shared_bytes=shared, warps=total)
         texts = (finished.final, finished.llir, finished.ptx, bridge.sass(finished.cubin))
         stages = dict(zip(BINARY_STAGES, texts, strict=True))
-        return Binary(stages, finished.cubin, resources, self.front.remarks)
+        return Binary(stages, finished.cubin, resources, self.remarks, proof=self.proof)
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        if self._proof is None:
+            return self.front.remarks
+        ours = self.front.remarks
+        if self._proof.stops(self.options):
+            ours = tuple(remark for remark in ours if remark.code != "specialized")
+        return (*ours, *self._proof.undecided, *self._proof.errors)
+
+    @property
+    def proof(self) -> str:
+        from wspec.bridge.proof import NOT_CHECKED
+
+        if self._finished is None:
+            return ""
+        return NOT_CHECKED if self._proof is None else self._proof.line
+
+    @cached_property
+    def _finished(self) -> Finished | None:
+        """Down to the binary; None when the module is left alone."""
+        from wspec import bridge
+
+        reason = self.front.reason
+        if reason is not None and reason.code != "already-specialized":
+            return None
+        text = self.ttgir if reason is not None else self.front.stages["specialized"]
+        source = source_of(text)
+        return in_child(lambda: bridge.finish(text, source), self.file)
+
+    @cached_property
+    def _proof(self) -> Proof | None:
+        from wspec.proof import prove
+
+        if self._finished is None or self.options.check == "off":
+            return None
+        return prove(self._finished.final)
 
 
-def _source_of(warps: int) -> KernelSource:
+def source_of(text: str) -> KernelSource:
     """All that the back end asks of a kernel when its module is there already: options and target."""
     from wspec import bridge
 
+    warps = ir.read(text).int_attr("ttg.num-warps") or 4
     blank = bridge.KernelSource(None, None, bridge.HOPPER)
     return bridge.KernelSource(None, blank.backend.parse_options({"num_warps": warps}), bridge.HOPPER)

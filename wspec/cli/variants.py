@@ -1,6 +1,7 @@
 """Specs: named variants of kernels in a TOML file beside them, `attention.toml` for `attention.py`.
 
 [attention_fwd.d128]                    # KERNEL.VARIANT; the first variant is the default
+example = "examples.attention"          # what makes inputs for `wspec run`: a function of examples.py beside the kernel
 options = { num_warps = 8 }             # of the launch and of the compiler
 [attention_fwd.d128.signature]
 q_desc = "tensordesc<bf16[1, 1, 128, 128]>"
@@ -60,8 +61,8 @@ def _resolve(
         raise bad_input(f"{path}: {kernel}.{chosen} is like itself")
     data = variants[chosen]
     where = f"{path}: {kernel}.{chosen}"
-    if strange := sorted(set(data) - {"like", *_TABLES}):
-        raise bad_input(f"{where} has no field {strange[0]!r}", f"it may have: like, {', '.join(_TABLES)}")
+    if strange := sorted(set(data) - {"like", "example", *_TABLES}):
+        raise bad_input(f"{where} has no field {strange[0]!r}", f"it may have: like, example, {', '.join(_TABLES)}")
     own = _own_signature(where, data, names)
     if "like" not in data:
         return own
@@ -74,11 +75,14 @@ def _own_signature(where: str, data: Mapping[str, Any], names: Mapping[str, Any]
         if not isinstance(table, dict):
             raise bad_input(f"{where}: {name} must be a table")
     types, values, options = tables
+    example = data.get("example", "")
+    if not isinstance(example, str):
+        raise bad_input(f"{where}: example must be the name of a function")
     for name, text in types.items():
         if not isinstance(text, str):
             raise bad_input(f'{where}: signature.{name} must be the text of a type, such as "*bf16:16"')
     resolved = {name: _value(f"{where}: constexprs.{name}", value, names) for name, value in values.items()}
-    return Signature(types, resolved, options)
+    return Signature(types, resolved, options, example)
 
 
 def _value(where: str, value: Any, names: Mapping[str, Any]) -> Any:

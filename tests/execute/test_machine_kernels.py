@@ -1,0 +1,250 @@
+"""Whole kernels on the CPU: plain, specialized and float64 agree, in every order; and what is broken is found."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.goldens import ROOT
+from wspec import bridge
+from wspec.cli.signature import Signature
+from wspec.cli.variants import variant_signature
+from wspec.execute import FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
+from wspec.execute import one_thread as executor_thread
+from wspec.ir import print_module, read
+from wspec.ir.core import Operation, replace_uses
+from wspec.kernels import attention, elementwise, examples, matmul
+from wspec.options import Options
+from wspec.pipeline import specialize
+
+MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """References of small tensors are quicker so, above all where other tests run beside."""
+    with executor_thread():
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A kernel of a spec, ready to run both ways."""
+
+    signature: Signature
+    plain: Kernel
+    text: str  # of the specialized module; "" when the kernel is left alone
+
+    @functools.cached_property
+    def specialized(self) -> Kernel:
+        return Kernel(read(self.text))
+
+    def example(self, seed: int, sizes: Mapping[str, int] | None = None) -> examples.Example:
+        make = getattr(examples, self.signature.example.removeprefix("examples."))
+        made: examples.Example = make(self.signature.types, self.signature.values, seed, **(sizes or {}))
+        return made
+
+    def run(self, kernel: Kernel, example: examples.Example, schedule: Schedule | None = None) -> dict[str, float]:
+        """The largest share of what its bound allows, by output."""
+        names = [parameter.name for parameter in kernel.parameters]
+        arguments = {name: value for name, value in example.arguments.items() if name in names}
+        kernel.run(example.grid, arguments, schedule=schedule)
+        return {name: share(output) for name, output in example.outputs.items()}
+
+
+def share(output: examples.Output) -> float:
+    actual = output.tensor.double()
+    error = torch.where(actual == output.expected, 0.0, (actual - output.expected).abs())
+    return float(torch.where(error == 0, 0.0, error / output.bound).nan_to_num(nan=torch.inf).max())
+
+
+@functools.cache
+def subject(file: str, kernel: str, variant: str) -> Subject:
+    signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
+    source = bridge.from_signature(
+        getattr(MODULES[file], kernel), signature.types, {**signature.values, **signature.options}
+    )
+    text = bridge.ttgir(source)
+    outcome = specialize(read(text), Options(gate="off"))
+    made = "" if outcome.module is None else print_module(outcome.module)
+    return Subject(signature, Kernel(read(text)), made)
+
+
+FAST = (
+    ("attention", "attention_fwd", "d64"),
+    ("attention", "attention_fwd", "d64_causal"),
+    ("matmul", "matmul_descriptor_kernel", "bf16"),
+    ("matmul", "matmul_descriptor_kernel", "bf16_transposed"),
+)
+SLOW = (
+    *FAST,
+    ("attention", "attention_fwd", "d128"),
+    ("attention", "attention_fwd", "d128_causal"),
+    ("attention", "attention_fwd", "d256"),
+    ("attention", "attention_fwd", "d256_causal"),
+    ("matmul", "matmul_descriptor_kernel", "fp16"),
+)
+LEFT_ALONE = (
+    ("matmul", "matmul_pointer_kernel", "bf16"),
+    ("elementwise", "add_kernel", "fp32"),
+    ("elementwise", "softmax_kernel", "fp32"),
+    ("elementwise", "layer_norm_kernel", "fp32"),
+)
+
+
+def bits(example: examples.Example) -> list[torch.Tensor]:
+    return [output.tensor.clone() for output in example.outputs.values()]
+
+
+def check(which: tuple[str, str, str], seed: int, schedules: Iterator[Schedule], **sizes: int) -> None:
+    """Plain within the bounds, and specialized the same bits in every order."""
+    one = subject(*which)
+    example = one.example(seed, sizes)
+    shares = one.run(one.plain, example)
+    assert all(value <= 1 for value in shares.values()), shares
+    expected = bits(example)
+    for schedule in schedules:
+        example = one.example(seed, sizes)
+        one.run(one.specialized, example, schedule)
+        same = [torch.equal(a, b) for a, b in zip(bits(example), expected, strict=True)]
+        assert all(same), (schedule.name, same)
+
+
+@pytest.mark.parametrize("which", FAST, ids="-".join)
+@pytest.mark.parametrize("seed", range(2))
+def test_plain_specialized_and_float64_agree(which: tuple[str, str, str], seed: int) -> None:
+    kernel = subject(*which).specialized
+    some = kernel.adversaries[seed::3]
+    check(which, seed, iter((FirstReady(), Random(seed), Priorities(seed), *some)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", SLOW, ids="-".join)
+def test_many_seeds(which: tuple[str, str, str]) -> None:
+    kernel = subject(*which).specialized
+    for seed in range(100):
+        adversary = kernel.adversaries[seed % len(kernel.adversaries)]
+        check(which, seed, iter((Random(seed), Priorities(seed), adversary)))
+
+
+LENGTHS = ((1, 1), (64, 64), (65, 127), (100, 300), (200, 60))
+"""Queries and keys; in the last, causal, rows that see no key."""
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("seqlen_q", "seqlen_k"), LENGTHS)
+def test_lengths(seqlen_q: int, seqlen_k: int, causal: bool) -> None:
+    which = ("attention", "attention_fwd", "d64_causal" if causal else "d64")
+    check(which, 3, iter((Random(0), Priorities(1))), seqlen_q=seqlen_q, seqlen_k=seqlen_k, heads=1)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "batch"), [(1, 1, 2), (3, 3, 1), (4, 2, 1)])
+def test_heads(heads: int, kv_heads: int, batch: int) -> None:
+    which = ("attention", "attention_fwd", "d64_causal")
+    sizes = {"seqlen_q": 70, "seqlen_k": 90, "heads": heads, "kv_heads": kv_heads, "batch": batch}
+    check(which, 4, iter((Random(0),)), **sizes)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (128, 256, 64), (256, 272, 640)])
+def test_products(m: int, n: int, k: int) -> None:
+    check(("matmul", "matmul_descriptor_kernel", "bf16"), 5, iter((Random(0), Priorities(1))), m=m, n=n, k=k)
+
+
+@pytest.mark.parametrize("which", LEFT_ALONE, ids="-".join)
+def test_kernels_that_are_left_alone(which: tuple[str, str, str]) -> None:
+    one = subject(*which)
+    assert one.text == ""
+    for seed in range(2):
+        shares = one.run(one.plain, one.example(seed))
+        assert all(value <= 1 for value in shares.values()), shares
+
+
+# ---------------------------------------------------------------------------------------------- the bounds
+
+
+@pytest.mark.parametrize("which", FAST[:3], ids="-".join)
+def test_bounds_are_not_generous(which: tuple[str, str, str]) -> None:
+    one = subject(*which)
+    shares = one.run(one.plain, one.example(0))
+    assert max(shares.values()) > 0.1, shares
+
+
+def wrong_attention(example: examples.Example, what: str) -> None:
+    """Change inputs behind the reference's back, as a kernel would that takes the wrong tile."""
+    k, v = example.arguments["k_desc"], example.arguments["v_desc"]
+    if what == "a tile of V twice":
+        v[:, :, 64:128] = v[:, :, :64]
+    elif what == "a tile of K of the next":
+        k[:, :, :64] = k[:, :, 64:128]
+    elif what == "a row of V":
+        v[:, :, 70] = v[:, :, 71]
+    else:
+        k[:, :, -1] = 0
+
+
+@pytest.mark.parametrize("what", ["a tile of V twice", "a tile of K of the next", "a row of V", "the last key"])
+def test_wrong_tiles_exceed_the_bounds(what: str) -> None:
+    one = subject("attention", "attention_fwd", "d64")
+    example = one.example(0)
+    wrong_attention(example, what)
+    assert one.run(one.plain, example)["o_desc"] > 2
+
+
+def test_wrong_products_exceed_the_bounds() -> None:
+    one = subject("matmul", "matmul_descriptor_kernel", "bf16")
+    example = one.example(0)
+    example.arguments["a_desc"][:, :64] = example.arguments["a_desc"][:, 64:128]
+    assert one.run(one.plain, example)["c_desc"] > 10
+
+
+# ---------------------------------------------------------------------------------------------- what is found
+
+
+def without(text: str, name: str, index: int) -> Operation:
+    """The module without the `index`-th of the operations of that name inside the tasks."""
+    module = read(text)
+    [tasks] = [op for op in module.walk() if op.name == "ttg.warp_specialize"]
+    op = [op for op in tasks.walk() if op.name == name][index]
+    replace_uses(module, dict(zip(op.results, op.operands, strict=False)))
+    op.erase()
+    return module
+
+
+BROKEN = (
+    ("ttng.wait_barrier", 0, "reads q"),
+    ("ttng.wait_barrier", 1, "which is being filled"),
+    ("ttng.wait_barrier", 3, "which is being filled"),
+    ("ttng.warp_group_dot_wait", 1, "no wait has covered"),
+    ("ttng.warp_group_dot_wait", 2, "no wait has covered"),
+    ("ttng.arrive_barrier", 1, "deadlock"),
+    ("ttng.fence_async_shared", 0, "did not fence"),
+    ("ttng.async_tma_store_wait", 0, "never waited for"),
+    ("ttng.barrier_expect", 1, "deadlock"),
+    ("ttng.async_tma_copy_global_to_local", 2, "deadlock"),
+    ("ttng.wait_barrier", -4, "more arrivals|but the phase waits|overwrites"),
+    ("ttng.wait_barrier", -3, "overwrites"),
+)
+
+
+@pytest.mark.parametrize(("name", "index", "message"), BROKEN)
+def test_broken_kernels_are_found(name: str, index: int, message: str) -> None:
+    one = subject("attention", "attention_fwd", "d64")
+    kernel = Kernel(without(one.text, name, index))
+    sizes = {"heads": 1, "seqlen_q": 64, "seqlen_k": 512}
+    with pytest.raises(ProgramError, match=message):
+        for schedule in (FirstReady(), *kernel.adversaries):
+            one.run(kernel, one.example(0, sizes), schedule)
+
+
+def test_a_program_costs_little() -> None:
+    """256 queries and keys of one head, 64 wide: the tests that run thousands of programs rely on it."""
+    one = subject("attention", "attention_fwd", "d64")
+    sizes: dict[str, Any] = {"heads": 1, "seqlen_q": 256, "seqlen_k": 256}
+    example = one.example(0, sizes)
+    result = one.specialized.run(example.grid, example.arguments)
+    assert result.programs == 4 and result.seconds < 3.0

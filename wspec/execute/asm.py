@@ -1,0 +1,195 @@
+"""`tt.elementwise_inline_asm`: straight-line PTX on every element.
+
+Read are declarations of registers, predicates (`@p`), immediates, `mov` of packed registers and the instructions of
+`ptx.py`. Anything else, memory, barriers and special registers (`%globaltimer`) above all, is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from wspec.execute import ptx
+from wspec.execute.context import Context, Item, Prepare, Run
+from wspec.execute.debug import text
+from wspec.execute.elements import bits_of, dtype_of, from_raw, raw, scalar, shape_of, tensor
+from wspec.execute.errors import ExecutionError
+from wspec.ir.core import Operation
+from wspec.ir.types import Type
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STATEMENT = re.compile(r"(?:@(!?)([\w%$]+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)", re.DOTALL)
+_OPERAND = re.compile(r"\{[^}]*\}|[^,{}]+")
+_NUMBER = re.compile(r"-?(\d[\w.+]*|\.\d+)")
+_SINK = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One statement."""
+
+    opcode: tuple[str, ...]  # the name and its modifiers
+    targets: tuple[str, ...]  # registers; several of a packed mov and of setp p|q
+    sources: tuple[str, ...]
+    guard: str = ""  # the predicate
+    unless: bool = False
+
+
+def parse(source: str) -> list[Instruction]:
+    """The statements, without declarations and braces around them. Raises ExecutionError."""
+    body = _COMMENT.sub(" ", source).strip()
+    found: list[Instruction] = []
+    for statement in body.split(";"):
+        line = statement.strip()
+        while line.startswith("{"):
+            line = line[1:].strip()
+        line = line.rstrip("}").strip() if line.count("}") > line.count("{") else line
+        if line and not line.startswith(".reg"):
+            found.append(_statement(" ".join(line.split())))
+    return found
+
+
+def _statement(line: str) -> Instruction:
+    match = _STATEMENT.fullmatch(line)
+    if match is None or "[" in line:
+        raise ExecutionError(f"inline assembly that the executor cannot run: {line}")
+    operands = [operand.strip() for operand in _OPERAND.findall(match.group(4))]
+    operands = [operand for operand in operands if operand]
+    if not operands:
+        raise ExecutionError(f"inline assembly that the executor cannot run: {line}")
+    targets = tuple(part for name in _parts(operands[0]) for part in name.split("|"))
+    sources = tuple(part for operand in operands[1:] for part in _parts(operand))
+    return Instruction(tuple(match.group(3).split(".")), targets, sources, match.group(2) or "", match.group(1) == "!")
+
+
+def _parts(operand: str) -> list[str]:
+    """The registers of `{a, b}`; anything else alone."""
+    inner = operand[1:-1].split(",") if operand.startswith("{") else [operand]
+    return [part.strip() for part in inner]
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+class _Run:
+    """One run: registers by name, each with `count` elements."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.registers: dict[str, torch.Tensor] = {}
+
+    def step(self, instruction: Instruction) -> None:
+        opcode = instruction.opcode
+        if opcode[0] == "mov" and (len(instruction.targets) > 1 or len(instruction.sources) > 1):
+            results = self._repack(instruction)
+        else:
+            sources = [
+                self.source(name, ptx.source_type(opcode, index)) for index, name in enumerate(instruction.sources)
+            ]
+            results = ptx.execute(opcode, sources)
+        for name, value in zip(instruction.targets, results, strict=False):
+            if name != _SINK:
+                self.registers[name] = self._guarded(instruction, name, value)
+
+    def source(self, name: str, type: str) -> torch.Tensor:
+        """A register, a negated predicate or a number."""
+        if name.startswith("!"):
+            return ~self.source(name[1:], type)
+        if name in self.registers:
+            return self.registers[name]
+        if _NUMBER.fullmatch(name) is None:
+            raise ExecutionError(f"inline assembly reads {name}, which nothing has written")
+        return ptx.immediate(name, type, self.count)
+
+    def _guarded(self, instruction: Instruction, name: str, value: torch.Tensor) -> torch.Tensor:
+        if not instruction.guard:
+            return value
+        where = self.source(instruction.guard, "pred")
+        before = self.registers.get(name, torch.zeros_like(value))
+        return torch.where(~where if instruction.unless else where, value, before)
+
+    def _repack(self, instruction: Instruction) -> Sequence[torch.Tensor]:
+        """`mov.b32 {a, b}, c` and `mov.b32 c, {a, b}`: the first of the parts is the lowest."""
+        type, parts = instruction.opcode[-1], max(len(instruction.targets), len(instruction.sources))
+        small = f"b{8 * ptx.size_of(type) // parts}"
+        if len(instruction.targets) > 1:
+            whole = self.source(instruction.sources[0], type)
+            return [part.contiguous() for part in whole.view(ptx.dtype_of(small)).reshape(-1, parts).unbind(1)]
+        pieces = [self.source(name, small) for name in instruction.sources]
+        return [torch.stack(pieces, 1).reshape(-1).view(ptx.dtype_of(type))]
+
+
+# ------------------------------------------------------------------------------------- from and to tensors
+
+
+def _registers(item: Item, type: Type, pack: int, wide: bool) -> list[torch.Tensor]:
+    """The registers of an operand: `pack` elements of each run, several small ones to a register of 32 bits."""
+    values = raw(tensor(item, dtype_of(type))).reshape(-1, pack)
+    if wide and bits_of(type) < 32:
+        together = 32 // max(8, bits_of(type))
+        short = -pack % together
+        if short:
+            values = torch.cat((values, values.new_zeros(values.shape[0], short)), 1)
+        values = values.contiguous().view(torch.int32)
+    return [part.contiguous() for part in values.unbind(1)]
+
+
+def _elements(registers: list[torch.Tensor], type: Type, pack: int) -> Item:
+    """The inverse of `_registers`."""
+    dtype = dtype_of(type)
+    word = raw(torch.zeros(1, dtype=dtype)).dtype
+    columns = torch.stack([register.view(word).reshape(register.shape[0], -1) for register in registers], 1)
+    values = columns.reshape(columns.shape[0], -1)[:, :pack].contiguous()
+    found = from_raw(values, dtype).reshape(shape_of(type))
+    return found if shape_of(type) else scalar(found)
+
+
+def _per_operand(type: Type, pack: int, wide: bool) -> int:
+    together = 32 // max(8, bits_of(type)) if wide and bits_of(type) < 32 else 1
+    return -(-pack // together)
+
+
+def _inline_asm(op: Operation) -> Run:
+    source = text(op.str_attr("asm_string") or "")
+    program, pack = parse(source), op.int_attr("packed_element") or 1
+    unknown = [".".join(one.opcode) for one in program if not ptx.knows(one.opcode[0])]
+    if unknown:
+        raise ExecutionError(f"inline assembly with {unknown[0]}")
+    constraints = [part.strip() for part in text(op.str_attr("constraints") or "").split(",") if part.strip()]
+    outputs = [c for c in constraints if c.startswith("=")]
+    inputs = [c for c in constraints if not c.startswith(("=", "~"))]
+    types = [value.type for value in op.results]
+    wide = not any(c.strip("=&") in ("h", "c") for c in (*outputs, *inputs))  # 16-bit registers hold one element
+    counts = [_per_operand(type, pack, wide) for type in types]
+    if sum(counts) != len(outputs):
+        raise ExecutionError(f"inline assembly with {len(outputs)} outputs for {sum(counts)} registers of results")
+
+    def run(operands: tuple[Item, ...], context: Context) -> tuple[Item, ...]:
+        given = [
+            register
+            for item, value in zip(operands, op.operands, strict=True)
+            for register in _registers(item, value.type, pack, wide)
+        ]
+        if len(given) != len(inputs):
+            raise ExecutionError(f"inline assembly with {len(inputs)} inputs for {len(given)} registers of operands")
+        state = _Run(given[0].shape[0] if given else 1)
+        for index, (constraint, register) in enumerate(zip(inputs, given, strict=True)):
+            state.registers[f"${len(outputs) + index}"] = register
+            if constraint.isdigit():  # starts out in an output's register
+                state.registers[f"${constraint}"] = register
+        for instruction in program:
+            state.step(instruction)
+        made = [state.source(f"${index}", "b32") for index in range(len(outputs))]
+        results, start = [], 0
+        for type, count in zip(types, counts, strict=True):
+            results.append(_elements(made[start : start + count], type, pack))
+            start += count
+        return tuple(results)
+
+    return run
+
+
+HANDLERS: dict[str, Prepare] = {"tt.elementwise_inline_asm": _inline_asm}
