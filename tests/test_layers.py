@@ -1,4 +1,7 @@
-"""Imports go one way: ir <- plan <- passes <- pipeline <- api, cli. Passes do not know each other, nor triton."""
+"""Imports go one way: ir <- plan <- passes <- pipeline <- api, cli. Passes do not know each other, nor triton.
+
+Checker and executor know the IR alone: neither what made it nor each other.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,12 @@ MAY = {
     "passes": {"ir", "plan"},
     "pipeline": PLAN | {"passes", "pipeline"},
     "bridge": BASE | {"options", "bridge"},
+    "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
+    "execute": BASE | {"execute"},
     "kernels": {"kernels"},
 }
-UPPER = {"api", "cli", "report", "show", "bench"}  # above the pipeline: these may import what they like, but triton
+# Above the pipeline: these may import what they like, but triton.
+UPPER = {"api", "cli", "proof", "report", "show", "bench"}
 TRITON = {"bridge", "kernels", "bench"}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from wspec import bridge, ir
-from wspec.bridge import Group, KernelSource, Result, Verdict
+from wspec.bridge import Group, KernelSource, Proof, Result, Verdict
 from wspec.diagnostics import Remark, WspecError, render
 from wspec.options import Options, table
 from wspec.plan.machine import MachineError, load_machine
@@ -179,7 +179,7 @@ class _Compiler:
         return result, group
 
     def obtain(self, source: KernelSource) -> tuple[Result, Group]:
-        return bridge.obtain(source, self.options, self._judge, self.plan_text)
+        return bridge.obtain(source, self.options, self._judge, _prove, self.plan_text)
 
     def _judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
@@ -218,6 +218,13 @@ def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, ke
     from wspec.pipeline import specialize
 
     return specialize(module, options, plan=plan, keep_stages=keep_stages)
+
+
+def _prove(final: str) -> Proof:
+    """The checker; imported here for the same reason."""
+    from wspec.proof import prove
+
+    return prove(final)
 
 
 def _compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None) -> _Compiler:

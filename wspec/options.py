@@ -74,6 +74,15 @@ class Options:
     gate: str = _option(
         "model", Spec(str, "who decides whether specializing pays: the latency model, or nobody", ("model", "off"))
     )
+    check: str = _option(
+        "strict",
+        Spec(
+            str,
+            "what keeps a specialized kernel from running: whatever the checker cannot prove, the errors it finds, "
+            "or nothing: it is not asked",
+            ("strict", "errors", "off"),
+        ),
+    )
     machine: str = _option("h200", Spec(str, "machine description the model uses"))
     cache: bool = _option(
         True, Spec(bool, "reuse results on disk, in Triton's cache; 0 compiles afresh in every process", emits=False)

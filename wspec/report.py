@@ -40,6 +40,11 @@ class Report:
         """Why the kernel was left alone; None when it was specialized."""
         return self.result.reason
 
+    @property
+    def proof(self) -> str:
+        """What the checker said of the specialized kernel, in a line; "" when there is none."""
+        return self.result.proof
+
     @cached_property
     def plan(self) -> Plan | None:
         """The plan; None when the compiler made none."""
@@ -58,6 +63,8 @@ class Report:
     def __str__(self) -> str:
         done = "specialized" if self.specialized else "left as it was"
         parts = [f"{self.source.describe()}: {done}", *(render(remark) for remark in self.remarks)]
+        if self.proof:
+            parts.append(self.proof)
         if self.plan is not None:
             parts.append(plan_text(self.plan, operations(self.source), load_machine(self.machine)))
         return "\n\n".join([*parts, f"binary: {self.resources}"])

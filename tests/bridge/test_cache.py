@@ -79,14 +79,23 @@ def test_options_that_do_not_change_the_kernel_share_an_entry() -> None:
 def test_the_digest_covers_every_source_file_that_compiles(tmp_path: Path) -> None:
     root = Path(wspec.__file__).parent
     names = {str(path.relative_to(root)) for path in cache._source_files(root)}
-    assert {"bridge/cache.py", "ir/core.py", "passes/split.py", "pipeline.py", "plan/plan.py"} <= names
+    assert {
+        "bridge/cache.py",
+        "check/checker.py",
+        "ir/core.py",
+        "passes/split.py",
+        "pipeline.py",
+        "plan/plan.py",
+    } <= names
     assert any(name.endswith(".toml") for name in names)
-    assert not any(name.startswith(("kernels/", "bench/", "cli/")) or "__pycache__" in name for name in names)
+    assert not any(
+        name.startswith(("kernels/", "bench/", "cli/", "execute/")) or "__pycache__" in name for name in names
+    )
 
 
 def test_store_and_load(fresh_cache: Path) -> None:
     remark = Remark("no-loop", "no loop", FileLoc("a.py", 3, 4), (("step", FileLoc("b.py", 5, 6)),), "note", "warning")
-    result = bridge.Result(False, (remark,), plan="version = 1", ptxas_log="log")
+    result = bridge.Result(False, (remark,), plan="version = 1", ptxas_log="log", proof="proved")
     key = cache.key(add_source(), Options())
     assert cache.load(key, "add") is None
     cache.store(key, add_source(), result)

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs.excerpts import excerpt, with_fresh_excerpts
+from tests.support.broken import start_with_other_phase
 from tests.support.goldens import ROOT, assert_golden
 from wspec.cli import main
+from wspec.ir import print_module, read
 
 TOUR = ROOT / "docs" / "tour.md"
 DOCUMENTS = (TOUR, ROOT / "docs" / "cli.md", ROOT / "README.md")
@@ -26,6 +28,7 @@ COMMANDS = {
     "stages": ["dump", KERNEL, "--list"],
     "diff": ["dump", KERNEL, "--diff", "async_dots", "release_buffers"],
     "pointer": ["compile", "kernels/matmul.py:matmul_pointer_kernel"],
+    "check": ["check", KERNEL],
     "badname": ["explain", "kernels/attention.py:attention_fdw"],
 }
 EXACT_STAGES = ("plan", "ptx", "sass", "final")
@@ -38,8 +41,10 @@ def source(name: str) -> str:
         return (ROOT / "docs" / "tour_kernel.py").read_text()
     if name == "badplan":
         return bad_plan()
+    if name == "deadlock":
+        return deadlock()
     if name in COMMANDS:
-        return run(*COMMANDS[name])
+        return without_times(run(*COMMANDS[name]))
     if "-to-" in name:
         return run("dump", KERNEL, "--diff", *name.split("-to-"))
     return run("dump", KERNEL, "--stage", name, "--form", "generic" if name in EXACT_STAGES else "brief")
@@ -51,6 +56,21 @@ def bad_plan() -> str:
         path = Path(folder, "plan.toml")
         path.write_text(run("plan", KERNEL, "--toml"))
         return run("plan", KERNEL, "--plan", str(path), "--num-warps", "4")
+
+
+def deadlock() -> str:
+    """What is said of the kernel when its producer begins with the other phase."""
+    module = read(run("dump", KERNEL, "--stage", "specialized"))
+    start_with_other_phase(module)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.ttgir")
+        path.write_text(print_module(module))
+        return without_times(run("check", str(path)))
+
+
+def without_times(text: str) -> str:
+    """The same every time."""
+    return re.sub(r", \d+ ms\)", ")", text)
 
 
 def run(*arguments: str) -> str:

@@ -11,6 +11,7 @@ from tests.support.cases import GEMM, TILE, desc, odd_cases, our_attention
 from tests.support.compiling import Case, outcome, plain_module
 from tests.support.invariants import assert_sound
 from tests.support.programs import numbered, program
+from tests.support.proved import assert_proved
 from wspec.diagnostics import Declined, Remark
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
@@ -241,7 +242,8 @@ def test_the_plan_of_a_program() -> None:
     module = root.parent_op
     assert module is not None
     made = specialize(module, Options(gate="off", blocks=1, depth=2))
-    assert made.plan is not None
+    assert made.plan is not None and made.module is not None
+    assert_proved(made.module)
     by_hand = Channel("a", (6,), 2, 16384, 0)
     assert made.plan.channels[0] == by_hand
     assert dataclasses.replace(made.plan.channels[1], name="b") == Channel("b", (8,), 2, 8192)

@@ -71,10 +71,14 @@ def dumps(case: Case) -> dict[str, str]:
 @functools.cache
 def _outcome(case: Case) -> Any:
     # Imported here: the IR's own tests use this file and must not depend on the passes.
+    from tests.support.proved import assert_proved
     from wspec.options import Options
     from wspec.pipeline import specialize
 
-    return specialize(read(_lowered(case)[1]), Options(gate="off"), keep_stages=True)
+    made = specialize(read(_lowered(case)[1]), Options(gate="off"), keep_stages=True)
+    if made.module is not None:
+        assert_proved(made.module)
+    return made
 
 
 def _gluon(case: Case) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.proved import assert_proved
 from wspec import bridge
 from wspec.diagnostics import Remark
 from wspec.ir import print_module, read
@@ -53,9 +54,12 @@ def plain_module(case: Case) -> Operation:
 
 
 def outcome(case: Case, plan: Plan | None = None, keep_stages: bool = False, **options: Any) -> Outcome:
-    """What the compiler makes of the case, with `options` over its own."""
+    """What the compiler makes of the case, with `options` over its own. What it emits is proved."""
     asked = Options(**{**case.options, **options})
-    return specialize(plain_module(case), asked, plan=plan, keep_stages=keep_stages)
+    made = specialize(plain_module(case), asked, plan=plan, keep_stages=keep_stages)
+    if made.module is not None:
+        assert_proved(made.module)
+    return made
 
 
 def binary(case: Case, made: Outcome) -> bridge.Resources:

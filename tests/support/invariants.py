@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.support.proved import assert_proved
 from wspec.ir import verify
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -48,6 +49,7 @@ def assert_sound(module: Operation, plan: Plan) -> None:
     counts = _initialized(op.parent)
     _producer(uses[-1], counts, plan)
     _consumers(uses, counts, plan)
+    assert_proved(module)
 
 
 # ------------------------------------------------------------------------------------------------- structure

@@ -1,9 +1,9 @@
 """The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
 
-from wspec.bridge.backend import FINISHING, Finished, finish
+from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
-from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, ttgir, ttir
+from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir, ttir
 from wspec.bridge.launch import (
     WspecFunction,
     current_target,
@@ -15,6 +15,7 @@ from wspec.bridge.launch import (
     replace_innermost,
     require_jit,
 )
+from wspec.bridge.proof import Checker, Proof, Ruling, rule
 from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
 
@@ -22,16 +23,20 @@ __all__ = [
     "FINISHING",
     "HOPPER",
     "BridgeError",
+    "Checker",
     "Compiler",
     "Finished",
     "Group",
     "KernelSource",
+    "Proof",
     "Resources",
     "Result",
+    "Ruling",
     "Verdict",
     "WspecFunction",
     "current_target",
     "fill_in",
+    "final_ttgir",
     "finish",
     "from_arguments",
     "from_signature",
@@ -45,10 +50,12 @@ __all__ = [
     "load_kernel",
     "lower",
     "obtain",
+    "plain_ttgir",
     "reparse",
     "replace_innermost",
     "require_jit",
     "resources",
+    "rule",
     "sass",
     "stage_text",
     "to_pretty",

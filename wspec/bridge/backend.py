@@ -15,7 +15,7 @@ from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 from wspec.bridge.frontend import KernelSource, capability
-from wspec.bridge.text import BridgeError, captured, reparse, run_passes, verify
+from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 
 Pass = Callable[[Any, int], None]
 
@@ -50,15 +50,25 @@ def finish(text: str, source: KernelSource) -> Finished:
     the text is parsed and verified first, which finds most of what would run into one.
     """
     backend, options, arch = source.backend, source.options, capability(source)
-    module = reparse(text)
-    verify(module)
-    run_passes(module, partial(_add_finishing_passes, arch=arch), "wspec_finish")
+    module = _finishing(text, arch)
     metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
     final = str(module.str())
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
     cubin, log = assemble(ptx, source)
     return Finished(final, llir, ptx, cubin, metadata, log)
+
+
+def final_ttgir(text: str, source: KernelSource) -> str:
+    """Generic text of the module that `finish` gives to Triton's back end. Raises BridgeError."""
+    return generic_text(_finishing(text, capability(source)))
+
+
+def _finishing(text: str, arch: int) -> Any:
+    module = reparse(text)
+    verify(module)
+    run_passes(module, partial(_add_finishing_passes, arch=arch), "wspec_finish")
+    return module
 
 
 def _add_finishing_passes(manager: Any, arch: int) -> None:

@@ -24,7 +24,7 @@ from wspec.options import Options
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
 _SOURCES = (".py", ".json", ".toml")
-_ELSEWHERE = ("kernels", "bench", "cli", "show", "__pycache__")  # these do not take part in compiling
+_ELSEWHERE = ("kernels", "bench", "cli", "execute", "show", "__pycache__")  # these do not take part in compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Result:
     remarks: tuple[Remark, ...]
     plan: str = ""  # the plan's text; empty when there is none
     ptxas_log: str = ""
+    proof: str = ""  # what the checker said of the specialized kernel, in a line; empty when there is none
 
     @property
     def reason(self) -> Remark | None:
@@ -128,9 +129,11 @@ def _result_json(result: Result) -> dict[str, Any]:
         "remarks": remarks,
         "plan": result.plan,
         "ptxas_log": result.ptxas_log,
+        "proof": result.proof,
     }
 
 
 def _result_from(data: dict[str, Any]) -> Result:
     remarks = tuple(from_json(item) for item in data["remarks"])
-    return Result(bool(data["specialized"]), remarks, str(data["plan"]), str(data["ptxas_log"]))
+    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof")}
+    return Result(bool(data["specialized"]), remarks, **texts)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import triton
@@ -19,6 +16,8 @@ from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
+from wspec.bridge.proof import Checker, rule
+from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.resources import ptxas_notes, spill_bytes
 from wspec.bridge.text import BridgeError
 from wspec.diagnostics import Declined, Remark
@@ -42,10 +41,13 @@ class Verdict:
 Compiler = Callable[[str], Verdict]
 
 
-def obtain(source: KernelSource, options: Options, compiler: Compiler, plan: str = "") -> tuple[Result, Group]:
+def obtain(
+    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, plan: str = ""
+) -> tuple[Result, Group]:
     """The result for `source`, from the cache or made now. Raises only what Triton's own front end raises.
 
-    A failure of ours is not stored: it may be the machine's (no space, a killed ptxas), and it is a bug otherwise.
+    A failure of ours is not stored: it may be the machine's (no space, a killed ptxas, no time to check), and it is a
+    bug otherwise. An error that the checker found is: the same kernel has it again.
     """
     bypass = _bypass(source, options)
     if bypass is not None:
@@ -60,11 +62,11 @@ def obtain(source: KernelSource, options: Options, compiler: Compiler, plan: str
         message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
     verdict = judge(source, text, compiler, options)
-    result, finished = _finish(source, verdict, options)
-    _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, finished)
-    if any(remark.code in ("internal-error", "compile-error") for remark in result.remarks):
-        return result, {}
-    return cache.store(key, source, result, ttir, finished)
+    made = _finish(source, verdict, checker, options)
+    _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
+    if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
+        return made.result, {}
+    return cache.store(key, source, made.result, ttir, made.finished if made.result.specialized else None)
 
 
 def _bypass(source: KernelSource, options: Options) -> Remark | None:
@@ -100,57 +102,49 @@ def judge(source: KernelSource, text: str, compiler: Compiler, options: Options)
         return Verdict(None, remarks=(declined.remark,))
     except Exception as error:
         path = write_reproducer(source.name, text, traceback.format_exc(), options)
-        message = f"wspec failed on {source.name}: {type(error).__name__}: {_first_line(error)}"
-        return Verdict(None, remarks=(_failure(source, "internal-error", message, path),))
+        message = f"wspec failed on {source.name}: {type(error).__name__}: {first_line(error)}"
+        return Verdict(None, remarks=(failure("internal-error", message, kernel_location(source), path),))
 
 
-def _finish(source: KernelSource, verdict: Verdict, options: Options) -> tuple[Result, Finished | None]:
+# ----------------------------------------------------------------------------------------- down to the binary
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    result: Result
+    finished: Finished | None = None  # the specialized kernel, which may be one that may not run
+    stored: bool = True
+
+
+def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options) -> _Made:
     if verdict.text is None:
-        return Result(False, verdict.remarks, verdict.plan), None
+        return _Made(Result(False, verdict.remarks, verdict.plan))
     try:
         run = finish_isolated if options.isolate else finish
         finished = run(verdict.text, source)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)
-        message = f"the specialized {source.name} does not compile: {_first_line(error)}"
-        remark = _failure(source, "compile-error", message, path)
-        return _declined(verdict, remark), None
+        message = f"the specialized {source.name} does not compile: {first_line(error)}"
+        return _declined(verdict, failure("compile-error", message, kernel_location(source), path))
     too_big = _over_limit(source, finished)
     if too_big is not None:
-        return _declined(verdict, too_big), None
+        return _declined(verdict, too_big)
     advice = _advice(source, finished)
     if advice and options.gate == "model":
-        return _declined(verdict, advice[0]), None
-    remarks = (*verdict.remarks, *advice)
-    return Result(True, remarks, verdict.plan, finished.ptxas_log), finished
+        return _declined(verdict, advice[0])
+    ruling = rule(source.name, kernel_location(source), finished.final, checker, options)
+    if not ruling.accepted:
+        result = _declined(verdict, *ruling.remarks).result
+        return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
+    remarks = (*verdict.remarks, *advice, *ruling.remarks)
+    return _Made(Result(True, remarks, verdict.plan, finished.ptxas_log, ruling.line), finished)
 
 
-def _declined(verdict: Verdict, why: Remark) -> Result:
+def _declined(verdict: Verdict, *why: Remark) -> _Made:
     """Left alone after all: what the compiler said of its success does not hold."""
     remarks = tuple(remark for remark in verdict.remarks if remark.code != "specialized")
-    return Result(False, (*remarks, why), verdict.plan)
-
-
-def _first_line(error: Exception) -> str:
-    """The error in one line, with the first complaint of the tool that failed."""
-    lines = str(error).strip().split("\n")
-    complaint = next((line.strip() for line in lines[1:] if re.search(r"\b(error|fatal|Assertion)\b", line)), "")
-    return f"{lines[0]}: {complaint}" if complaint else lines[0]
-
-
-def _failure(source: KernelSource, code: str, message: str, reproducer: Path) -> Remark:
-    note = f"the plain kernel runs instead; please report this with {reproducer}"
-    return Remark(code, message, kernel_location(source), note=note, severity="error")
-
-
-def write_reproducer(name: str, text: str, details: str, options: Options) -> Path:
-    """A file with the IR and, as comments, what went wrong with it; the same failure gives the same file."""
-    folder = Path(options.dump or os.path.join(knobs.cache.dir, "wspec-reproducers"))
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.ttgir"
-    path.write_text("".join(f"// {line}\n" for line in [repr(options), *details.rstrip().split("\n")]) + text)
-    return path
+    return _Made(Result(False, (*remarks, *why), verdict.plan))
 
 
 # ------------------------------------------------------------------------------------- what the binary says

@@ -181,6 +181,14 @@ def lower(source: KernelSource) -> tuple[str, str]:
     return before, generic_text(module)
 
 
+def plain_ttgir(source: KernelSource) -> str:
+    """Generic text of what Triton's own `make_ttgir` ends with, pipelined and all. Raises BridgeError."""
+    module, backend = _ttir_module(source), source.backend
+    arch = capability(source)
+    captured("make_ttgir failed", lambda: backend.make_ttgir(module, {}, source.options, arch))
+    return generic_text(module)
+
+
 def _ttir_module(source: KernelSource) -> Any:
     context = new_context()
     backend, options = source.backend, source.options
@@ -233,6 +241,7 @@ __all__ = [
     "from_signature",
     "lower",
     "parse_type",
+    "plain_ttgir",
     "ttgir",
     "ttir",
 ]

@@ -1,0 +1,25 @@
+"""The checker on every module that a test makes the compiler emit."""
+
+from __future__ import annotations
+
+import functools
+
+from wspec import bridge
+from wspec.check import check
+from wspec.cli.subject import source_of
+from wspec.ir import print_module, read
+from wspec.ir.core import Operation
+
+LIMIT_S = 120.0  # of a machine that is busy
+
+
+def assert_proved(module: Operation) -> None:
+    """What becomes of it before it is compiled has no deadlock and no race. Raises AssertionError with the findings."""
+    assert _verdict(print_module(module)) == ""
+
+
+@functools.cache
+def _verdict(text: str) -> str:
+    """Nothing when it is proved; many tests emit the same module."""
+    report = check(read(bridge.final_ttgir(text, source_of(text))), limit_s=LIMIT_S)
+    return "" if report.ok else str(report)

@@ -1,0 +1,87 @@
+"""What follows from the checker's verdict on the module that is compiled, under the option `check`."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
+from wspec.diagnostics import Remark, render
+from wspec.ir.loc import Location
+from wspec.options import Options
+
+NOT_CHECKED = "not checked (check=off)"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the checker says of a module."""
+
+    summary: str  # in one line
+    errors: tuple[Remark, ...] = ()
+    undecided: tuple[Remark, ...] = ()
+    timed_out: bool = False
+
+    @property
+    def line(self) -> str:
+        """The verdict, and whose it is."""
+        return f"checker: {self.summary}" if self.errors or self.undecided else self.summary
+
+    def stops(self, options: Options) -> bool:
+        """May the module not be run? `options.check` says what an undecided finding counts for."""
+        return bool(self.errors or (self.undecided and options.check == "strict"))
+
+
+Checker = Callable[[str], Proof]
+"""TTGIR after the finishing passes, in Triton's own syntax -> what the checker says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What is done about it."""
+
+    accepted: bool  # the specialized kernel may run
+    line: str
+    remarks: tuple[Remark, ...] = ()
+    final: bool = True  # False: another time it may be another
+
+
+def rule(name: str, place: Location, text: str, checker: Checker, options: Options) -> Ruling:
+    """Ask the checker about kernel `name`, whose source is at `place`. Never raises.
+
+    An error, and a failure of the checker itself, leave a reproducer that `wspec check` reads.
+    """
+    if options.check == "off":
+        return Ruling(True, NOT_CHECKED)
+    try:
+        proof = checker(text)
+    except Exception as error:
+        path = write_reproducer(name, text, traceback.format_exc(), options)
+        message = f"the checker failed on the specialized {name}: {type(error).__name__}: {first_line(error)}"
+        remark = failure("internal-error", message, place, path)
+        return Ruling(False, "not checked: the checker failed", (remark,), final=False)
+    if proof.errors:
+        return Ruling(False, proof.line, _wrong(name, text, proof, options))
+    undecided = tuple(_about(f"the specialized {name} is not proved", remark) for remark in proof.undecided)
+    if not proof.stops(options):
+        return Ruling(True, proof.line, undecided)
+    note = "the plain kernel runs instead; check=errors runs the specialized one all the same"
+    return Ruling(False, proof.line, _with_note(undecided, note), final=not proof.timed_out)
+
+
+def _wrong(name: str, text: str, proof: Proof, options: Options) -> tuple[Remark, ...]:
+    details = "\n\n".join(render(remark, context=False) for remark in (*proof.errors, *proof.undecided))
+    path = write_reproducer(name, text, f"{proof.summary}\n\n{details}", options)
+    errors = tuple(_about(f"the checker refuses the specialized {name}", remark) for remark in proof.errors)
+    return _with_note(errors, plain_runs(path))
+
+
+def _about(what: str, remark: Remark) -> Remark:
+    return replace(remark, message=f"{what}: {remark.message.removeprefix('undecided: ')}")
+
+
+def _with_note(remarks: tuple[Remark, ...], note: str) -> tuple[Remark, ...]:
+    """After what the last one, which counts as the reason, says itself."""
+    *others, last = remarks
+    return (*others, replace(last, note="; ".join(filter(None, (last.note, note)))))
