@@ -380,4 +380,5 @@ class Program:
 
     codes: list[Code]
     roots: list[Operation]  # allocation -> the operation
+    floor: int  # integers below it are told apart whatever their modulus
     module: Operation

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wspec.check.linear import Key, Linear, Space, Terms, constant
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import ScalarType
 
 
@@ -106,6 +106,7 @@ class Extents:
         self.places: dict[int, list[Operation]] = {}  # extent -> its loops
         self.choices: dict[Linear, int] = {}
         self.asked: list[Value] = []  # choice -> a value that stands for it
+        self.computed: set[int] = set()  # choices that follow from the iteration, in a way that is not understood
         self.chain_of_choice: list[tuple[int, ...]] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
@@ -192,6 +193,8 @@ class Extents:
             number = self.choices[form] = len(self.asked)
             self.asked.append(value)
             self.chain_of_choice.append(self.terms.chain_of(form))
+            if self.chain_of_choice[number] and not _is_free(value):
+                self.computed.add(number)
         return Choice(number, self.chain_of_choice[number])
 
     def _comparison(self, op: Operation) -> Condition | None:
@@ -206,8 +209,10 @@ class Extents:
             case 5:
                 return self._positive((left - right).shifted(1), op)
             case 0 | 1 as code:
-                difference = (left - right).constant
-                return None if difference is None else Always((difference == 0) == (code == 0))
+                above, below = self._positive(left - right, op), self._positive(right - left, op)
+                if above is None or below is None:
+                    return None
+                return _both(_negated(above), _negated(below)) if code == 0 else _either(above, below)
         return None  # unsigned: another order for negative numbers
 
     def _positive(self, form: Linear, op: Operation) -> Condition | None:
@@ -287,6 +292,26 @@ class Extents:
     def _outside(self, extent: Extent, above: int) -> Threshold:
         self.thresholds.setdefault(extent.number, set()).add(above)
         return Threshold(extent.number, above)
+
+
+def _is_free(value: Value) -> bool:
+    """Does the value come from an argument, from global memory, or from elsewhere that a launch decides?"""
+    pending, seen = [value], set[Value]()
+    while pending:
+        one = pending.pop()
+        op = one.op
+        if op is None:
+            block = one.owner
+            parent = block.parent_op if isinstance(block, Block) else None
+            if parent is None or parent.name != "scf.for":
+                return True
+        elif op.name in ("tt.load", "tt.get_program_id", "tt.get_num_programs"):
+            return True
+        else:
+            fresh = [operand for operand in op.operands if operand not in seen]
+            seen.update(fresh)
+            pending += fresh
+    return False
 
 
 def _negated(one: Condition) -> Condition:

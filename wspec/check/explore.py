@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
+from dataclasses import replace
 
 from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
+from wspec.check.names import choices
 from wspec.check.normal import Normal
 from wspec.check.state import State
 
@@ -41,6 +43,14 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     return list(exact.found.values()), merged.states + exact.states
 
 
+def _weighed(one: Finding, state: State) -> Finding:
+    """An error on a way that the kernel may never take is not certain."""
+    if one.kind == "undecided" or not state.doubtful:
+        return one
+    where = f"{one.message}, if the conditions on the way there can be so"
+    return replace(one, kind="undecided", message=where, path=one.path + choices(state))
+
+
 class _Search:
     def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
         self.engine, self.deadline, self.merge = engine, deadline, merge
@@ -57,7 +67,7 @@ class _Search:
             try:
                 self.engine.run(state)
             except Found as stop:
-                one = stop.finding
+                one = _weighed(stop.finding, state)
                 if not self.found:
                     self.deadline = min(self.deadline, time.perf_counter() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)

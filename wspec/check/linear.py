@@ -228,7 +228,12 @@ class Terms:
         tree = _Trees(self).carried(loop, index, ())
         if tree is None:
             return self._unique(loop.regions[0].block.args[index + 1])
-        return self._one(("carried", space.number, tree), (*space.chain, space.number))
+        return self._of_tree(("carried", space.number, tree), (*space.chain, space.number), tree)
+
+    def _of_tree(self, key: Key, depends: tuple[int, ...], tree: Key) -> Linear:
+        if _threads_differ(tree, self):
+            self.divergent.add(self.atom(key, depends))
+        return self._one(key, depends)
 
     def _structured(self, op: Operation, value: Value) -> Linear:
         if op.name == "scf.for":
@@ -236,7 +241,7 @@ class Terms:
             upper = self.of(op.operands[1])
             space = self.space(op)
             if tree is not None:
-                return self._one(("result", space.number, upper, tree), space.chain)
+                return self._of_tree(("result", space.number, upper, tree), space.chain, tree)
         if op.name == "scf.if" and len(op.regions) == 2 and op.regions[1].blocks:
             arms = [self.of(region.block.terminator.operands[value.index]) for region in op.regions]
             condition = self.of(op.operands[0])
@@ -283,6 +288,15 @@ class _Trees:
         if any(part is None for part in parts):
             return None
         return (op.name, value.index, _meaning(op), str(value.type), *parts)
+
+
+def _threads_differ(tree: Any, terms: Terms) -> bool:
+    """Does a tree hold something that differs from thread to thread?"""
+    if isinstance(tree, Linear):
+        return terms.diverges(tree)
+    if isinstance(tree, tuple):
+        return any(_threads_differ(part, terms) for part in tree)
+    return isinstance(tree, str) and tree in _THREADS
 
 
 def _meaning(op: Operation) -> Key:

@@ -153,10 +153,6 @@ class Names:
     def last_op(self, index: int) -> Operation:
         return self.program.codes[index].steps[-1].op
 
-    def choices(self, state: State) -> tuple[tuple[str, Location], ...]:
-        """The last decisions that led here."""
-        return tuple((f"when {text}", op.location) for op, text in state.taken[-2:])
-
     # ---- findings
 
     def race(self, index: int, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> Finding:
@@ -257,7 +253,7 @@ class Names:
             message = f"tasks {who} wait for each other forever"
         else:
             message = f"task {who} waits forever" if len(self.tasks) > 1 else "the kernel waits forever"
-        return Finding("error", "deadlock", message, place, tuple(steps) + self.choices(state), note)
+        return Finding("error", "deadlock", message, place, tuple(steps) + choices(state), note)
 
     def _lacking(self, state: State, view: c.View, barrier: Barrier, width: int) -> list[tuple[str, Location]]:
         """What the barrier still needs, and where those stand who could give it."""
@@ -289,6 +285,11 @@ class Names:
         if barrier.arrived:
             return f"{self.view(view)} has {barrier.arrived} of {barrier.count} arrivals in this phase"
         return ""
+
+
+def choices(state: State) -> tuple[tuple[str, Location], ...]:
+    """The last decisions that led to a state."""
+    return tuple((f"when {text}", op.location) for op, text in state.taken[-2:])
 
 
 def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:

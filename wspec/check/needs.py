@@ -14,6 +14,8 @@ from wspec.ir.types import MemDescType
 
 STRUCTURE = frozenset(("scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition", ws.NAME, "ttg.warp_yield"))
 _ROUNDING = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.shrsi", "arith.shrui"))
+_RISING = frozenset(("arith.addi", "arith.muli", "arith.extsi", "arith.trunci", "arith.index_cast", "arith.maxsi"))
+MAX_FLOOR = 32
 MAX_COUNTED = 24  # constant loops with more iterations than this are taken for loops of any length
 _GROWING = frozenset(
     ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui",
@@ -44,6 +46,7 @@ class Flow:
 
     def __init__(self, root: Operation) -> None:
         self.root = root
+        self.floor = 0  # integers below it are told apart whatever their modulus
         self._unbounded: dict[Value, bool] = {}
         self.captured: dict[Value, Value] = {}
         self.targets: dict[Value, list[Value]] = {}  # value -> block arguments and results that take it over
@@ -112,18 +115,32 @@ class Flow:
                 return all(self.positive(operand, inside) for operand in op.operands[1:])
             if remainder(op) is not None or op.name in _ROUNDING:
                 return self.positive(op.operands[0], inside)
-            if op.name in (
-                "arith.addi",
-                "arith.muli",
-                "arith.extsi",
-                "arith.trunci",
-                "arith.index_cast",
-                "arith.maxsi",
-            ):
+            if op.name == "arith.andi":
+                return any(self.positive(operand, inside) for operand in op.operands)
+            if op.name == "arith.trunci" and scalars.bits(op.results[0].type) < 32:
+                return False  # where bits are cut off on purpose
+            if op.name in _RISING:
                 return all(self.positive(operand, inside) for operand in op.operands)
-            return op.name in ("arith.extui", "arith.andi")
+            return op.name == "arith.extui"
         sources = list(self.sources(value))
         return bool(sources) and all(self.positive(source, inside) for source in sources)
+
+    def rounds_well(self, value: Value) -> bool:
+        """Is the integer one that cannot be negative, less at most MAX_FLOOR? `floor` is raised to what is taken off.
+
+        Its remainders and quotients then only depend on its remainder by some number, from `floor` on.
+        """
+        off = 0
+        while value.op is not None and value.op.name in ("arith.addi", "arith.subi"):
+            by = _constant(value.op.operands[1])
+            if by is None or remainder(value.op) is not None:
+                break
+            off += by if value.op.name == "arith.subi" else -by
+            value = value.op.operands[0]
+        if off > MAX_FLOOR or not self.positive(value):
+            return False
+        self.floor = max(self.floor, off)
+        return True
 
     def running(self) -> set[Value]:
         """Values that may come from a tensor core operation that is not complete."""
@@ -282,12 +299,12 @@ def moduli(flow: Flow, exact: Iterable[Value], values: set[Value]) -> dict[Value
             if not _parts(flow, value):
                 continue
             rest = remainder(op)
-            if rest is not None and flow.positive(rest[0]):
+            if rest is not None and flow.rounds_well(rest[0]):
                 if rest[0] in values:
                     pending.append((rest[0], rest[1] if after != scalars.NOTHING else after))
                 continue
             known = tuple(_constant(v) for v in op.operands)
-            if op.name in _ROUNDING and not flow.positive(op.operands[0]):
+            if op.name in _ROUNDING and not flow.rounds_well(op.operands[0]):
                 known = (None,) * len(known)
             wants = zip(op.operands, scalars.operand_moduli(op, after, known), strict=True)
             pending += [(operand, wish) for operand, wish in wants if operand in values]

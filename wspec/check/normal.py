@@ -66,7 +66,8 @@ class Normal:
             return (task.active, task.done)
         moduli = self.codes[index].moduli
         live = self.live[index][task.pc]
-        registers = tuple(_content(task.registers[r], moduli[r], task) for r in live)
+        floor = self.engine.program.floor
+        registers = tuple(_content(task.registers[r], moduli[r], floor, task) for r in live)
         for register, content in zip(live, registers, strict=True):
             if isinstance(content, int) and content not in (-1, 0, 1):
                 self._note(index, register, content)
@@ -131,8 +132,10 @@ class Normal:
         chain = self.spaces[loop.space].chain
         around = task.loops[: len(chain)]
         here = tuple(k for _, k in around)
-        if tuple(space for space, _ in around) == chain and here != path:
+        if tuple(space for space, _ in around) == chain and here[: len(path)] != path:
             return (0, False) if here < path else (NOBODY, False)
+        if len(path) < len(chain):  # it begins again in every iteration around it
+            return (0, False) if task.pc < loop.last or around else (NOBODY, False)
         if loop.first <= task.pc < loop.last and len(task.loops) > len(chain):
             return task.loops[len(chain)][1], True
         return (0, False) if task.pc < loop.first else (NOBODY, False)
@@ -208,9 +211,9 @@ def _barrier(barrier: Barrier) -> Hashable:
     return barrier.arrived, barrier.bytes, barrier.live, min(barrier.completions, 2), barrier.completions % 2, loose
 
 
-def _content(value: c.Content, modulus: int, task: Task) -> Hashable:
+def _content(value: c.Content, modulus: int, floor: int, task: Task) -> Hashable:
     if isinstance(value, int):
-        return value if modulus == 0 or value < 0 else (value % modulus, modulus)
+        return value if modulus == 0 or value < floor else (value % modulus, modulus)
     if isinstance(value, c.Running):
         return ("running", task.dots - value.epoch) if value.epoch > task.dots_done else "complete"
     return value

@@ -88,9 +88,8 @@ def _safe(plain: Callable[[int, int], int]) -> Callable[[int, int], int]:
 
 def _unsigned(plain: Callable[[int, int], int], op: Operation) -> Callable[[int, int], int]:
     """Of operands taken as unsigned; the result as signed again."""
-    bits = _bits(op.operands[0].type)
-    result = _bits(op.results[0].type)
-    mask, half, whole = (1 << bits) - 1, 1 << (result - 1), 1 << result
+    width, result = bits(op.operands[0].type), bits(op.results[0].type)
+    mask, half, whole = (1 << width) - 1, 1 << (result - 1), 1 << result
 
     def computed(a: int, b: int) -> int:
         found = int(plain(a & mask, b & mask))
@@ -99,7 +98,8 @@ def _unsigned(plain: Callable[[int, int], int], op: Operation) -> Callable[[int,
     return computed
 
 
-def _bits(type: Type) -> int:
+def bits(type: Type) -> int:
+    """Width of a scalar integer."""
     return type.bits if isinstance(type, ScalarType) else 64
 
 

@@ -144,6 +144,7 @@ class State:
     extents: dict[tuple[int, tuple[int, ...]], Interval] = field(default_factory=dict)
     choices: dict[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
     taken: tuple[tuple[Operation, str], ...] = ()  # the choices that led here, for people
+    doubtful: bool = False  # among them are some that the kernel may never make
 
     def copy(self) -> State:
         return State(
@@ -155,4 +156,5 @@ class State:
             self.extents.copy(),
             self.choices.copy(),
             self.taken,
+            self.doubtful,
         )

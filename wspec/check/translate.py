@@ -90,7 +90,7 @@ class _Translator:
         for one in (main, *(task for _, task in self.tasks.values())):
             one.code.moduli = [self.moduli.get(value, scalars.NOTHING) for value in one.order]
             one.code.values = one.order
-        return c.Program(codes, self.roots, self.module), self.extents
+        return c.Program(codes, self.roots, self.flow.floor, self.module), self.extents
 
     def task_of(self, op: Operation) -> int:
         """0: the code around and the default regions; else a partition."""
@@ -207,6 +207,9 @@ class _Task:
                 if result in self.owner.values:
                     self._through(op, result)
             return
+        if any(self.owner.terms.diverges(self.owner.terms.of(bound)) for bound in op.operands[:3]):
+            message = "how often this runs differs from thread to thread"
+            self.emit(c.Stuck(op, "unknown-control-flow", message))
         body = op.regions[0].block
         args = body.args[1:]
         space = self.owner.terms.space(op).number
