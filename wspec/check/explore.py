@@ -82,7 +82,7 @@ class _Search:
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
-                stack += [other, state]
+                stack += [state, other]  # short runs first: errors are shown where they are smallest
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""
