@@ -106,6 +106,7 @@ class Extents:
         self.places: dict[int, list[Operation]] = {}  # extent -> its loops
         self.choices: dict[Linear, int] = {}
         self.asked: list[Value] = []  # choice -> a value that stands for it
+        self._families: dict[Key, list[int]] = {}
         self.computed: set[int] = set()  # choices that follow from the iteration, in a way that is not understood
         self.chain_of_choice: list[tuple[int, ...]] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
@@ -195,7 +196,21 @@ class Extents:
             self.chain_of_choice.append(self.terms.chain_of(form))
             if self.chain_of_choice[number] and not _is_free(value):
                 self.computed.add(number)
+            self._compare(value, number)
         return Choice(number, self.chain_of_choice[number])
+
+    def _compare(self, value: Value, number: int) -> None:
+        """Comparisons that differ only in the iteration they are about are one thing, taken for several: doubtful."""
+        op = value.op
+        if op is None or op.name != "arith.cmpi":
+            return
+        positions = {space.atom for space in self.terms.spaces}
+        difference = self.terms.of(op.operands[0]) - self.terms.of(op.operands[1])
+        rest = tuple((atom, factor) for atom, factor in difference.terms if atom not in positions)
+        family = self._families.setdefault((op.int_attr("predicate"), rest), [])
+        family.append(number)
+        if len(family) > 1:
+            self.computed.update(family)
 
     def _comparison(self, op: Operation) -> Condition | None:
         left, right = self.terms.of(op.operands[0]), self.terms.of(op.operands[1])

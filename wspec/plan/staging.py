@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import TensorDescType
+from wspec.ir.wgmma import DOT
 from wspec.plan.costs import byte_size
 from wspec.plan.partition import Site
 from wspec.plan.plan import Channel, id_of
@@ -109,7 +110,16 @@ def _fits_buffer(store: Operation, load: Operation) -> bool:
     block = load.parent
     position = block.ops.index(store)
     reads = [i for i, op in enumerate(block.ops) if any(_reads(inner, load.result) for inner in op.walk())]
-    return all(i < position for i in reads)
+    return all(i < position and _is_done(block, i, position) for i in reads)
+
+
+def _is_done(block: Block, reader: int, position: int) -> bool:
+    """Is a dot that reads the buffer waited for before the store? Dots are when something else uses their result."""
+    op = block.ops[reader]
+    if op.name != DOT:
+        return True
+    later = (inner for top in block.ops[reader + 1 : position] for inner in top.walk())
+    return any(inner.name != DOT and any(v in op.results for v in inner.operands) for inner in later)
 
 
 def _reads(op: Operation, tile: Value) -> bool:
