@@ -1,0 +1,322 @@
+"""What the scripts of `script.py` can call: each makes one operation, or a few."""
+
+from __future__ import annotations
+
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.types import (
+    F32,
+    I1,
+    I32,
+    I64,
+    SMEM,
+    Attribute,
+    DenseArrayAttr,
+    DenseAttr,
+    IntegerAttr,
+    Layout,
+    MemDescType,
+    OpaqueAttr,
+    OpaqueType,
+    PointerType,
+    ScalarType,
+    StringAttr,
+    TensorDescType,
+    TensorType,
+    Type,
+    UnitAttr,
+    i32,
+)
+
+F16 = ScalarType("f16")
+SHARED = Layout("ttg.nvmma_shared", (("swizzlingByteWidth", 128), ("transposed", False), ("elementBitWidth", 16)))
+BAR = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
+MMA = Layout(
+    "ttg.nvidia_mma",
+    (("versionMajor", 3), ("versionMinor", 0), ("warpsPerCTA", (4, 1)), ("instrShape", (16, 64, 16))),
+)
+BLOCKED = Layout(
+    "ttg.blocked",
+    (("sizePerThread", (1, 8)), ("threadsPerWarp", (4, 8)), ("warpsPerCTA", (4, 1)), ("order", (1, 0))),
+)
+TOKEN = OpaqueType("!ttg.async.token")
+ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "ptr": PointerType(I32)}
+
+# Which arguments, by position or name, are literals and not values.
+CALLS: dict[str, frozenset[int | str]] = {
+    "buffer": frozenset(range(4)),
+    "barriers": frozenset((0, 1)),
+    "raw_barriers": frozenset((0,)),
+    "init": frozenset((1,)),
+    "expect": frozenset((1,)),
+    "arrive": frozenset((1, "count")),
+    "copy": frozenset(("box",)),
+    "part": frozenset((1, 2)),
+    "trans": frozenset((1,)),
+    "reinterpret": frozenset(range(1, 4)),
+    "zeros": frozenset((0, 1)),
+    "numbers": frozenset((0, 1)),
+    "dot": frozenset(("sync",)),
+    "dot_wait": frozenset((0,)),
+    "store_wait": frozenset((0,)),
+    "cp_wait": frozenset((0,)),
+    "cp_arrive": frozenset(("alone",)),
+    "bar_sync": frozenset((0, 1)),
+    "bar_arrive": frozenset((0, 1)),
+    "op": frozenset((0,)),
+    "pid": frozenset((0,)),
+    "warp_id": frozenset(),
+    **dict.fromkeys(
+        ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
+         "ult", "umod", "smin", "smax", "read", "extui", "extsi", "trunc"),
+        frozenset(),
+    ),
+}  # fmt: skip
+
+
+class Calls:
+    """Makes operations at the builder's place. TMA descriptors become arguments of the function, `entry`."""
+
+    def __init__(self, builder: Builder, entry: Block) -> None:
+        self.builder, self.entry = builder, entry
+
+    def _true(self) -> Value:
+        return self.builder.constant(1, I1)
+
+    # ---- buffers
+
+    def buffer(self, *shape: int) -> Value:
+        return self.builder.create("ttg.local_alloc", [], [_memory(shape)]).result
+
+    def filled(self, tile: Value) -> Value:
+        """A buffer allocated with what is in registers."""
+        assert isinstance(tile.type, TensorType)
+        return self.builder.create("ttg.local_alloc", [tile], [_memory(tile.type.shape)]).result
+
+    def dealloc(self, view: Value) -> None:
+        self.builder.create("ttg.local_dealloc", [view])
+
+    def index(self, view: Value, index: Value) -> Value:
+        type = _type(view)
+        inner = MemDescType(type.shape[1:], type.element, type.encoding, SMEM, True)
+        return self.builder.create("ttg.memdesc_index", [view, index], [inner]).result
+
+    def part(self, view: Value, offsets: tuple[int, ...], shape: tuple[int, ...]) -> Value:
+        type = _type(view)
+        inner = MemDescType(shape, type.element, type.encoding, SMEM, True, type.alloc_shape or type.shape)
+        return self.builder.create(
+            "ttg.memdesc_subslice", [view], [inner], {"offsets": DenseArrayAttr(I32, offsets)}
+        ).result
+
+    def trans(self, view: Value, order: tuple[int, ...] = (1, 0)) -> Value:
+        type = _type(view)
+        turned = MemDescType(tuple(type.shape[i] for i in order), type.element, type.encoding, SMEM, True)
+        return self.builder.create(
+            "ttg.memdesc_trans", [view], [turned], {"order": DenseArrayAttr(I32, order)}
+        ).result
+
+    def reinterpret(self, view: Value, *shape: int) -> Value:
+        return self.builder.create("ttg.memdesc_reinterpret", [view], [_memory(shape)]).result
+
+    def load(self, view: Value) -> Value:
+        type = _type(view)
+        return self.builder.create("ttg.local_load", [view], [TensorType(type.shape, type.element, BLOCKED)]).result
+
+    def store(self, view: Value, tile: Value | None = None) -> None:
+        type = TensorType(_type(view).shape, F16, BLOCKED)
+        self.builder.create("ttg.local_store", [tile if tile is not None else self._tensor(type), view])
+
+    def _tensor(self, type: TensorType) -> Value:
+        return self.builder.create("arith.constant", [], [type], {"value": DenseAttr("0.000000e+00", type)}).result
+
+    # ---- mbarriers
+
+    def barriers(self, depth: int, count: int = 1) -> Value:
+        """A ring of mbarriers, initialized."""
+        ring = self.raw_barriers(depth)
+        for number in range(depth):
+            self.init(self.index(ring, self.builder.constant(number)), count)
+        return ring
+
+    def raw_barriers(self, depth: int) -> Value:
+        return self.builder.create("ttg.local_alloc", [], [MemDescType((depth, 1), I64, BAR, SMEM, True)]).result
+
+    def init(self, barrier: Value, count: int) -> None:
+        self.builder.create("ttng.init_barrier", [barrier], [], {"count": i32(count)})
+
+    def inval(self, barrier: Value) -> None:
+        self.builder.create("ttng.inval_barrier", [barrier])
+
+    def expect(self, barrier: Value, size: int, pred: Value | None = None) -> None:
+        self.builder.create("ttng.barrier_expect", [barrier, pred or self._true()], [], {"size": i32(size)})
+
+    def wait(self, barrier: Value, phase: Value, pred: Value | None = None) -> None:
+        segments = {"operandSegmentSizes": DenseArrayAttr(I32, (1, 1, 1, 0))}
+        self.builder.create("ttng.wait_barrier", [barrier, phase, pred or self._true()], [], segments)
+
+    def arrive(self, barrier: Value, count: int = 1, pred: Value | None = None) -> None:
+        operands = [barrier] if pred is None else [barrier, pred]
+        self.builder.create("ttng.arrive_barrier", operands, [], {"count": i32(count)})
+
+    # ---- TMA
+
+    def _descriptor(self, shape: tuple[int, ...]) -> Value:
+        type = TensorDescType(TensorType(shape, F16, SHARED))
+        found = next((arg for arg in self.entry.args if arg.type == type), None)
+        return self.entry.add_arg(type) if found is None else found
+
+    def copy(
+        self, view: Value, barrier: Value, pred: Value | None = None, box: tuple[int, ...] | None = None
+    ) -> None:
+        """TMA into a buffer; its box has the buffer's shape unless said otherwise."""
+        where = [self.builder.constant(0) for _ in range(2)]
+        flags: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}
+        operands = [self._descriptor(box or _type(view).shape), *where, barrier, view, pred or self._true()]
+        self.builder.create("ttng.async_tma_copy_global_to_local", operands, [], flags)
+
+    def tma_store(self, view: Value) -> None:
+        where = [self.builder.constant(0) for _ in range(2)]
+        operands = [self._descriptor(_type(view).shape), *where, view]
+        self.builder.create("ttng.async_tma_copy_local_to_global", operands)
+
+    def store_wait(self, pending: int) -> None:
+        self.builder.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(pending)})
+
+    def fence(self) -> None:
+        self.builder.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+
+    # ---- cp.async
+
+    def cp(self, view: Value) -> None:
+        type = TensorType(_type(view).shape, PointerType(F16), BLOCKED)
+        pointers = self._opaque("tt.splat", type)
+        segments = {"operandSegmentSizes": DenseArrayAttr(I32, (1, 1, 0, 0))}
+        self.builder.create("ttg.async_copy_global_to_local", [pointers, view], [TOKEN], segments)
+
+    def _opaque(self, name: str, type: TensorType) -> Value:
+        """A tensor of pointers, all the same."""
+        element = type.element
+        found = next((arg for arg in self.entry.args if arg.type == element), None)
+        argument = self.entry.add_arg(element) if found is None else found
+        return self.builder.create(name, [argument], [type]).result
+
+    def commit(self) -> None:
+        self.builder.create("ttg.async_commit_group", [], [TOKEN])
+
+    def cp_wait(self, pending: int) -> None:
+        self.builder.create("ttg.async_wait", [], [TOKEN], {"num": i32(pending)})
+
+    def cp_arrive(self, barrier: Value, alone: bool = True) -> None:
+        """Arrive when the thread's cp.async are done; `alone`: that counts as an arrival of its own."""
+        flags: dict[str, Attribute] = {"noIncrement": UnitAttr()} if alone else {}
+        self.builder.create("ttng.async_copy_mbarrier_arrive", [barrier], [], flags)
+
+    # ---- tensor cores
+
+    def zeros(self, rows: int, columns: int) -> Value:
+        return self._tensor(TensorType((rows, columns), F32, MMA))
+
+    def numbers(self, rows: int, columns: int) -> Value:
+        """A tile in registers."""
+        return self._tensor(TensorType((rows, columns), F16, BLOCKED))
+
+    def dot(self, left: Value, right: Value, total: Value, sync: bool = False) -> Value:
+        flags: dict[str, Attribute] = {
+            "inputPrecision": i32(0),
+            "isAsync": IntegerAttr(int(not sync), I1),
+            "maxNumImpreciseAcc": i32(0),
+        }
+        return self.builder.create("ttng.warp_group_dot", [left, right, total], [total.type], flags).result
+
+    def dot_wait(self, pending: int, *values: Value) -> list[Value]:
+        return self.builder.create(
+            "ttng.warp_group_dot_wait", values, [v.type for v in values], {"pendings": i32(pending)}
+        ).results
+
+    def use(self, value: Value) -> None:
+        """Compute with a tensor."""
+        self.builder.create("arith.addf", [value, value], [value.type], {"fastmath": OpaqueAttr(_FAST)})
+
+    # ---- named barriers, and anything
+
+    def bar_sync(self, number: int, threads: int) -> None:
+        self._assembly(f"bar.sync {number}, {threads};")
+
+    def bar_arrive(self, number: int, threads: int) -> None:
+        self._assembly(f"bar.arrive {number}, {threads};")
+
+    def _assembly(self, text: str) -> None:
+        flags: dict[str, Attribute] = {
+            "asm_string": StringAttr(text),
+            "constraints": StringAttr("=r,r"),
+            "packed_element": i32(1),
+            "pure": IntegerAttr(0, I1),
+        }
+        self.builder.create("tt.elementwise_inline_asm", [self.builder.constant(0)], [I32], flags)
+
+    def op(self, name: str, *values: Value) -> None:
+        """An operation of any name, without results; `asm: ...` is inline assembly."""
+        if name.startswith("asm: "):
+            self._assembly(name.removeprefix("asm: "))
+        else:
+            self.builder.create(name, values)
+
+    # ---- scalars
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        return self.builder.select(condition, yes, no)
+
+    def ult(self, left: Value, right: Value) -> Value:
+        return self.builder.compare("ult", left, right)
+
+    def umod(self, left: Value, right: Value) -> Value:
+        return self.builder.binary("arith.remui", left, right)
+
+    def smin(self, left: Value, right: Value) -> Value:
+        return self.builder.binary("arith.minsi", left, right)
+
+    def smax(self, left: Value, right: Value) -> Value:
+        return self.builder.binary("arith.maxsi", left, right)
+
+    def read(self, pointer: Value) -> Value:
+        """A scalar from global memory."""
+        flags: dict[str, Attribute] = {
+            "boundaryCheck": DenseArrayAttr(I32, ()),
+            "cache": i32(1),
+            "evict": i32(1),
+            "isVolatile": IntegerAttr(0, I1),
+            "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+        }
+        assert isinstance(pointer.type, PointerType)
+        return self.builder.create("tt.load", [pointer], [pointer.type.pointee], flags).result
+
+    def pid(self, axis: int) -> Value:
+        return self.builder.create("tt.get_program_id", [], [I32], {"axis": i32(axis)}).result
+
+    def warp_id(self) -> Value:
+        return self.builder.create("ttg.warp_id", [], [I32]).result
+
+    def extui(self, flag: Value) -> Value:
+        return self.builder.create("arith.extui", [flag], [I32]).result
+
+    def extsi(self, flag: Value) -> Value:
+        return self.builder.create("arith.extsi", [flag], [I32]).result
+
+    def trunc(self, value: Value) -> Value:
+        return self.builder.create("arith.trunci", [value], [I1], {"overflowFlags": OpaqueAttr(_WRAP)}).result
+
+
+_FAST = "#arith.fastmath<none>"
+_WRAP = "#arith.overflow<none>"
+
+
+def _memory(shape: tuple[int, ...]) -> MemDescType:
+    return MemDescType(shape, F16, SHARED, SMEM, True)
+
+
+def _type(view: Value) -> MemDescType:
+    assert isinstance(view.type, MemDescType), "not a buffer"
+    return view.type
+
+
+__all__ = ["ARGUMENTS", "CALLS", "Calls", "Operation"]

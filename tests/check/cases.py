@@ -1,0 +1,43 @@
+"""Scripts with what the checker must say of them.
+
+The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about.
+`# error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved.
+`# with n = 13` says for which arguments a fault shows when not for small ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "cases"
+Mark = tuple[str, str, int]  # kind, code, line
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One script; lines are counted in `text`, from 1."""
+
+    name: str
+    title: str
+    text: str
+
+    @property
+    def marks(self) -> set[Mark]:
+        """The findings there must be."""
+        found = set()
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            mark = re.search(r"# (error|undecided): (\S+)", line)
+            if mark is not None:
+                found.add((mark[1], mark[2], number))
+        return found
+
+
+def cases() -> Iterator[Case]:
+    """All of them, by file."""
+    for path in sorted(FOLDER.glob("*.txt")):
+        for number, text in enumerate(path.read_text().split("# -----\n")):
+            title = text.split("\n", 1)[0].removeprefix("# ")
+            yield Case(f"{path.stem}-{number}", title, text)

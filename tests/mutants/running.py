@@ -1,0 +1,138 @@
+"""Run a mutant under many schedules and compare it with the kernel it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice, product
+from typing import Literal
+
+import torch
+
+from tests.mutants.goldens import Golden, Launch
+from tests.mutants.order import what_is_wrong
+from tests.mutants.trace import Place
+from wspec.execute import (
+    ExecutionError,
+    FirstReady,
+    Kernel,
+    Parameter,
+    Priorities,
+    Random,
+    Schedule,
+    adversarial,
+)
+from wspec.ir.core import Operation
+
+Seen = Literal["agrees", "other result", "fault", "order matters"]
+Bits = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the executor saw of a mutant."""
+
+    seen: Seen
+    runs: int
+    text: str = ""  # of what is wrong: launch, schedule, message
+
+    @property
+    def is_in_order(self) -> bool:
+        """Nothing that a checker of order should have refused: no fault, and one result whatever the schedule."""
+        return self.seen in ("agrees", "other result")
+
+    def __str__(self) -> str:
+        return f"{self.seen}: {self.text}" if self.text else f"{self.seen} in {self.runs} runs"
+
+
+class Runner:
+    """One golden, its launches, and what the unchanged kernel makes of them."""
+
+    def __init__(self, golden: Golden) -> None:
+        self.launches = golden.launches()
+        self._initial = [[output.clone() for output in launch.outputs] for launch in self.launches]
+        kernel = Kernel(golden.module())
+        self.tasks = kernel.tasks
+        self._places = [list(places(kernel.parameters, launch)) for launch in self.launches]
+        self._expected = [self._run(kernel, index, FirstReady()) for index in range(len(self.launches))]
+
+    def wrong_order(self, module: Operation) -> str:
+        """What may go wrong in a launch in some order (`order.py`); empty when nothing can. Raises Unknown."""
+        for launch, places in zip(self.launches, self._places, strict=True):
+            for place in places:
+                if problem := what_is_wrong(module, place):
+                    return f"{launch.name}: {problem}"
+        return ""
+
+    def observe(self, module: Operation, runs: int) -> Observation:
+        """At most so many runs in all; stops at the first fault, or when two runs of a launch differ."""
+        try:
+            kernel = Kernel(module)
+        except ExecutionError as error:
+            return Observation("fault", 0, f"not run at all: {error.message}")
+        done, other = 0, ""
+        for index, share in _shares(len(self.launches), runs):
+            first: Bits | None = None
+            for schedule in schedules(self.tasks, share):
+                where = f"{self.launches[index].name}, {schedule.name}"
+                done += 1
+                try:
+                    found = self._run(kernel, index, schedule)
+                except ExecutionError as error:
+                    return Observation("fault", done, f"{where}: {error.message}")
+                if first is not None and not _same(found, first):
+                    return Observation("order matters", done, f"{where}: another result than in the first run")
+                if first is None and not _same(found, self._expected[index]):
+                    other = other or f"{where}: another result than the unchanged kernel's"
+                first = found
+        return Observation("other result" if other else "agrees", done, other)
+
+    def _run(self, kernel: Kernel, index: int, schedule: Schedule) -> Bits:
+        """The bits of the outputs of one launch."""
+        launch = self.launches[index]
+        for output, initial in zip(launch.outputs, self._initial[index], strict=True):
+            output.copy_(initial)
+        kernel.run(launch.grid, launch.arguments, schedule=schedule)
+        return outputs_of(launch)
+
+
+def places(parameters: Sequence[Parameter], launch: Launch) -> Iterator[Place]:
+    """Every program of the launch."""
+    integers: dict[int, int] = {}
+    for parameter, given in zip(parameters, launch.arguments, strict=True):
+        if isinstance(given, int):
+            integers[parameter.values[0].index] = given
+        elif len(parameter.values) > 1:  # a descriptor, its sizes and its strides
+            sizes = [int(size) for size in (*given.shape, *given.strides)]
+            integers.update((value.index, size) for value, size in zip(parameter.values[1:], sizes, strict=True))
+    x, y, z = (*launch.grid, 1, 1)[:3]
+    for place in product(range(x), range(y), range(z)):
+        yield Place(integers, place, (x, y, z))
+
+
+def outputs_of(launch: Launch) -> Bits:
+    return tuple(output.contiguous().view(torch.uint8).clone() for output in launch.outputs)
+
+
+def _same(one: Bits, other: Bits) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _shares(launches: int, runs: int) -> Iterator[tuple[int, int]]:
+    """How many runs each launch gets: half of all for the last and longest, which comes first."""
+    rest = max(2, runs // 2 // max(1, launches - 1)) if launches > 1 else 0
+    yield launches - 1, max(2, runs - rest * (launches - 1))
+    yield from ((index, rest) for index in range(launches - 1))
+
+
+def schedules(tasks: int, number: int) -> list[Schedule]:
+    """So many different ones: in order, unkind, then drawn at random in two ways."""
+    return list(islice(_endless(tasks), number))
+
+
+def _endless(tasks: int) -> Iterator[Schedule]:
+    yield FirstReady()
+    yield from (one for one in adversarial(tasks) if one != FirstReady())
+    for seed in count():
+        yield Random(seed)
+        yield Priorities(seed)
