@@ -2,7 +2,7 @@
 
 The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about.
 `# error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved.
-`# with n = 13` says for which arguments a fault shows when not for small ones.
+`# and more`: there may be other findings, as many as are made in the time there is. `# with n = 13` says for which arguments a fault shows when not for small ones.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ class Case:
     name: str
     title: str
     text: str
+
+    @property
+    def more(self) -> bool:
+        """May there be other findings?"""
+        return "\n# and more\n" in self.text
 
     @property
     def marks(self) -> set[Mark]:

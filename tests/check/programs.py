@@ -105,6 +105,7 @@ def make(pick: Pick) -> Program:
     rings = [Ring("ab"[number], pick((1, 2, 2, 3)), pick((False, True))) for number in range(pick((1, 1, 2)))]
     found.depth = max(ring.depth for ring in rings)
     nodes = _nodes(found, pick, rings, ())
+    rings = [ring for ring in rings if any(_passes(node, ring) for node in nodes)]
     workers = _workers(pick, rings)
     found.story.append(f"{nodes} {workers}")
     found.put(0, "def kernel(n, m, p):")
@@ -173,9 +174,12 @@ def _walk(found: Program, worker: Worker, nodes: Sequence[Node], at: int) -> Non
 
 
 def _concerns(worker: Worker, node: Node) -> bool:
-    if isinstance(node, Use):
-        return node.ring in (*worker.fills, *worker.reads)
-    return any(_concerns(worker, inner) for inner in node.body)
+    return any(_passes(node, ring) for ring in (*worker.fills, *worker.reads))
+
+
+def _passes(node: Node, ring: Ring) -> bool:
+    """Does a tile go through the ring there?"""
+    return node.ring == ring if isinstance(node, Use) else any(_passes(inner, ring) for inner in node.body)
 
 
 def _late_release(worker: Worker, ring: Ring) -> bool:

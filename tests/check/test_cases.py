@@ -1,4 +1,4 @@
-"""Every rule, on a script that keeps it and on some that do not: the finding, its line, and nothing else.
+"""Every rule, on a script that keeps it and on some that do not: the finding and its line.
 
 Where every schedule can be tried (`oracle.py`), it is, and must agree.
 """
@@ -30,7 +30,7 @@ def test_the_verdict_is_what_the_marks_say(case: Case) -> None:
     for one in report.findings:
         assert isinstance(one.location, FileLoc), one
         found.add((one.kind, one.code, one.location.line))
-    assert found == case.marks, f"{case.title}\n{report}"
+    assert found >= case.marks if case.more else found == case.marks, f"{case.title}\n{report}"
 
 
 def _arguments(case: Case) -> Iterator[dict[str, int]]:

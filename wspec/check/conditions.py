@@ -106,6 +106,7 @@ class Extents:
         self.places: dict[int, list[Operation]] = {}  # extent -> its loops
         self.choices: dict[Linear, int] = {}
         self.asked: list[Value] = []  # choice -> a value that stands for it
+        self._steps: dict[Key, set[int]] = {}  # steps that are not constant -> kinds of loops
         self._families: dict[Key, list[int]] = {}
         self.computed: set[int] = set()  # choices that follow from the iteration, in a way that is not understood
         self.chain_of_choice: list[tuple[int, ...]] = []
@@ -124,6 +125,8 @@ class Extents:
         if step is None:
             key = (*key, self.terms.of(loop.operands[2]))
         kind = self._kinds.setdefault((*key, rest), len(self._kinds))
+        if step is None:
+            self._steps.setdefault((space.chain, self.terms.of(loop.operands[2])), set()).add(kind)
         if kind == len(self.siblings):
             self.siblings.append([])
         before = self._of_task.setdefault((task, kind), [])
@@ -142,6 +145,11 @@ class Extents:
             return None
         count = max(0, -(-extent.rest // extent.step))
         return (count, count) if count <= MAX_EXACT else (SOME, 1 << 30)
+
+    def is_vague(self, number: int) -> bool:
+        """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?"""
+        kind = self.extents[number].kind
+        return any(kind in kinds and len(kinds) > 1 for kinds in self._steps.values())
 
     def runs(self, loop: Operation) -> Threshold:
         """Does the iteration at which the loop stands exist?"""

@@ -174,6 +174,7 @@ class Engine:
             state.doubtful |= need.condition.number in self.extents.computed
             text = "the condition holds" if value else "the condition does not hold"
         else:
+            state.doubtful |= self.extents.is_vague(need.key[0])
             low, high = self._interval(state, *need.key)
             state.extents[need.key] = (max(low, need.at + 1), high) if value else (low, min(high, need.at))
             text = "the loop goes on" if value else "the loop ends"

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from wspec.diagnostics import Declined
-from wspec.ir.core import Operation
+from wspec.ir.core import Block, Operation
 from wspec.options import Options
+from wspec.plan.buffers import VIEWS
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Channel, LoopSchedule, id_of
@@ -22,6 +23,34 @@ def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tupl
         return tuple(LoopSchedule(id_of(loop)) for loop in loops)
     loads = {site.load for site in sites}
     return tuple(schedule_loop(loop, lambda op: op in loads) for loop in loops)
+
+
+def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[LoopSchedule, ...]) -> bool:
+    """Does a loop need a later tile of the next iteration before it gives back an earlier one of this iteration?
+
+    Then the producer, which fills rings in program order, needs a second buffer for the earlier tile.
+    """
+    loads = {site.load for site in sites}
+    for loop, schedule in zip(loops, schedules, strict=True):
+        late = set(schedule.late)
+        block = loop.regions[0].block
+        tiles = [_readers(block, op) for op in block.ops if op in loads]
+        for at, readers in enumerate(tiles):
+            if readers & late and any(other - late for other in tiles[at + 1 :]):
+                return True
+    return False
+
+
+def _readers(block: Block, load: Operation) -> set[int]:
+    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
+    values, found = {load.result}, set[int]()
+    for op in block.ops:
+        if any(value in values for inner in op.walk() for value in inner.operands):
+            if op.name in VIEWS or op.name == "ttg.local_alloc":
+                values.update(op.results)
+            else:
+                found.add(id_of(op))
+    return found
 
 
 def keep_in_flight(
@@ -66,6 +95,8 @@ def choose_occupancy(
             schedules = _schedules(loops, sites, overlap)
             need = consumer_need(loops, schedules, 32 * consumer_warps)
             fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
+            if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
+                continue
             if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
                 return blocks, schedules
     blocks = wanted[-1] if wanted else 1
