@@ -111,9 +111,7 @@ class Calls:
     def trans(self, view: Value, order: tuple[int, ...] = (1, 0)) -> Value:
         type = _type(view)
         turned = MemDescType(tuple(type.shape[i] for i in order), type.element, type.encoding, SMEM, True)
-        return self.builder.create(
-            "ttg.memdesc_trans", [view], [turned], {"order": DenseArrayAttr(I32, order)}
-        ).result
+        return self.builder.create("ttg.memdesc_trans", [view], [turned], {"order": DenseArrayAttr(I32, order)}).result
 
     def reinterpret(self, view: Value, *shape: int) -> Value:
         return self.builder.create("ttg.memdesc_reinterpret", [view], [_memory(shape)]).result
@@ -165,9 +163,7 @@ class Calls:
         found = next((arg for arg in self.entry.args if arg.type == type), None)
         return self.entry.add_arg(type) if found is None else found
 
-    def copy(
-        self, view: Value, barrier: Value, pred: Value | None = None, box: tuple[int, ...] | None = None
-    ) -> None:
+    def copy(self, view: Value, barrier: Value, pred: Value | None = None, box: tuple[int, ...] | None = None) -> None:
         """TMA into a buffer; its box has the buffer's shape unless said otherwise."""
         where = [self.builder.constant(0) for _ in range(2)]
         flags: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}

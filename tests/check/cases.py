@@ -1,8 +1,9 @@
 """Scripts with what the checker must say of them.
 
-The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about.
-`# error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved.
-`# and more`: there may be other findings, as many as are made in the time there is. `# with n = 13` says for which arguments a fault shows when not for small ones.
+The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about. `#
+error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved. `#
+and more`: there may be other findings, as many as are made in the time there is. `# with n = 13` says for which
+arguments a fault shows when not for small ones.
 """
 
 from __future__ import annotations

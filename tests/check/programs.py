@@ -42,7 +42,12 @@ class Ring:
         if not self.wraps:
             return [f"{self.name}_count = {self.name}_count + 1"]
         s, p, w = f"{self.name}_slot", f"{self.name}_phase", f"{self.name}_last"
-        return [f"{s} = {s} + 1", f"{w} = {s} == {self.depth}", f"{s} = select({w}, 0, {s})", f"{p} = select({w}, {p} ^ 1, {p})"]
+        return [
+            f"{s} = {s} + 1",
+            f"{w} = {s} == {self.depth}",
+            f"{s} = select({w}, 0, {s})",
+            f"{p} = select({w}, {p} ^ 1, {p})",
+        ]
 
 
 @dataclass
@@ -149,7 +154,13 @@ def _nodes(found: Program, pick: Pick, rings: Sequence[Ring], around: tuple[str,
             bounds = pick(("0, n", "0, n", "0, n", "1, n", "0, n - 1", "0, n + 1", "0, 2", "0, m", *_inner(around)))
             result.append(Loop(name, bounds, _nodes(found, pick, rings, (*around, name))))
         else:
-            conditions = (f"(p >> {around[-1]}) & 1 == 1", f"{around[-1]} > 0", f"{around[-1]} + 1 < n", "n > 1", "m > 0")
+            conditions = (
+                f"(p >> {around[-1]}) & 1 == 1",
+                f"{around[-1]} > 0",
+                f"{around[-1]} + 1 < n",
+                "n > 1",
+                "m > 0",
+            )
             condition = pick(conditions)
             uses: tuple[Node, ...] = tuple(Use(ring) for ring in rings)
             result.append(Guard(condition, uses))
@@ -162,7 +173,7 @@ def _inner(around: tuple[str, ...]) -> tuple[str, ...]:
 
 def _walk(found: Program, worker: Worker, nodes: Sequence[Node], at: int) -> None:
     start = len(found.lines)
-    for number, node in enumerate(nodes):
+    for node in nodes:
         if isinstance(node, Use):
             _pass_on(found, worker, node.ring, at)
         elif _concerns(worker, node):
@@ -275,7 +286,18 @@ def _steps(
 ) -> tuple[Step, ...]:
     result: list[Step] = []
     for _ in range(pick((2, 3, 4))):
-        kind = pick(("signal", "signal", "meet", "act", "act", "act", *(["loop"] if len(around) < 2 else []), *(["guard"] if around else [])))
+        kind = pick(
+            (
+                "signal",
+                "signal",
+                "meet",
+                "act",
+                "act",
+                "act",
+                *(["loop"] if len(around) < 2 else []),
+                *(["guard"] if around else []),
+            )
+        )
         if kind == "signal":
             result.append(pick(channels))
         elif kind == "meet":
@@ -396,7 +418,9 @@ def _out(lines: list[str], at: int, pick: Pick) -> None:
 def _restart(lines: list[str], at: int, pick: Pick) -> None:
     """Begin a ring anew in front of a loop."""
     task = max(number for number in range(at) if lines[number].strip().startswith("with task"))
-    begins = [line.strip() for line in lines[task:at] if re.fullmatch(r"[ab]_\w+(, [ab]_phase)? = 0(, 0)?", line.strip())]
+    begins = [
+        line.strip() for line in lines[task:at] if re.fullmatch(r"[ab]_\w+(, [ab]_phase)? = 0(, 0)?", line.strip())
+    ]
     if begins:
         lines.insert(at, _indent(lines[at]) + pick(begins))
 

@@ -108,7 +108,10 @@ def test_what_is_proved_is_not_reached(pick: Pick) -> None:
     puzzle = Puzzle(pick)
     report = check(kernel(puzzle.text), limit_s=LIMIT_S)
     if report.ok:
-        assert (found := reached(puzzle.text, (0, 1, 2, 3, 4, 5, 6, 8, 9, -2, 13, -5, 21))) is None, (puzzle.text, found)
+        assert (found := reached(puzzle.text, (0, 1, 2, 3, 4, 5, 6, 8, 9, -2, 13, -5, 21))) is None, (
+            puzzle.text,
+            found,
+        )
 
 
 @pytest.mark.parametrize("maker", [make, make_signals])
