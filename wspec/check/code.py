@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wspec.check.conditions import Condition, Threshold
+from wspec.check.findings import Kind
 from wspec.ir.core import Operation, Value
 
 
@@ -336,10 +337,11 @@ class Join(Step):
 
 @dataclass(slots=True, eq=False)
 class Stuck(Step):
-    """Something the checker cannot follow."""
+    """Something the checker cannot follow, or that is wrong in itself."""
 
     code: str
     message: str
+    kind: Kind = "undecided"
 
 
 @dataclass(slots=True, eq=False)

@@ -255,7 +255,7 @@ class Engine:
         return True
 
     def _stuck(self, state: State, index: int, task: Task, step: c.Stuck) -> bool:
-        raise Found(Finding("undecided", step.code, step.message, step.op.location))
+        raise Found(Finding(step.kind, step.code, step.message, step.op.location))
 
     def _select(self, state: State, index: int, task: Task, step: c.Select) -> bool:
         then, other = task.registers[step.then], task.registers[step.other]

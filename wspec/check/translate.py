@@ -399,6 +399,9 @@ class _Task:
         dst, source = self.register(op.result), self.register(op.operands[0])
         before, after = op.operands[0].type, op.result.type
         assert isinstance(before, MemDescType) and isinstance(after, MemDescType)
+        if op.name == "ttg.memdesc_reinterpret" and size_bytes(after) > size_bytes(before):
+            message = f"a buffer of {size_bytes(after)} bytes is made of one of {size_bytes(before)}"
+            self.emit(c.Stuck(op, "range", message, "error"))
         if op.name == "ttg.memdesc_index":
             self.emit(c.Index(op, dst, source, self.register(op.operands[1]), before.shape[0]))
         elif op.name == "ttg.memdesc_subslice":
