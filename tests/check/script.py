@@ -30,7 +30,7 @@ from wspec.ir import Builder, check_valid
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import FileLoc
-from wspec.ir.types import I1, I32, DenseArrayAttr, FunctionType, MemDescType, StringAttr, TypeAttr, i32
+from wspec.ir.types import I1, I32, DenseArrayAttr, FunctionType, StringAttr, TypeAttr, i32
 
 _BINARY = {
     ast.Add: "arith.addi",
@@ -154,7 +154,7 @@ class _Compiler:
         regions = [Region(), Region()]
         blocks = [region.add_block() for region in regions]
         self.inside(blocks[0], lambda: [self.value(test)], "scf.condition")
-        self.inside(blocks[1], lambda: self.statements(body) or [], "scf.yield")
+        self.arm(blocks[1], [], body)
         self.builder.create("scf.while", regions=regions)
 
     def conditional(self, condition: Value, then: list[ast.stmt], other: list[ast.stmt]) -> None:
@@ -167,12 +167,14 @@ class _Compiler:
         op = self.builder.create("scf.if", [condition], [v.type for v in results[0]], regions=regions)
         self.bind(names, op.results)
 
-    def arm(self, block: Block, names: list[str], body: list[ast.stmt]) -> list[Value]:
+    def arm(self, block: Block, names: list[str], body: list[ast.stmt], end: str = "scf.yield") -> list[Value]:
+        """Fill a block with statements; it hands on what some names then mean."""
+
         def filled() -> list[Value]:
             self.statements(body)
             return [self.env[one] for one in names]
 
-        return self.inside(block, filled, "scf.yield")
+        return self.inside(block, filled, end)
 
     def specialize(self, call: ast.Call, body: list[ast.stmt]) -> None:
         options = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
@@ -183,12 +185,10 @@ class _Compiler:
             warps.append(ast.literal_eval(task.args[0]))
             regions.append(Region())
             end = "ttg.warp_return" if len(regions) > 1 else "ttg.warp_yield"
-            self.inside(regions[-1].add_block(), lambda tasks=one.body: self.statements(tasks) or [], end)
+            self.arm(regions[-1].add_block(), [], one.body, end)
         op = ws.create(regions[0], regions[1:], warps[1:], self.builder.location)
         if "registers" in options:
             op.properties["requestedRegisters"] = DenseArrayAttr(I32, tuple(options["registers"]))
-        if "warps" in options:
-            op.properties["partitionNumWarps"] = DenseArrayAttr(I32, tuple(options["warps"]))
         ws.capture_free_values(op)
         self.builder.add(op)
 
@@ -248,12 +248,3 @@ def _assigned(body: Sequence[ast.stmt]) -> list[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found[node.id] = None
     return list(found)
-
-
-def room_bytes(value: Value) -> int:
-    """Bytes of a buffer of a script, whose elements have two."""
-    assert isinstance(value.type, MemDescType)
-    size = 2
-    for dimension in value.type.shape:
-        size *= dimension
-    return size

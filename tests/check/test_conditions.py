@@ -199,7 +199,9 @@ def test_conditions_on_the_length_hold_when_the_comparison_does(comparison: str)
         assert _holds(branches[0][0], extents, n, 0) == eval(comparison, {"n": n}), n
 
 
-@pytest.mark.parametrize("comparison", ["n * n > 3", "n % 3 == 1", "i % 2 == 0", "read(p) > i", "ult(i, n)", "n == 2 * i"])
+@pytest.mark.parametrize(
+    "comparison", ["n * n > 3", "n % 3 == 1", "i % 2 == 0", "read(p) > i", "ult(i, n)", "n == 2 * i"]
+)
 def test_other_conditions_are_choices(comparison: str) -> None:
     """What nothing decides is free; the same question is the same choice."""
     lines = _loop("0, n, 1", comparison, comparison, arguments="n, p: ptr")

@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import fnmatch
+import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -26,6 +28,9 @@ from tests.mutants.mutate import BY_NAME, mutants
 from tests.mutants.table import BAD, BEGIN, COLUMNS, report, rows, survivors, with_section
 from wspec.check import check
 
+Pair = tuple[str, str]
+"""A kernel and an operator."""
+
 _judges: dict[str, Judge] = {}  # of this process
 
 
@@ -34,7 +39,8 @@ def main(words: Sequence[str] | None = None) -> int:
     console = Console()
     kernels, operators = _chosen(options.kernels, list(goldens())), _chosen(options.operators, list(BY_NAME))
     refused = [name for name in kernels if not _is_accepted(name, console)]
-    judged = _run(kernels, operators, options, console)
+    one_thread()
+    judged = _run([(kernel, operator) for kernel in kernels for operator in operators], options, console)
     console.print(_rich_table(judged))
     for line in survivors(judged):
         console.print(line, markup=False, highlight=False)
@@ -51,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schedules", type=int, default=200, help="runs of each mutant that is accepted")
     parser.add_argument("--report", type=Path, help="Markdown to write; where it has markers only what is between them")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--resume", type=Path, help="where results go as they come; what is there is not done again")
     parser.add_argument("--list", action=_List, nargs=0, help="show kernels and operators, and end")
     return parser
 
@@ -82,41 +89,55 @@ def _is_accepted(name: str, console: Console) -> bool:
 # -------------------------------------------------------------------------------------------------- processes
 
 
-def _run(
-    kernels: Sequence[str], operators: Sequence[str], options: argparse.Namespace, console: Console
-) -> list[Judgement]:
-    """Judge everything, in `jobs` processes, one kernel and operator at a time."""
-    order = {pair: number for number, pair in enumerate((k, o) for k in kernels for o in operators)}
+def _run(pairs: Sequence[Pair], options: argparse.Namespace, console: Console) -> list[Judgement]:
+    """Judge the mutants of these kernels by these operators; those in the file to resume from are there already."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    found: dict[tuple[str, str], list[Judgement]] = {}
+    found = _read(options.resume)
+    todo = [pair for pair in pairs if pair not in found]
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        bar = progress.add_task("mutants", total=len(order))
-        for pair, judged in _judged(order, options.schedules, options.jobs):
+        bar = progress.add_task("mutants", total=len(pairs), completed=len(pairs) - len(todo))
+        for pair, judged in _judged(todo, options.schedules, options.jobs):
             found[pair] = judged
+            _keep(options.resume, pair, judged)
             progress.update(bar, advance=1, description=" ".join(pair))
             for one in judged:
                 if one.verdict in BAD:
                     progress.console.print(f"{one.verdict}: {one.place}, {one.change}", markup=False, highlight=False)
-            if not console.is_terminal and sum(kernel == pair[0] for kernel, _ in found) == len(operators):
-                of_kernel = [one for (kernel, _), some in found.items() if kernel == pair[0] for one in some]
-                print(f"{pair[0]}: {dict(Counter(one.verdict for one in of_kernel))}", flush=True)
-    return [one for pair in sorted(found, key=order.__getitem__) for one in found[pair]]
+            if not console.is_terminal and all(other in found for other in pairs if other[0] == pair[0]):
+                verdicts = Counter(one.verdict for other in found if other[0] == pair[0] for one in found[other])
+                print(f"{pair[0]}: {dict(verdicts)}", flush=True)
+    return [one for pair in pairs for one in found[pair]]
 
 
-def _judged(
-    pairs: Sequence[tuple[str, str]] | dict[tuple[str, str], int], runs: int, jobs: int
-) -> Iterator[tuple[tuple[str, str], list[Judgement]]]:
+def _judged(pairs: Sequence[Pair], runs: int, jobs: int) -> Iterator[tuple[Pair, list[Judgement]]]:
     if jobs <= 1:
         yield from ((pair, _judge(*pair, runs)) for pair in pairs)
         return
-    with ProcessPoolExecutor(jobs, initializer=_start) as pool:
-        futures: dict[Future[list[Judgement]], tuple[str, str]] = {pool.submit(_judge, *p, runs): p for p in pairs}
+    with ProcessPoolExecutor(jobs, initializer=one_thread) as pool:
+        futures: dict[Future[list[Judgement]], Pair] = {pool.submit(_judge, *pair, runs): pair for pair in pairs}
         for done in as_completed(futures):
             yield futures[done], done.result()
 
 
-def _start() -> None:
+def one_thread() -> None:
+    """Tensors are small; what there is to gain comes from processes."""
     torch.set_num_threads(1)
+
+
+def _read(path: Path | None) -> dict[Pair, list[Judgement]]:
+    """What was kept of a run that was cut short."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    found = {}
+    for entry in map(json.loads, lines):
+        found[(entry["kernel"], entry["operator"])] = [Judgement.of(data) for data in entry["judged"]]
+    return found
+
+
+def _keep(path: Path | None, pair: Pair, judged: Sequence[Judgement]) -> None:
+    if path is not None:
+        entry = {"kernel": pair[0], "operator": pair[1], "judged": [asdict(one) for one in judged]}
+        with path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
 
 
 def _judge(kernel: str, operator: str, runs: int) -> list[Judgement]:

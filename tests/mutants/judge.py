@@ -7,10 +7,10 @@ caught, right or wrong; where it is known to be harmless, that is noted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tests.mutants.arguments import Case, Original, argument
 from tests.mutants.edits import Mutant
@@ -42,6 +42,11 @@ class Judgement:
     seen: str = ""  # by the executor, or wrong in some order
     harmless: bool = False  # refused or undecided, and yet there is a reason
     message: str = ""  # of the checker's first finding, or of its crash
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Judgement:
+        """From what `asdict` and JSON make of one."""
+        return Judgement(**{**data, "codes": tuple(data["codes"])})
 
     @property
     def place(self) -> str:

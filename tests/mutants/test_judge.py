@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.mutants import judge as judging
+from tests.mutants.__main__ import main
 from tests.mutants.goldens import goldens
 from tests.mutants.judge import Judge, Judgement, Verdict
 from tests.mutants.mutate import mutants
@@ -131,3 +133,19 @@ def test_a_report_goes_between_the_markers() -> None:
     assert with_section(document, "new") == f"# Head\n\n{BEGIN}\n\nnew\n\n{END}\ntail\n"
     with pytest.raises(ValueError):
         with_section("no markers", "new")
+
+
+def test_a_run_can_be_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was judged is not judged again, and is in the report."""
+    kept, text = tmp_path / "kept.jsonl", tmp_path / "report.md"
+    words = ["--kernels", KERNEL, "--schedules", "2", "--resume", str(kept), "--report", str(text)]
+    assert main([*words, "--operators", "double-wait"]) == 0
+    first = kept.read_text()
+    monkeypatch.setattr(judging, "check", fails)
+    assert main([*words, "--operators", "double-wait"]) == 0
+    assert kept.read_text() == first
+    assert main([*words, "--operators", "double-wait", "double-fence"]) == 1
+    assert kept.read_text().startswith(first) and "| double-wait | 4 | 0 | 4 |" in text.read_text()
+    assert "**crash** gemm-64 double-fence.0" in text.read_text()
