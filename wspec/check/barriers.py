@@ -177,13 +177,17 @@ class Barriers:
                 self.completed = True
                 barrier.done_known = {**barrier.known, stream: barrier.completions}
                 barrier.done_visible = barrier.visible
+                for (
+                    other
+                ) in state.tasks:  # those who wait know now, even if the barrier is used again before they go on
+                    if other.named is not None and other.named[0] == step.number:
+                        other.known = joined(other.known, barrier.done_known)
+                        other.visible = joined(other.visible, barrier.done_visible)
                 barrier.known, barrier.visible, barrier.arrived = {}, {}, 0
         if step.waits:
             assert task.named is not None
             if barrier.completions == task.named[1]:
                 return False
-            task.known = joined(task.known, barrier.done_known)
-            task.visible = joined(task.visible, barrier.done_visible)
             task.named = None
         return True
 

@@ -149,6 +149,8 @@ class Engine:
         if asked.space is not None:
             at += next(k for space, k in task.loops if space == asked.space)
         low, high = self._interval(state, asked.extent, key[1])
+        if low > -FAR or high < FAR:
+            state.extents[key] = (low, high)  # what is known from the start belongs to the state too
         if low > at:
             return True
         if high <= at:
