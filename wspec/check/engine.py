@@ -166,7 +166,7 @@ class Engine:
         cap = self.extents.cap(number)
         for sibling in self.extents.siblings[self.extents.extents[number].kind]:
             least, most = state.extents.get((sibling, path), (-FAR, FAR))
-            low, high = max(low, min(least, cap)), min(high, most if most <= cap else FAR)
+            low, high = max(low, min(least, cap)), min(high, most if most < cap else FAR)
         return low, high
 
     def decide(self, state: State, need: NeedsChoice, value: bool) -> None:
