@@ -13,17 +13,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.check.script import kernel
+from wspec.ir.core import Operation
+
+ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "cases"
 Mark = tuple[str, str, int]  # kind, code, line
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One script; lines are counted in `text`, from 1."""
+    """One script; its text begins at a line of a file."""
 
     name: str
     title: str
     text: str
+    file: str
+    line: int
+
+    def module(self) -> Operation:
+        """Its operations stand at the lines of the file."""
+        return kernel(self.text, self.file, line=self.line)
 
     @property
     def more(self) -> bool:
@@ -34,7 +44,7 @@ class Case:
     def marks(self) -> set[Mark]:
         """The findings there must be."""
         found = set()
-        for number, line in enumerate(self.text.splitlines(), start=1):
+        for number, line in enumerate(self.text.splitlines(), start=self.line):
             mark = re.search(r"# (error|undecided): (\S+)", line)
             if mark is not None:
                 found.add((mark[1], mark[2], number))
@@ -44,6 +54,8 @@ class Case:
 def cases() -> Iterator[Case]:
     """All of them, by file."""
     for path in sorted(FOLDER.glob("*.txt")):
+        line = 1
         for number, text in enumerate(path.read_text().split("# -----\n")):
             title = text.split("\n", 1)[0].removeprefix("# ")
-            yield Case(f"{path.stem}-{number}", title, text)
+            yield Case(f"{path.stem}-{number}", title, text, str(path.relative_to(ROOT)), line)
+            line += text.count("\n") + 1

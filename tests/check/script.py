@@ -29,7 +29,7 @@ from tests.check.calls import ARGUMENTS, CALLS, Calls
 from wspec.ir import Builder, check_valid
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.loc import FileLoc
+from wspec.ir.loc import FileLoc, NameLoc, file_loc
 from wspec.ir.types import I1, I32, DenseArrayAttr, FunctionType, StringAttr, TypeAttr, i32
 
 _BINARY = {
@@ -47,20 +47,23 @@ _BINARY = {
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
 
 
-def kernel(text: str, name: str = "script", warps: int = 4) -> Operation:
-    """The module of a script; it is valid. Raises SyntaxError where the script says something unknown."""
+def kernel(text: str, name: str = "script", warps: int = 4, line: int = 1) -> Operation:
+    """The module of a script, which begins at a line of the file `name`; it is valid.
+
+    Raises SyntaxError where the script says something unknown.
+    """
     tree = ast.parse(textwrap.dedent(text))
     function = tree.body[0]
     if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef):
         raise SyntaxError("a script is one function")
-    module = _Compiler(name).module(function, warps)
+    module = _Compiler(name, line - 1).module(function, warps)
     check_valid(module)
     return module
 
 
 class _Compiler:
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, before: int) -> None:
+        self.name, self.before = name, before
         self.env: dict[str, Value] = {}
 
     def module(self, function: ast.FunctionDef, warps: int) -> Operation:
@@ -82,7 +85,7 @@ class _Compiler:
         self.calls = Calls(self.builder, self.entry)
 
     def locate(self, node: ast.expr | ast.stmt) -> None:
-        self.builder.location = FileLoc(self.name, node.lineno, node.col_offset + 1)
+        self.builder.location = FileLoc(self.name, node.lineno + self.before, node.col_offset + 1)
 
     # ---- statements
 
@@ -116,7 +119,11 @@ class _Compiler:
                 raise SyntaxError(f"{self.name}:{one.lineno}: {ast.unparse(one)}")
 
     def bind(self, names: Sequence[str], values: Sequence[Value]) -> None:
-        self.env.update(zip(names, values, strict=True))
+        for name, value in zip(names, values, strict=True):
+            self.env[name] = value
+            if value.op is not None and value.op.name == "ttg.local_alloc":  # what messages call it
+                shown = names[0] if name in ("full", "empty") else name.removesuffix("_full").removesuffix("_empty")
+                value.op.location = NameLoc(shown, file_loc(value.op.location))
 
     def inside(self, block: Block, body: Callable[[], Sequence[Value]], end: str) -> list[Value]:
         """Fill a block with what `body` does, ended by an operation that takes the values it returns."""
