@@ -123,7 +123,8 @@ def attention_fwd(
         )  # fmt: skip
 
     # A row without keys has row_sum 0 and acc 0: divide by 1; log2(0) makes its log-sum-exp -inf.
-    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    inverse = 1.0 / tl.where(row_sum == 0.0, 1.0, row_sum)
+    out = acc * inverse[:, None]
     lse = (row_max + tl.math.log2(row_sum)) * 0.6931471805599453
     lse_row = lse_ptr + (batch * heads + head).to(tl.int64) * seqlen_q
     tl.store(lse_row + rows, lse, mask=rows < seqlen_q)
