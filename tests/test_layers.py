@@ -21,8 +21,9 @@ MAY = {
     "plan": PLAN,
     "passes": {"ir", "plan"},
     "tiles": {"ir", "plan", "tiles"},
-    "pipeline": PLAN | {"passes", "pipeline"},
-    "bridge": BASE | {"options", "bridge"},
+    "persistence": PLAN | {"tiles"},
+    "pipeline": PLAN | {"passes", "persistence", "pipeline"},
+    "bridge": BASE | {"options", "bridge", "tiles"},
     "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
     "execute": BASE | {"execute"},
     "simulate": BASE | {"plan", "simulate"},

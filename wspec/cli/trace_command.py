@@ -16,7 +16,6 @@ from wspec.cli.modules import invalid, read_module, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.cli.signature import split_items
 from wspec.cli.subject import Subject
-from wspec.ir.types import PointerType
 from wspec.plan.machine import load_machine
 from wspec.show.tables import table
 from wspec.simulate import Prediction, Simulator
@@ -24,7 +23,7 @@ from wspec.simulate.costs import NAMES
 from wspec.simulate.timeline import CAUSES, SmResult
 from wspec.simulate.trace import trace
 from wspec.simulate.walk import Arguments
-from wspec.tiles.launch import TABLE, even_table
+from wspec.tiles import TABLE, TileCost, even_table, launch_table
 
 Grid = tuple[int, int, int]
 
@@ -35,14 +34,24 @@ def run(args: argparse.Namespace) -> int:
     module, title, registers = _module(args, subject)
     simulator = Simulator(module, load_machine(subject.options.machine), registers)
     blocks = args.together or simulator.blocks_per_sm
-    arguments, grid = _persistent(simulator, *_launch(args, simulator), blocks)
+    given, tiles = _launch(args, simulator)
+    arguments, grid = _persistent(subject, simulator, given, tiles, blocks)
     prediction = simulator.predict(arguments, grid, args.together, args.clock)
     first = _triple("--program", args.program or "0")
     if any(not 0 <= at < size for at, size in zip(first, grid, strict=True)):
         raise bad_input(f"--program: {args.program} is not in the grid {_shown(grid)}")
     together = prediction.blocks_per_sm
     played = simulator.play(simulator.block(arguments, grid, first), together, record=True)
-    show(f"{title}, grid {_shown(grid)}", "", _totals(prediction), "", _units(prediction), "", _waits(played, together))
+    walks = f", tiles {_shown(tiles)} walked by {grid[0]} blocks" if grid != tiles or TABLE in arguments else ""
+    show(
+        f"{title}{walks or f', grid {_shown(grid)}'}",
+        "",
+        _totals(prediction),
+        "",
+        _units(prediction),
+        "",
+        _waits(played, together),
+    )
     if args.output is not None:
         assert played.record is not None
         made = trace(played.record, prediction.clock_mhz, f"{title}, program {_shown(first)}")
@@ -117,14 +126,23 @@ def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:
 
 
 def _persistent(
-    simulator: Simulator, arguments: Mapping[str, int | float], grid: Grid, blocks: int
+    subject: Subject, simulator: Simulator, arguments: Mapping[str, int | float], grid: Grid, blocks: int
 ) -> tuple[Arguments, Grid]:
-    """Of a kernel that walks through a table of tiles: as many blocks as fit, and tiles handed out evenly."""
-    taken = simulator.program.parameters.get(TABLE)
-    if taken is None or not isinstance(taken.type, PointerType):
+    """Of a kernel that walks through a table of tiles: the table, and as many blocks as run at a time."""
+    names = simulator.program.names
+    if TABLE not in names:
         return arguments, grid
-    launched, tiles = even_table(grid, simulator.machine.sm_count * blocks)
-    return {**arguments, TABLE: [int(one) for one in tiles]}, launched
+    slots, plan = simulator.machine.sm_count * blocks, subject.front.plan
+    if plan is None or not plan.tiles:
+        launched, tiles = even_table(grid, slots)
+        return {**arguments, TABLE: tiles.tolist()}, launched
+    cost = TileCost.from_text(plan.tiles)
+    decide = [names[position] for position in cost.parameters]
+    if missing := [name for name in decide if name not in arguments]:
+        raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
+    values = {at: int(arguments[name]) for at, name in zip(cost.parameters, decide, strict=True)}
+    count, tiles = launch_table(cost, grid, values, slots)
+    return {**arguments, TABLE: tiles.tolist()}, (count, 1, 1)
 
 
 def _settings(items: list[str]) -> dict[str, int | float]:

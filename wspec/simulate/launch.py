@@ -8,7 +8,6 @@ were played, times are interpolated.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.simulate.actions import Block, Kind
 from wspec.simulate.costs import TENSOR, UNITS, numbers
+from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
@@ -190,52 +190,7 @@ class _Classes:
             ((k % sizes[2]) * sizes[1] + j % sizes[1]) * sizes[0] + i % sizes[0]
             for k in range(z) for j in range(y) for i in range(x)
         ]  # fmt: skip
-        order.reverse()
-        machines = [_Sm(self, number) for number in range(self.simulator.machine.sm_count)]
-        for _ in range(self.most):
-            for one in machines:
-                if order:
-                    one.add(order.pop(), 0.0)
-        events = [(one.next_end(), one.number) for one in machines if one.left]
-        heapq.heapify(events)
-        end = 0.0
-        while events:
-            end, number = heapq.heappop(events)
-            one = machines[number]
-            for _ in range(one.remove(end)):
-                if order:
-                    one.add(order.pop(), end)
-            if one.left:
-                heapq.heappush(events, (one.next_end(), number))
-        return end
-
-
-class _Sm:
-    """The blocks on one SM: what is left of each, as a share of it."""
-
-    def __init__(self, classes: _Classes, number: int) -> None:
-        self.classes, self.number = classes, number
-        self.left: list[list[float]] = []  # [position of the class, share]
-        self.now = 0.0
-
-    def _pass(self, to: float) -> None:
-        for one in self.left:
-            one[1] -= (to - self.now) / self.classes.cycles(int(one[0]), len(self.left))
-        self.now = to
-
-    def add(self, position: int, at: float) -> None:
-        self._pass(at)
-        self.left.append([position, 1.0])
-
-    def next_end(self) -> float:
-        return self.now + min(share * self.classes.cycles(int(one), len(self.left)) for one, share in self.left)
-
-    def remove(self, at: float) -> int:
-        """Those that are done; how many."""
-        self._pass(at)
-        before = len(self.left)
-        self.left = [one for one in self.left if one[1] > 1e-9]
-        return before - len(self.left)
+        return dispatch(order, self.simulator.machine.sm_count, self.most, self.cycles)
 
 
 def _residence(result: SmResult) -> float:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 
 from wspec.ir import warp_specialize as ws
-from wspec.ir.core import Block, Operation, Value, uses
+from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
-from wspec.ir.types import DenseArrayAttr, IntegerAttr, Layout, MemDescType, TensorType
+from wspec.ir.types import DenseArrayAttr, IntegerAttr
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
 from wspec.simulate.actions import Action, Flow, Kind
-from wspec.simulate.costs import LOAD, SMEM, STORE, TENSOR, numbers
+from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding
+from wspec.simulate.costs import numbers
+from wspec.simulate.dots import dot, flop, latency, load, store
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.steps import (
     SCALAR,
@@ -32,8 +33,8 @@ from wspec.simulate.steps import (
     TaskCode,
     While,
 )
-from wspec.simulate.tiles import bits, byte_size
-from wspec.simulate.work import Costing
+from wspec.simulate.tiles import byte_size
+from wspec.simulate.work import Costing, fused
 
 View = tuple[int, ...]  # an allocation in shared memory and positions in it
 _NAMED = re.compile(r"\b(?:barrier(?:\.cta)?|bar)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(\d+)\s*,\s*(\d+)")
@@ -42,11 +43,6 @@ _VIEWS = frozenset(
 )  # of a barrier: the same one
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "scf.condition"))
-_AT_BARRIERS = frozenset(
-    f"ttng.{name}"
-    for name in ("init_barrier", "wait_barrier", "arrive_barrier", "barrier_expect", "async_copy_mbarrier_arrive")
-)
-_COPIES = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"))
 _STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce"))
 _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  # after the warps of the task have met
 
@@ -59,42 +55,32 @@ class Compiler:
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
         self.function, self.numbers = functions[0], numbers(machine)
-        self.uses = uses(self.function)
         self.roots = 0
         self.barriers: dict[View, int] = {}  # numbers of those that were met
         self.warps = module.int_attr("ttg.num-warps") or 4
-        self.needed = scalars.closure(self._seeds())  # what decides conditions, trip counts and barriers
-        self.fused = self._fused()
+        self.needed = scalars.closure(deciding(self.function))  # what decides conditions, trip counts and barriers
+        self.fused = fused(self.function)
         self.task_warps, self.costing = self.warps, Costing(self.numbers, self.warps, self.fused)
         self.main = self._task("default", self.warps, self.function.regions[0].block, [])
 
     @property
-    def parameters(self) -> dict[str, Value]:
-        """The arguments of the function by name; `arg3` is the fourth when it has none."""
+    def names(self) -> list[str]:
+        """Of the function's arguments; `arg3` is the fourth when it has none. A descriptor's sizes have its name."""
         arguments = self.function.regions[0].block.args
-        return {value_name(one.location) or f"arg{number}": one for number, one in enumerate(arguments)}
+        return [value_name(one.location) or f"arg{number}" for number, one in enumerate(arguments)]
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """The function's arguments by name, of several of one name the first."""
+        found: dict[str, Value] = {}
+        for name, one in zip(self.names, self.function.regions[0].block.args, strict=True):
+            found.setdefault(name, one)
+        return found
 
     def axes(self) -> frozenset[int]:
         """The axes of the grid that decide what a block does: through conditions, trip counts, barriers."""
         ids = (v.op for v in self.needed if v.op is not None and v.op.name == "tt.get_program_id")
         return frozenset(op.int_attr("axis") or 0 for op in ids)
-
-    # ---- which integers matter
-
-    def _seeds(self) -> list[Value]:
-        found: list[Value] = []
-        for op in self.function.walk():
-            if op.name == "scf.for":
-                found += op.operands[:3]
-            elif op.name == "scf.if":
-                found.append(op.operands[0])
-            elif op.name == "scf.while":
-                found.append(op.regions[0].block.terminator.operands[0])
-            elif op.name in _AT_BARRIERS:
-                found += op.operands
-            elif op.name in _COPIES:
-                found += [op.operands[-3], op.operands[-1]]
-        return found
 
     # ---- tasks and blocks
 
@@ -104,15 +90,6 @@ class Compiler:
         steps = self._block(block)
         self.task_warps, self.costing = outer
         return TaskCode(name, warps, steps, [pair for pair in captured if pair[0] in self.needed])
-
-    def _fused(self) -> frozenset[Operation]:
-        """Multiplications that become part of the addition that is their only user."""
-        return frozenset(
-            value.op
-            for value, users in self.uses.items()
-            if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
-            and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
-        )  # fmt: skip
 
     def _block(self, block: Block) -> list[Step]:
         steps: list[Step] = []
@@ -178,18 +155,23 @@ class Compiler:
         """None for arithmetic."""
         if op.name in ("scf.for", "scf.while", "scf.if", ws.NAME):
             return [self._control(op)]
-        if op.name in _COPIES or op.name in _AT_BARRIERS:
-            return self._at_barrier(op)
+        if op.name in COPIES or op.name in AT_BARRIERS:
+            return [at_barrier(op, self.numbers)]
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
-            dot = Action(Kind.DOT, op, b=_flop(op), flow=self._dot(op), after=self._after(op))
+            issue = Action(
+                Kind.DOT,
+                op,
+                b=flop(op),
+                flow=dot(op, self.costing.groups, self.numbers),
+                after=latency(op, self.numbers),
+            )
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
-            return [Emit((dot,) if is_async else (dot, Action(Kind.DOT_WAIT, op)))]
+            return [Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
         if op.name in _STORES:
             size = byte_size(op.operands[0].type)
-            flow = Flow.of({STORE: size / self.numbers.store, SMEM: size / self.numbers.smem})
-            return [Emit((Action(Kind.STORE, op, b=size, flow=flow),))]
+            return [Emit((Action(Kind.STORE, op, b=size, flow=store(size, self.numbers)),))]
         if op.name == "ttng.async_tma_store_wait":
             return [Emit((Action(Kind.STORE_WAIT, op, op.int_attr("pendings") or 0),))]
         if op.name in _BARRIERS:
@@ -205,58 +187,12 @@ class Compiler:
             threads = 32 * min(self.task_warps, 4)
             issued = Flow.of(self.costing.instructions(max(1.0, size / threads / 16)))
             issue = Action(Kind.WORK, op, pieces=(issued,), ops=(op,), cycles=issued.cycles)
-            return [Emit((issue, Action(Kind.CP, op, b=size, flow=self._transfer(size))))]
+            return [Emit((issue, Action(Kind.CP, op, b=size, flow=load(size, self.numbers))))]
         if op.name == "ttg.async_commit_group":
             return [Emit((Action(Kind.CP_COMMIT, op),))]
         if op.name == "ttg.async_wait":
             return [Emit((Action(Kind.CP_WAIT, op, op.int_attr("num") or 0),))]
         return None
-
-    def _at_barrier(self, op: Operation) -> list[Step] | None:
-        operands = op.operands
-        match op.name:
-            case "ttng.init_barrier":
-                return [AtBarrier(Kind.INIT, op, operands[0], op.int_attr("count") or 1, None)]
-            case "ttng.wait_barrier":
-                segments = op.attr("operandSegmentSizes")
-                given = segments.values[2] if isinstance(segments, DenseArrayAttr) else len(operands) > 2
-                return [AtBarrier(Kind.WAIT, op, operands[0], operands[1], operands[2] if given else None)]
-            case "ttng.arrive_barrier":
-                predicate = operands[1] if len(operands) > 1 else None
-                return [AtBarrier(Kind.ARRIVE, op, operands[0], op.int_attr("count") or 1, predicate)]
-            case "ttng.barrier_expect":
-                return [AtBarrier(Kind.EXPECT, op, operands[0], op.int_attr("size") or 0, operands[1])]
-            case "ttng.async_copy_mbarrier_arrive":
-                return [AtBarrier(Kind.CP_ARRIVE, op, operands[0], 1, None)]
-        size = byte_size(operands[-2].type)
-        return [AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], self._transfer(size))]
-
-    def _transfer(self, size: int) -> Flow:
-        return Flow.of({LOAD: size / self.numbers.load, SMEM: size / self.numbers.smem})
-
-    def _dot(self, op: Operation) -> Flow:
-        """One warp group's share of the rows. Operands in shared memory are read for every 64 rows anew."""
-        left, right, result = (value.type for value in (op.operands[0], op.operands[1], op.results[0]))
-        assert isinstance(result, TensorType) and isinstance(left, TensorType | MemDescType)
-        inner, rows = left.shape[-1], max(64.0, result.shape[-2] / self.costing.groups)
-        outer = prod(result.shape[:-2])
-        rate = self.numbers.flop_8bit if bits(left) == 8 else self.numbers.flop_16bit
-        read = byte_size(right) * rows / 64
-        if isinstance(left, MemDescType):
-            read += rows * inner * bits(left) / 8
-        busy = {TENSOR: 2 * outer * rows * result.shape[-1] * inner / rate, SMEM: outer * read / self.numbers.smem}
-        return Flow.of(busy, self._least(result, outer * rows / 64 * inner * bits(left) / 256))
-
-    def _after(self, op: Operation) -> float:
-        """From the end of the dot's last instruction to the warp that waited."""
-        result, known = op.results[0].type, self.numbers.dot_latency
-        columns = instruction_columns(result) if isinstance(result, TensorType) else 0
-        return known.get(columns, min(known.values(), default=0.0))
-
-    def _least(self, result: TensorType, instructions: float) -> float:
-        """Narrow instructions take longer than their FLOP say."""
-        columns = instruction_columns(result)
-        return instructions * self.numbers.dot_interval.get(columns, 0.0) * result.shape[-1] / max(1, columns)
 
     # ---- control
 
@@ -289,19 +225,6 @@ class Compiler:
             partitions.append(self._task(f"partition{number}", count, block, captured))
         default = self._block(ws.default_block(op))
         return Specialize(op, Action(Kind.FORK, op), Action(Kind.JOIN, op), default, partitions)
-
-
-def instruction_columns(result: TensorType) -> int:
-    """N of the instructions that make a tile; 0 where the layout does not say."""
-    shape = result.encoding.ints("instrShape") if isinstance(result.encoding, Layout) else ()
-    return shape[1] if len(shape) > 1 else 0
-
-
-def _flop(op: Operation) -> int:
-    """Of a dot, all warps together."""
-    left, result = op.operands[0].type, op.results[0].type
-    assert isinstance(result, TensorType) and isinstance(left, TensorType | MemDescType)
-    return 2 * prod(result.shape) * left.shape[-1]
 
 
 def _first(step: Step) -> Action:

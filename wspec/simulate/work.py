@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import Layout, TensorType
 from wspec.simulate.actions import Flow, Piece
 from wspec.simulate.costs import ALU, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
@@ -207,6 +207,16 @@ class Costing:
         through_tma = op.name.startswith("tt.descriptor")
         latency = self.numbers.tma_latency if through_tma else self.numbers.load_latency
         return busy, latency if is_load else 0.0
+
+
+def fused(function: Operation) -> frozenset[Operation]:
+    """Multiplications that become part of the addition that is their only user."""
+    return frozenset(
+        value.op
+        for value, users in uses(function).items()
+        if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
+        and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
+    )  # fmt: skip
 
 
 def _sum(left: dict[int, float], right: dict[int, float]) -> dict[int, float]:
