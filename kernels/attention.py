@@ -98,10 +98,10 @@ def attention_fwd(
 
     # Keys [0, full_end) are seen by every row, keys [full_end, end) by some.
     if CAUSAL:
-        offset = seqlen_k - seqlen_q
-        full_end = tl.maximum(first + offset + 1, 0) // BLOCK_N * BLOCK_N
-        end = tl.minimum(first + offset + BLOCK_M, seqlen_k)
-        last_key = (rows + offset)[:, None]
+        diagonal = first + seqlen_k - seqlen_q  # the last key that the tile's first row sees
+        full_end = tl.maximum(diagonal + 1, 0) // BLOCK_N * BLOCK_N
+        end = tl.minimum(diagonal + BLOCK_M, seqlen_k)
+        last_key = (diagonal + tl.arange(0, BLOCK_M))[:, None]
     else:
         full_end = seqlen_k // BLOCK_N * BLOCK_N
         end = seqlen_k

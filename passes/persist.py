@@ -3,7 +3,7 @@
     body(program_id x, y, z)    =>    %n, %x, %y, %z = first entry of this block in %wspec_tiles
                                       for %i = 0 to %n iter_args(%entry, %x, %y, %z):
                                         loops of body(%x, %y, %z)
-                                        %next = %entry + one row; %nx, %ny, %nz = load %next
+                                        %next = %entry + 4; %nx, %ny, %nz = load %next
                                         rest of body
                                         yield %next, %nx, %ny, %nz
 
@@ -12,8 +12,9 @@ each block does and in which order. The next entry is loaded behind the last loo
 follows hides the latency. Inside the loop the rest of the compiler sees an ordinary kernel with an outer loop: rings
 and their phases go on over tiles, the producer fetches the next tile's operands while the consumers finish this one.
 
-The table is `[gx, gy, gz, rows]`, the grid and how many rows follow, and rows of one entry for every block: four int32
-`(x, y, z, n)`, with `n` the number of the block's tiles in its first entry. Runs before the plan is made.
+The table is `[entries, gx, gy, gz]`, how many entries each block has and the grid, and the entries of one block after
+the other: four int32 `(x, y, z, n)`, with `n` the number of the block's tiles in its first entry. So the way from one
+entry to the next is a constant and takes no register. Runs before the plan is made.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ def persist(module: Operation) -> Operation:
     ids = [loop_block.add_arg(I32, function.location) for _ in range(3)]
     body.ops[:-1] = [op for op in body.ops[:-1] if op.name == "arith.constant"]
     before = Builder(body, len(body.ops) - 1, function.location)
-    first, count, row = _first_entry(before, table)
+    first, count = _first_entry(before, table)
     within = Builder(loop_block, None, function.location)
     loops = [at for at, op in enumerate(inside) if op.regions]
     behind = loops[-1] + 1 if loops else 0
     for op in inside[:behind]:
         loop_block.append(op)
-    following = within.create("tt.addptr", [entry, row], [_POINTER]).result
+    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [_POINTER]).result
     next_ids = [_load(within, following, at) for at in range(3)]
     for op in inside[behind:]:
         loop_block.append(op)
@@ -111,14 +112,14 @@ def _add_argument(function: Operation) -> Value:
     return table
 
 
-def _first_entry(build: Builder, table: Value) -> tuple[Value, Value, Value]:
-    """(pointer to the block's first entry, number of its tiles, int32 from one row to the next)."""
+def _first_entry(build: Builder, table: Value) -> tuple[Value, Value]:
+    """(pointer to the block's first entry, number of its tiles)."""
     block = build.create("tt.get_program_id", [], [I32], {"axis": i32(0)}).result
-    blocks = build.create("tt.get_num_programs", [], [I32], {"axis": i32(0)}).result
+    before = build.binary("arith.muli", block, _load(build, table, 0))
     four = build.constant(ENTRY)
-    mine = build.binary("arith.addi", build.binary("arith.muli", block, four), four)
+    mine = build.binary("arith.addi", build.binary("arith.muli", before, four), four)
     first = build.create("tt.addptr", [table, mine], [_POINTER]).result
-    return first, _load(build, first, 3), build.binary("arith.muli", blocks, four)
+    return first, _load(build, first, 3)
 
 
 def _load(build: Builder, pointer: Value, offset: int) -> Value:
@@ -137,7 +138,7 @@ def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Valu
             value = ids[axis]
             value.location = op.location
         else:
-            value = _load(Builder(op.parent, op.parent.ops.index(op), op.location), table, axis)
+            value = _load(Builder(op.parent, op.parent.ops.index(op), op.location), table, 1 + axis)
         for top in block.ops:
             replace_uses(top, {op.result: value})
         op.erase()

@@ -21,7 +21,8 @@ def launch_table(
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """(blocks to launch, the table as flat int32): `slots` blocks run at a time, `values` as `TileCost.evaluate` takes.
 
-    The table is the header (gx, gy, gz, rows) and the rows of `make_table`. Raises ValueError as that does.
+    The table is the header (entries of a block, gx, gy, gz) and what `make_table` gives, block by block. Raises
+    ValueError as that does.
     """
     blocks = max(1, min(slots, math.prod(grid)))
     return blocks, _flat(grid, make_table(cost.evaluate(grid, values), blocks))
@@ -36,4 +37,4 @@ def even_table(grid: tuple[int, ...], blocks: int = 2) -> tuple[Grid, npt.NDArra
 
 
 def _flat(grid: Grid, table: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    return np.concatenate([np.array([*grid, table.shape[0]], np.int32), table.reshape(-1)])
+    return np.concatenate([np.array([table.shape[0], *grid], np.int32), table.transpose(1, 0, 2).reshape(-1)])
