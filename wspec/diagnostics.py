@@ -34,6 +34,7 @@ REASONS: dict[str, str] = {
     "not-hopper": "the target is not a Hopper GPU (sm_90)",
     "disabled": "the compiler was turned off",
     "interpreter": "Triton's interpreter runs the kernel; there is nothing to compile",
+    "not-persistent": "the blocks of the kernel cannot walk through tiles",
     "already-specialized": "the kernel states its own warp specialization",
     "gate-slower": "the model expects the specialized kernel to be slower",
     "serialized-wgmma": "ptxas serialized the asynchronous tensor core instructions",

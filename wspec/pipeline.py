@@ -113,7 +113,8 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
     hindered = obstacle(function)
     if hindered is not None and options.persistent:
         why, where = hindered
-        raise Declined(Remark("not-persistent", f"the kernel cannot walk through tiles: {why}", where.location))
+        said, note = f"the kernel cannot walk through tiles: {why}", "leave persistent to wspec, which sees to it"
+        raise Declined(Remark("not-persistent", said, where.location, note=note))
     walks = hindered is None and options.persistent is not False and (options.persistent or pays(function))
     looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
     flat = None if options.persistent else _planned(module, machine, options)

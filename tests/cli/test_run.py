@@ -71,7 +71,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = read(done("dump", *D64, "--stage", "specialized"))
     waits = [op for op in module.walk() if op.name == "ttng.wait_barrier"]
     inside = [op for op in waits if op.parent_op is not None and op.parent_op.name == "scf.for"]
-    inside[1].erase()
+    loops = [op for op in module.walk() if op.name == "scf.for" and any(wait.parent_op is op for wait in inside)]
+    main = next(op for op in loops if not any(inner is not op and inner.name == "scf.for" for inner in op.walk()))
+    [wait for wait in inside if wait.parent_op is main][1].erase()
     path = tmp_path_factory.mktemp("broken") / "broken.ttgir"
     path.write_text(print_module(module))
     return path

@@ -21,6 +21,7 @@ from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
+from wspec.tiles import TABLE, even_table
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
 
@@ -49,11 +50,17 @@ class Subject:
         made: examples.Example = make(self.signature.types, self.signature.values, seed, **(sizes or {}))
         return made
 
-    def run(self, kernel: Kernel, example: examples.Example, schedule: Schedule | None = None) -> dict[str, float]:
-        """The largest share of what its bound allows, by output."""
+    def run(
+        self, kernel: Kernel, example: examples.Example, schedule: Schedule | None = None, blocks: int = 2
+    ) -> dict[str, float]:
+        """The largest share of what its bound allows, by output; so many blocks where they walk through tiles."""
         names = [parameter.name for parameter in kernel.parameters]
         arguments = {name: value for name, value in example.arguments.items() if name in names}
-        kernel.run(example.grid, arguments, schedule=schedule)
+        grid = example.grid
+        if TABLE in names:
+            grid, table = even_table(example.grid, blocks)
+            arguments[TABLE] = torch.from_numpy(table)
+        kernel.run(grid, arguments, schedule=schedule)
         return {name: share(output) for name, output in example.outputs.items()}
 
 
@@ -64,13 +71,13 @@ def share(output: examples.Output) -> float:
 
 
 @functools.cache
-def subject(file: str, kernel: str, variant: str) -> Subject:
+def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
     source = bridge.from_signature(
         getattr(MODULES[file], kernel), signature.types, {**signature.values, **signature.options}
     )
     text = bridge.ttgir(source)
-    outcome = specialize(read(text), Options(gate="off", persistent=False))
+    outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
     return Subject(signature, Kernel(read(text)), made)
 
@@ -153,6 +160,50 @@ def test_heads(heads: int, kv_heads: int, batch: int) -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (128, 256, 64), (256, 272, 640)])
 def test_products(m: int, n: int, k: int) -> None:
     check(("matmul", "matmul_descriptor_kernel", "bf16"), 5, iter((Random(0), Priorities(1))), m=m, n=n, k=k)
+
+
+# ------------------------------------------------------------------------------- blocks walk through tiles
+
+
+def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mapping[str, int], **options: Any) -> None:
+    """Blocks that walk through tiles give the same bits as a plain block for each, in every order."""
+    one = subject(*which, persistent=True, **options)
+    assert [parameter.name for parameter in one.specialized.parameters][-1] == TABLE
+    example = one.example(seed, sizes)
+    shares = one.run(one.plain, example)
+    assert all(value <= 1 for value in shares.values()), shares
+    expected = bits(example)
+    adversaries = one.specialized.adversaries
+    for schedule in (FirstReady(), Random(seed), Priorities(seed), *adversaries[seed % 3 :: 3]):
+        example = one.example(seed, sizes)
+        shares = one.run(one.specialized, example, schedule, blocks)
+        assert all(value <= 1 for value in shares.values()), (schedule.name, shares)
+        assert all(torch.equal(a, b) for a, b in zip(bits(example), expected, strict=True)), schedule.name
+
+
+@pytest.mark.parametrize("which", FAST, ids="-".join)
+@pytest.mark.parametrize("turns", [False, True])
+def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool) -> None:
+    sizes = (
+        {"seqlen_q": 200, "seqlen_k": 300, "heads": 2} if which[0] == "attention" else {"m": 272, "n": 528, "k": 208}
+    )
+    check_walk(which, 1, 2, sizes, turns=turns)
+
+
+@pytest.mark.parametrize(("seqlen_q", "seqlen_k"), LENGTHS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool) -> None:
+    """One block walks through all tiles: loops of no, one and some iterations, one after the other."""
+    which = ("attention", "attention_fwd", "d64_causal" if causal else "d64")
+    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", SLOW, ids="-".join)
+@pytest.mark.parametrize("turns", [False, True])
+def test_many_seeds_of_tiles(which: tuple[str, str, str], turns: bool) -> None:
+    for seed in range(20):
+        check_walk(which, seed, 1 + seed % 4, {}, turns=turns)
 
 
 @pytest.mark.parametrize("which", LEFT_ALONE, ids="-".join)

@@ -18,7 +18,7 @@ from tests.mutants.trace import OutOfRange, Place, Slot, Step, traces
 from wspec.ir.core import Operation
 
 ASYNCHRONOUS = ("copy", "store", "dot")
-PROXY = ("copy", "store")  # for dots, Triton's own pass puts the fences
+PROXY = ("copy", "store", "dot")  # steps of the copy engine and of the tensor cores
 
 
 class Wrong(Exception):
@@ -265,7 +265,7 @@ class _Graph:
             if first.end != second.start and self.comes_first(first.end, second.start):
                 by_threads = first.step.kind in ("read", "write")
                 if by_threads and second.step.kind in PROXY and not self.fenced(first, second):
-                    raise Wrong("no fence between what threads did to a buffer and what the copy engine does")
+                    raise Wrong("no fence between what threads did to a buffer and what copy engine or tensor cores do")
                 return
         raise Wrong(f"race: a {one.step.kind} and a {other.step.kind} of one buffer have no order")
 

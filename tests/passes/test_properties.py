@@ -35,6 +35,8 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "consumers": st.sampled_from([1, 2]),
         "depth": st.integers(1, 5),
         "overlap": st.booleans(),
+        "persistent": st.booleans(),
+        "turns": st.booleans(),
         "blocks": st.sampled_from([1, 2]),
         "producer_warps": st.sampled_from([1, 2, 4]),
     }
@@ -142,6 +144,11 @@ def assert_as_asked(case: Case, plan: Any) -> None:
     assert plan.consumer.replicas == asked.get("consumers", plan.consumer.replicas)
     assert plan.blocks_per_sm == asked.get("blocks", plan.blocks_per_sm)
     assert plan.producer.warps == asked.get("producer_warps", 1)
-    depths = {channel.depth for channel in plan.channels if channel.reused}
+    assert plan.persistent == asked.get("persistent", False)
+    turns = [loop.turns for loop in plan.loops]
+    assert asked.get("turns", True) or not any(turns)
+    wanted = [bool(loop.late) and plan.consumer.replicas > 1 for loop in plan.loops]
+    assert not asked.get("turns", False) or turns == wanted
+    depths = {channel.depth for channel in plan.channels if channel.reused and not channel.stays}
     assert depths == {asked["depth"]} if "depth" in asked else depths
     assert asked.get("overlap", True) or not any(loop.late or loop.in_flight for loop in plan.loops)

@@ -89,6 +89,9 @@ EDITS: list[tuple[str, Case, Edit]] = [
     ),
     ("no overlap", ATTENTION, with_loop(late=())),
     ("no staging", ATTENTION, with_plan(staging=())),
+    ("turns", ATTENTION, with_loop(turns=True)),
+    ("no turns", ATTENTION, with_loop(turns=False)),
+    ("turns in a loop that accumulates", GEMM, with_loop(turns=True)),
     ("other names", GEMM, with_plan(kernel="mine")),
 ]
 
@@ -132,6 +135,11 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("staging", GEMM, with_plan(staging=((9999, "a", "ring"),))),
     ("staging", ATTENTION, lambda plan: with_plan(staging=tuple((s, n, "shelf") for s, n, _ in plan.staging))(plan)),
     ("staging", ATTENTION, lambda plan: with_plan(staging=tuple((s, "none", k) for s, _, k in plan.staging))(plan)),
+    ("staging", GEMM, lambda plan: with_plan(staging=tuple((s, "", "own") for s, *_ in plan.staging))(plan)),
+    ("channels.a.stays", GEMM, with_channel(0, stays=True)),
+    ("channels.q.stays", ATTENTION, with_channel(0, stays=False)),
+    ("loops.turns", ODD["skipped_tiles"], with_loop(turns=True)),
+    ("fingerprint", GEMM, with_plan(persistent=True)),
     ("loops.loop", GEMM, with_loop(loop=3)),
     ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
     ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),
@@ -208,12 +216,13 @@ def edits(draw: st.DrawFn, plan: Plan) -> Plan:
         rest = [channel for channel in plan.channels[1:] if channel is not other]
         return replace(plan, channels=(replace(first, loads=(*first.loads, *other.loads)), *rest))
     if kind == "loop":
-        return with_loop(in_flight=draw(st.booleans()), late=() if draw(st.booleans()) else plan.loops[0].late)(plan)
+        late = () if draw(st.booleans()) else plan.loops[0].late
+        return with_loop(in_flight=draw(st.booleans()), late=late, turns=draw(st.booleans()))(plan)
     if kind == "late":
         return with_loop(late=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
     if kind == "staging":
         names = [channel.name for channel in plan.channels]
-        place = st.tuples(SMALL, st.sampled_from(names), st.sampled_from(["buffer", "ring"]))
+        place = st.tuples(SMALL, st.sampled_from([*names, ""]), st.sampled_from(["buffer", "ring", "own"]))
         kept = draw(st.sampled_from([(), plan.staging]))
         return replace(plan, staging=(*kept, *draw(st.lists(place, max_size=1))))
     return replace(plan, blocks_per_sm=draw(st.integers(0, 3)))

@@ -32,8 +32,8 @@ def _diff(path: Path, expected: str, text: str) -> str:
 
 
 def _command(path: Path) -> str:
-    folder = next(parent for parent in path.parents if parent.parent == ROOT / "tests")
-    return f"If the change is meant: pytest {_name(folder)} --update"
+    folder = next((parent for parent in path.parents if parent.parent == ROOT / "tests"), None)
+    return f"If the change is meant: pytest {_name(folder) if folder is not None else 'this test'} --update"
 
 
 def _name(path: Path) -> str:

@@ -68,7 +68,7 @@ def run_passes(module: Operation, names: list[str], options: Options, plan: Plan
     if not split:
         module, plan = _begin(module, names[0], options, plan)
     assert plan is not None
-    for name in (each for name in names if name != PERSIST for each in (BY_NAME if name == ALL else [name])):
+    for name in [one for asked in names if asked != PERSIST for one in (BY_NAME if asked == ALL else [asked])]:
         try:
             module = BY_NAME[name](module, plan)
         except (AssertionError, KeyError, StopIteration) as error:
@@ -88,7 +88,7 @@ def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -
                 return module, make_plan(build_graph(_function(module)), machine, options)
             return decide(module, machine, options if first == ALL else options.replace(persistent=True))
         if first == PERSIST or (first == ALL and plan.persistent and not _has_table(module)):
-            persist(module)
+            _check(persist(module), f"after {PERSIST}")
             number(_function(module))
         validate(plan, _function(module), machine)
         return module, plan

@@ -26,7 +26,7 @@ from wspec.plan.replicas import slicing_for
 from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
 from wspec.plan.staging import BUFFER, OWN, Place, own_bytes, ring_holds, staging_options
-from wspec.plan.tile import Conflict
+from wspec.plan.tile import DOTS, Conflict
 
 
 def validate(plan: Plan, function: Operation, machine: Machine) -> None:
@@ -148,6 +148,8 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
             raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
         if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
+        if schedule.turns and not any(op.name in DOTS for op in body.ops):
+            raise _mismatch("loops.turns", "the body of the loop has no dot of its own", loop)
         shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)

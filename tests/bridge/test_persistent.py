@@ -1,0 +1,149 @@
+"""The launcher's part of blocks that walk through tiles, with a device that the test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from wspec.bridge import persistent
+from wspec.bridge.persistent import Tables, slots_of
+from wspec.tiles import TileCost, even_table
+
+SMS = 3
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A GPU of three SMs whose memory is the CPU's; `capturing` says whether its stream records a graph."""
+    card = SimpleNamespace(current=0, capturing=False, synchronized=0)
+
+    def synchronize(_: int) -> None:
+        card.synchronized += 1
+
+    cuda = SimpleNamespace(
+        current_device=lambda: card.current,
+        get_device_properties=lambda _: SimpleNamespace(multi_processor_count=SMS),
+        is_current_stream_capturing=lambda: card.capturing,
+        synchronize=synchronize,
+    )
+    stand_in = SimpleNamespace(cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy)
+    monkeypatch.setattr(persistent, "torch", stand_in)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    yield card
+
+
+def tables(cost: TileCost | None = None, signature: dict[str, Any] | None = None, blocks_per_sm: int = 1) -> Tables:
+    return Tables(cost or TileCost(1.0), slots_of(signature or {}), blocks_per_sm)
+
+
+def read(found: Tables, key: tuple[Any, ...]) -> list[int]:
+    return found.entries[key].table.tolist()
+
+
+# -------------------------------------------------------------------------------------------------- slots
+
+
+def test_where_arguments_come_from() -> None:
+    """As Triton passes them: a descriptor is its address, its shape and its strides; constants are not passed."""
+    kinds = {"d": "tensordesc<bf16[1, 64, 128]>", "n": "i32", "B": "constexpr", "p": "*fp32", "x": "fp32", "k": "u64"}
+    shape = [(0, "shape", axis) for axis in range(3)]
+    stride = [(0, "stride", axis) for axis in range(3)]
+    assert slots_of(kinds) == [None, *shape, *stride, (1, "value", 0), None, None, (5, "value", 0)]
+
+
+def test_no_arguments() -> None:
+    assert slots_of({}) == [] and slots_of({"B": "constexpr"}) == []
+
+
+def argument(position: int) -> TileCost:
+    """A loop over an argument: the later it ends the longer the tile takes."""
+    text = (
+        '{"version": 1, "fixed": 1.0, "loops": [{"loop": 4, "cycles": 10.0, "factors": [["trips", 0, 1, 2, false]], '
+        f'"unknown": ""}}], "scalars": [["constant", 32, 0, []], ["argument", 32, {position}, []], '
+        '["constant", 32, 64, []]]}'
+    )
+    return TileCost.from_text(text)
+
+
+@pytest.mark.parametrize(("position", "value"), [(1, 50), (2, 60), (3, 7), (4, 8), (5, 9)])
+def test_the_values_that_decide(device: SimpleNamespace, position: int, value: int) -> None:
+    signature = {"d": "tensordesc<bf16[64, 64]>", "n": "i32"}
+    found = tables(argument(position), signature)
+    found.get((2, 1, 1), (SimpleNamespace(shape=(50, 60), strides=(7, 8)), 9))
+    assert list(found.entries) == [(0, (2, 1, 1), (value,))]
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+
+@pytest.mark.parametrize(("grid", "per_sm", "blocks"), [((10, 1, 1), 1, 3), ((10, 1, 1), 2, 6), ((2, 1, 1), 2, 2)])
+def test_as_many_blocks_as_fit(device: SimpleNamespace, grid: tuple[int, int, int], per_sm: int, blocks: int) -> None:
+    found = tables(blocks_per_sm=per_sm)
+    launched, address = found.get(grid, ())
+    assert launched == blocks and address == found.entries[0, grid, ()].table.data_ptr()
+    assert read(found, (0, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
+
+
+def test_a_launch_like_one_before_makes_nothing(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tables(argument(0), {"n": "i32"})
+    first = found.get((8, 2, 1), (640,))
+    monkeypatch.setattr(persistent, "launch_table", None)
+    assert found.get((8, 2, 1), (640,)) == first
+
+
+def test_what_a_table_depends_on(device: SimpleNamespace) -> None:
+    found = tables(argument(0), {"n": "i32", "other": "i32"})
+    found.get((8, 2, 1), (640, 1))
+    found.get((8, 2, 1), (640, 2))
+    assert len(found.entries) == 1, "not on what does not decide how long a tile takes"
+    found.get((8, 2, 1), (64, 1))
+    found.get((8, 1, 2), (640, 1))
+    device.current = 1
+    found.get((8, 2, 1), (640, 1))
+    assert len(found.entries) == 4
+
+
+def test_old_tables_go_when_nobody_reads_them(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistent, "KEPT", 2)
+    found = tables()
+    for size in (1, 2, 3):
+        found.get((size, 1, 1), ())
+    assert [key[1][0] for key in found.entries] == [2, 3] and device.synchronized == 1
+
+
+def test_a_graph_keeps_its_own_copy(device: SimpleNamespace) -> None:
+    """The copy runs with the graph; it must not become the table of launches outside."""
+    found = tables()
+    device.capturing = True
+    blocks, address = found.get((5, 1, 1), ())
+    assert blocks == SMS and not found.entries
+    ((table, pinned),) = found.captured
+    assert table.data_ptr() == address and torch.equal(table, pinned)
+    device.capturing = False
+    found.get((5, 1, 1), ())
+    assert len(found.entries) == 1 and len(found.captured) == 1
+
+
+# ------------------------------------------------------------------------------------------------- launch
+
+
+def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
+    launches: list[tuple[Any, ...]] = []
+    found = tables(argument(0), {"n": "i32"})
+    run = persistent._over_tiles(lambda *args: launches.append(args), found)
+    before = ("stream", "function", "packed", "metadata", None, None)
+    run(4, 2, 1, *before, 640)
+    ((x, y, z, *rest),) = launches
+    assert (x, y, z) == (SMS, 1, 1) and tuple(rest[:-1]) == (*before, 640)
+    assert rest[-1] == found.entries[0, (4, 2, 1), (640,)].table.data_ptr()
+
+
+def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
+    launches: list[tuple[Any, ...]] = []
+    run = persistent._over_tiles(lambda *args: launches.append(args), tables())
+    run(0, 3, 1, *range(6))
+    assert launches == [(0, 3, 1, *range(6), 0)]
