@@ -33,16 +33,19 @@ def release_buffers(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     reused = {channel.name for channel in plan.channels if channel.reused}
-    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+    computed = {channel.name for channel in plan.values}
+    for block in ws.task_blocks(op)[:-1]:
         for inner in [o for top in block.ops for o in top.walk() if o.name == "wspec.wait"]:
             channel = inner.attributes["channel"]
             assert isinstance(channel, StringAttr)
-            if channel.text in reused or channel.text.rsplit(".", 1)[0] in reused:
-                _release(inner)
+            base = channel.text if channel.text in reused else channel.text.rsplit(".", 1)[0]
+            if base in reused:
+                _release(inner, fenced=base not in computed)
     return module
 
 
-def _release(wait: Operation) -> None:
+def _release(wait: Operation, fenced: bool) -> None:
+    """`fenced`: what threads have read is handed to the copy engine; values come from other threads."""
     block = wait.parent
     assert block is not None
     dot = _left_running(block, wait.result)
@@ -51,7 +54,7 @@ def _release(wait: Operation) -> None:
         return
     last = _last_reader(block, wait.result)
     build = Builder(block, block.ops.index(last if last is not None else wait) + 1, wait.location)
-    _hand_back(build, wait, [wait.result], _read_into_registers(block, wait.result))
+    _hand_back(build, wait, [wait.result], fenced and _read_into_registers(block, wait.result))
 
 
 def _read_into_registers(block: Block, token: Value) -> bool:

@@ -64,6 +64,15 @@ class Options:
         None, Spec(int, "thread blocks that share an SM; registers and rings shrink", low=1, high=4, optional=True)
     )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
+    chain: str = _option(
+        "auto",
+        Spec(
+            str,
+            "a third task between or behind loading and multiplying: where the model finds it faster, always where "
+            "there is a place for it, or never",
+            ("auto", "on", "off"),
+        ),
+    )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(
         24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)

@@ -31,11 +31,16 @@ def make_channels(
     machine: Machine,
     options: Options,
     blocks: int,
+    reserved: int = 0,
+    scratch: int | None = None,
 ) -> tuple[tuple[Channel, ...], int]:
+    """The rings of loads and the shared memory of all; `reserved` bytes are for others, `scratch` is known to some."""
     groups = _group(sites)
     fixed = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is None)
     per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is not None)
-    scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
+    if scratch is None:
+        scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
+    scratch += reserved
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].loop is not None)
@@ -96,7 +101,7 @@ def can_share(group: list[Site], site: Site) -> bool:
 def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
     load = group[0].load
     looped = group[0].loop is not None
-    name = _unique(_source_name(function, load), names)
+    name = unique(_source_name(function, load), names)
     return Channel(
         name,
         tuple(id_of(site.load) for site in group),
@@ -122,7 +127,7 @@ def _source_name(function: Operation, load: Operation) -> str:
     return owner.removesuffix("_desc")
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def unique(name: str, taken: set[str]) -> str:
     name = name.replace(".", "_")
     candidate, count = name, 1
     while candidate in taken:
