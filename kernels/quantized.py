@@ -63,7 +63,7 @@ def int4_weights_kernel(
 ):  # fmt: skip
     """One BLOCK_M x BLOCK_N tile of C, or of one part of its sum; grid (columns, rows, parts).
 
-    a_desc: [M, K]; w_desc: [N, K / 2] bytes, of which the low halves belong to columns 0 .. K / 2 - 1 of W and the high
+    a_desc: [M, K]; w_desc: [N, K / 2] int8, of which the low halves belong to columns 0 .. K / 2 - 1 of W and the high
     ones to the others; scale_ptr: [K / GROUP, N] bfloat16; c_desc: [parts, M, N]. A step covers BLOCK_K bytes, at most
     GROUP. Scales are read a step ahead.
     """
@@ -83,7 +83,7 @@ def int4_weights_kernel(
         next_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
         q = w_desc.load([first_n, first_k])
         low = ((q & 15).to(tl.bfloat16) - 8) * low_scale[:, None]
-        high = ((q >> 4).to(tl.bfloat16) - 8) * high_scale[:, None]
+        high = (((q >> 4) & 15).to(tl.bfloat16) - 8) * high_scale[:, None]
         a_low = a_desc.load([first_m, first_k])
         a_high = a_desc.load([first_m, k_half + first_k])
         acc = tl.dot(low, a_low.T, acc)
@@ -157,7 +157,7 @@ def matmul_int4_weights(
 ) -> torch.Tensor:
     """A W^T as a contiguous bfloat16 [M, N], W being what `quantize_int4` packed; sums in float32.
 
-    a: [M, K] bfloat16; weight: [N, K / 2] uint8; scale: [K / group, N] bfloat16. kernel: the jit function to launch; the
+    a: [M, K] bfloat16; weight: [N, K / 2] int8; scale: [K / group, N] bfloat16. kernel: the jit function to launch; the
     specialized one if None. Raises TypeError or ValueError, naming the argument.
     """
     check_int4(a, weight, scale)
@@ -255,7 +255,7 @@ def check_int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> No
 
 def check_int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> None:
     """Raises TypeError or ValueError naming the argument that `matmul_int4_weights` cannot take."""
-    _check(a, weight, torch.uint8)
+    _check(a, weight, torch.int8)
     check_tensor("scale", scale, 2, (torch.bfloat16,))
     if weight.shape[1] * 2 != a.shape[1]:
         raise ValueError(f"weight: has rows of {weight.shape[1]} bytes, but a has {a.shape[1]} columns")
@@ -286,12 +286,12 @@ def quantize_int4(weight: torch.Tensor, group: int = 128) -> tuple[torch.Tensor,
     numbers = (grouped / scale.float()[:, :, None]).round().clamp(-MIDDLE, MIDDLE - 1).to(torch.int8) + MIDDLE
     numbers = numbers.reshape(n, k).to(torch.uint8)
     packed = numbers[:, : k // 2] | (numbers[:, k // 2 :] << 4)
-    return packed.contiguous(), scale.T.contiguous()
+    return packed.contiguous().view(torch.int8), scale.T.contiguous()
 
 
 def dequantize_int4(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """What `quantize_int4` packed, in `dtype`."""
-    numbers = torch.cat([weight & 15, weight >> 4], 1).to(dtype) - MIDDLE
+    numbers = torch.cat([weight & 15, weight >> 4 & 15], 1).to(dtype) - MIDDLE
     return numbers * scale.T.to(dtype).repeat_interleave(numbers.shape[1] // scale.shape[0], 1)
 
 

@@ -13,7 +13,7 @@ from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Task
 from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
 
-LIVE_TILES = 3  # of a task without dots: what it has read, what it computes it with, and what it sends
+LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
 
 
 def choose_registers(
