@@ -8,7 +8,8 @@
 
 A tensor core operation reads until the wait that completes it; anything else has read when it is done. A tile that
 threads read into registers needs a fence before it is handed back: the next copy comes through the asynchronous proxy
-and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/experiments.md). Where
+and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/experiments.md). A task that
+sends values on hands its tiles back behind the value, whose fence serves both. Where
 a loop keeps its dots in flight, the buffer is carried into the next iteration and released there, and behind the loop
 for the last one. Channels that are filled once are never released. Runs after async_dots has put the waits.
 """
@@ -19,7 +20,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import I1, I32, IntegerAttr, StringAttr
-from wspec.ir.wgmma import WAIT, completions, is_async
+from wspec.ir.wgmma import DOT, WAIT, completions, is_async
 from wspec.plan.buffers import VIEWS
 from wspec.plan.plan import Plan
 
@@ -53,8 +54,21 @@ def _release(wait: Operation, fenced: bool) -> None:
         _release_later(wait, dot)
         return
     last = _last_reader(block, wait.result)
+    if last is not None and fenced and (sent := _sent_after(block, last)) is not None:
+        _hand_back(Builder(block, block.ops.index(sent) + 1, wait.location), wait, [wait.result], fence=False)
+        return
     build = Builder(block, block.ops.index(last if last is not None else wait) + 1, wait.location)
     _hand_back(build, wait, [wait.result], fenced and _read_into_registers(block, wait.result))
+
+
+def _sent_after(block: Block, last: Operation) -> Operation | None:
+    """The last commit of a task that only sends on what it has read: the fence before it serves the reads too."""
+    ops = block.ops[block.ops.index(last) + 1 :]
+    commits = [op for op in ops if op.name == "wspec.commit"]
+    fences = [op for op in ops if op.name == "ttng.fence_async_shared"]
+    if not commits or not fences or is_async(last) or any(op.name == DOT for op in block.ops):
+        return None
+    return commits[-1]
 
 
 def _read_into_registers(block: Block, token: Value) -> bool:

@@ -47,22 +47,30 @@ def chain_plans(
     plans: list[tuple[Plan, Cut]] = []
     refused: list[Declined] = []
     for cut in find_cuts(function, loops, machine):
-        try:
-            plans.append((_plan(function, loops, sites, cut, machine, options), cut))
-        except Declined as declined:
-            refused.append(declined)
+        for helper_warps in (0, 2 * WARP_GROUP) if cut.kind == OPERANDS else (0,):
+            try:
+                plans.append((_plan(function, loops, sites, cut, helper_warps, machine, options), cut))
+            except Declined as declined:
+                refused.append(declined)
     return plans, refused
 
 
 def _plan(
-    function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
+    function: Operation,
+    loops: list[Operation],
+    sites: list[Site],
+    cut: Cut,
+    helper_warps: int,
+    machine: Machine,
+    options: Options,
 ) -> Plan:
+    """The plan of a cut; `helper_warps` are for a helper that serves all replicas, 0: as many as the kernel had."""
     draft = _draft(function, cut)
     consumer, helper = (project(function, draft, task, sites) for task in (draft.consumer, draft.helpers[0]))
     _check_divided(function, *((consumer, helper) if cut.kind == STORE else (helper, consumer)), cut)
     warps = source_warps(function)
     replicas, sliced = choose_replicas(consumer.function, consumer.loops, consumer.sites, warps, options)
-    tasks = _tasks(draft, cut, replicas, sliced, warps, options)
+    tasks = _tasks(draft, cut, replicas, sliced, helper_warps or warps, options)
     sliced |= _helper_slices(helper, cut, tasks[1].replicas)
     values = tuple(replace(channel, sliced_dim=sliced.get(channel.loads[0], -1)) for channel in draft.values)
     parts = dict(zip((task.name for task in tasks), (consumer, helper), strict=False))
@@ -79,7 +87,7 @@ def _plan(
         except Declined as found:
             declined.append(found)
             continue
-        if blocks > 1 and options.blocks is None and any(ring.depth < 2 for ring in rings if ring.reused):
+        if blocks > 1 and options.blocks is None and any(ring.depth < 3 for ring in rings if ring.reused):
             continue
         channels = (*(_with_readers(ring, parts, used) for ring in rings), *values)
         plan = Plan(
@@ -109,8 +117,9 @@ def _draft(function: Operation, cut: Cut) -> Plan:
         size = buffer_size(buffer_for(body, value))
         depth = VALUE_DEPTH[cut.kind]
         channels.append(Channel(title, (id_of(value.op),), depth, size, -1, True, source, (reader,), value.index))
-    tasks = tuple(Task(*task, WARP_GROUP, 24) for task in ((MULTIPLY, "consumer"), (name, "helper"), ("load", "producer")))
-    return Plan("", "", source_warps(function), tasks, tuple(channels))
+    warps = source_warps(function)
+    consumer, helper = Task(MULTIPLY, "consumer", warps, 24), Task(name, "helper", warps, 24)
+    return Plan("", "", warps, (consumer, helper, Task("load", "producer", 1, 24)), tuple(channels))
 
 
 def project(function: Operation, plan: Plan, task: Task, sites: list[Site]) -> Part:
@@ -141,12 +150,14 @@ def _tasks(
     draft: Plan, cut: Cut, replicas: int, sliced: dict[int, int], warps: int, options: Options
 ) -> tuple[Task, Task, Task]:
     consumer, helper, producer = draft.tasks
-    wide = WARP_GROUP if replicas > 1 else warps
+    wide = WARP_GROUP if replicas > 1 else draft.source_warps
     shares = {channel.loads[0] in sliced for channel in draft.values}
     if len(shares) > 1:
         raise decline("no-chain", "replicas would share some values of the cut, and others not", _place(cut))
     if cut.kind == STORE:
         helper = replace(helper, warps=1)
+    elif shares == {True} and warps != draft.source_warps:
+        raise decline("no-chain", "replicas that share the values are served by a warp group each", _place(cut))
     elif shares == {True}:
         helper = replace(helper, warps=WARP_GROUP, replicas=replicas)
     else:

@@ -75,6 +75,8 @@ def _layout(layout: Attribute | None, rank: int, target: Layout) -> Attribute | 
         return target
     if rank == 1 and isinstance(layout, Layout) and layout.name == "ttg.slice":
         return layout.with_fields({"parent": target})
+    if rank == 1 and isinstance(layout, Layout) and layout.name == "ttg.blocked":
+        return layout.with_fields({"warpsPerCTA": target.ints("warpsPerCTA")[:1]})
     return layout
 
 

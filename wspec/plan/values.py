@@ -90,7 +90,7 @@ def cut_values(block: Block, plan: Plan, task: Task, replica: int, buffers: Mapp
             rings = [replica] if task.replicas == plan.copies(channel) else list(range(plan.copies(channel)))
             _receive(block, value, channel, rings, buffers[channel.name])
     prune(block)
-    relayout(block, plan.source_warps)
+    relayout(block, task.warps if task.replicas == 1 else plan.source_warps)
 
 
 def _users(block: Block, value: Value) -> list[Operation]:
