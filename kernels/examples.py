@@ -153,6 +153,22 @@ def matmul_bound(a: Tensor, b: Tensor, expected: Tensor, result: torch.dtype) ->
     return unit_roundoff(result) * expected.abs() + sums + smallest_error(result)
 
 
+def persistent(
+    types: Mapping[str, str], constexprs: Mapping[str, Any], seed: int, *, m: int = 0, n: int = 0, k: int = 0
+) -> Example:
+    """`matmul_persistent_kernel` on fewer programs than there are tiles."""
+    block_m, block_n, block_k = (int(constexprs[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    m, n, k = m or 2 * block_m + 48, n or block_n + 32, k or 3 * block_k + 16
+    dtype, result = _dtype(types["a_desc"]), _dtype(types["c_desc"])
+    draw = torch.Generator().manual_seed(seed)
+    a, weight = _normal(draw, (m, k), dtype), _normal(draw, (n, k), dtype)
+    c = torch.full((m, n), math.nan, dtype=result)
+    arguments = {"a_desc": a, "b_desc": weight, "c_desc": c, "m": m, "n": n, "k": k}
+    expected = matmul_reference(a, weight.T, dtype=torch.float64)
+    output = Output(c, expected, matmul_bound(a, weight.T, expected, result))
+    return Example((2,), arguments, {"c_desc": output})
+
+
 # ----------------------------------------------------------------------------------------- quantized weights
 
 

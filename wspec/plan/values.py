@@ -109,6 +109,8 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
     assert source is not None
+    while (made := source.op) is not None and made.name == "ttg.convert_layout":
+        source = made.operands[0]  # shared memory takes any layout
     build.create("ttg.local_store", [source, buffer])
     if len(type.shape) > 1:  # the tensor core or TMA reads it
         build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
