@@ -14,7 +14,7 @@ from wspec.ir.loc import Location, value_name
 from wspec.options import Options
 from wspec.plan.chain_cost import predict_chain
 from wspec.plan.chain_registers import choose_registers
-from wspec.plan.cuts import CHAIN, OPERANDS, STORE, Cut, find_cuts
+from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, Cut, find_cuts
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, fingerprint, id_of, source_warps
@@ -26,9 +26,11 @@ from wspec.plan.tile import DOTS, Conflict
 from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 
 MULTIPLY = "mma"
-HELPERS = {OPERANDS: "convert", CHAIN: "lead", STORE: "store"}
-VALUES = {OPERANDS: "operand", CHAIN: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, STORE: 1}
+HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
+VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
+VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
+
+STORE_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ def chain_plans(
     plans: list[tuple[Plan, Cut]] = []
     refused: list[Declined] = []
     for cut in find_cuts(function, loops, machine):
-        for helper_warps in (0, 2 * WARP_GROUP) if cut.kind == OPERANDS else (0,):
+        wider = cut.kind == OPERANDS and source_warps(function) < 2 * WARP_GROUP
+        for helper_warps in (0, 2 * WARP_GROUP) if wider else (0,):
             try:
                 plans.append((_plan(function, loops, sites, cut, helper_warps, machine, options), cut))
             except Declined as declined:
@@ -76,23 +79,25 @@ def _plan(
     parts = dict(zip((task.name for task in tasks), (consumer, helper), strict=False))
     used = [site for site in sites if any(_reads(part, site) for part in parts.values())]
     reserved = sum(channel.depth * channel.buffer_bytes for channel in values)
-    scratch = sum(_scratch(part, task) for part, task in zip(parts.values(), tasks, strict=False))
+    beside = sum(scratch(part, task) for part, task in zip(parts.values(), tasks, strict=False))
     declined: list[Declined] = []
     for blocks in [options.blocks] if options.blocks else [2, 1]:
         try:
             given = choose_registers(tasks, consumer.loops, helper.function, blocks, machine, options)
             rings, smem = make_channels(
-                function, used, sliced, replicas, frozenset(), machine, options, blocks, reserved, scratch
+                function, used, sliced, replicas, frozenset(), machine, options, blocks, reserved, beside
             )
         except Declined as found:
             declined.append(found)
             continue
         if blocks > 1 and options.blocks is None and any(ring.depth < 3 for ring in rings if ring.reused):
             continue
+        if cut.kind == STORE and options.depth is None:
+            rings, smem = _shallower(rings, smem)
         channels = (*(_with_readers(ring, parts, used) for ring in rings), *values)
         plan = Plan(
             function.str_attr("sym_name") or "kernel", fingerprint(function), warps, given, channels,
-            _schedules(loops, consumer, channels, options), (), smem, blocks,
+            schedules(loops, consumer, channels, options.overlap), (), smem, blocks,
         )  # fmt: skip
         check_registers(plan, function, consumer.loops or loops, machine)
         parts_of = (consumer.function, helper.function)
@@ -192,22 +197,29 @@ def _reads(part: Part, site: Site) -> bool:
     return any(id_of(own.load) == id_of(site.load) for own in part.sites)
 
 
+def _shallower(rings: tuple[Channel, ...], smem: int) -> tuple[tuple[Channel, ...], int]:
+    """Loads do not stop between tiles, so that fewer buffers do; the checker's search grows with their number."""
+    kept = tuple(replace(ring, depth=min(ring.depth, STORE_DEPTH)) for ring in rings)
+    saved = sum(ring.buffer_bytes * (ring.depth - less.depth) for ring, less in zip(rings, kept, strict=True))
+    return kept, smem - saved
+
+
 def _with_readers(ring: Channel, parts: dict[str, Part], sites: list[Site]) -> Channel:
     group = [site for site in sites if id_of(site.load) in ring.loads]
     readers = tuple(name for name, part in parts.items() if any(_reads(part, site) for site in group))
     return ring if readers == (MULTIPLY,) else replace(ring, readers=readers)
 
 
-def _scratch(part: Part, task: Task) -> int:
+def scratch(part: Part, task: Task) -> int:
     """Shared memory a task takes beside the rings, all replicas together."""
     return scratch_bytes(part.function, [site.load for site in part.sites], task.replicas)
 
 
-def _schedules(
-    loops: list[Operation], consumer: Part, channels: tuple[Channel, ...], options: Options
+def schedules(
+    loops: list[Operation], consumer: Part, channels: tuple[Channel, ...], overlap: bool
 ) -> tuple[LoopSchedule, ...]:
     """Dots of loops that only accumulate run on into the next iteration, where rings are deep enough."""
-    deep = options.overlap and all(channel.depth >= 2 for channel in channels if _is_operand(channel))
+    deep = overlap and all(channel.depth >= 2 for channel in channels if _is_operand(channel))
     loads = {site.load for site in consumer.sites}
     flying = {
         id_of(loop)

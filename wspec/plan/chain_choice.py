@@ -14,16 +14,13 @@ from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Plan
 
+Single = Callable[[Options], Plan]
+
 
 def choose(
-    function: Operation,
-    loops: list[Operation],
-    sites: list[Site],
-    machine: Machine,
-    options: Options,
-    single: Callable[[], Plan],
+    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options, single: Single
 ) -> Plan:
-    """The plan of `single`, or of a chain. Raises Declined where a chain is asked for and cannot be had."""
+    """The plan of `single`, or of a chain. Raises Declined where neither pays, or a chain is asked for in vain."""
     plans, refused = chain_plans(function, loops, sites, machine, options)
     plans.sort(key=lambda pair: pair[0].prediction.iteration_cycles)
     if options.chain == "on":
@@ -33,15 +30,32 @@ def choose(
                 function.location, "chain=auto specializes without a third task",
             )  # fmt: skip
         return plans[0][0]
-    plan = single()
-    notes: list[str] = [declined.remark.message for declined in refused]
+    plan, declined = _without(single, options)
+    notes = [refusal.remark.message for refusal in refused]
     for chained, cut in plans:
-        alone = unchained_cycles(plan, chained, cut, loops, machine)
+        more = unchained_cycles(plan, chained, cut, loops, machine) - plan.prediction.iteration_cycles
+        alone, plain = plan.prediction.iteration_cycles + more, plan.prediction.plain_iteration_cycles + more
         expected = chained.prediction.iteration_cycles
-        if expected < alone:
-            before = plan.prediction.plain_iteration_cycles + alone - plan.prediction.iteration_cycles
-            return replace(chained, prediction=replace(chained.prediction, plain_iteration_cycles=round(before, 1)))
+        if expected < min(alone, plain) * MARGIN:
+            return replace(chained, prediction=replace(chained.prediction, plain_iteration_cycles=round(plain, 1)))
         task = chained.helpers[0].name
-        notes.append(f"a task {task!r} of its own would take {expected:.0f} cycles an iteration instead of {alone:.0f}")
+        notes.append(
+            f"with a task {task!r} an iteration would take {expected:.0f} cycles, {min(alone, plain):.0f} without"
+        )
+    if declined is not None:
+        raise declined
     best = plans[0][0].prediction.iteration_cycles if plans else 0.0
     return replace(plan, prediction=replace(plan.prediction, chain_cycles=best, chain_note="; ".join(notes)))
+
+
+MARGIN = 0.97  # a third task must be expected to gain more than the model can tell
+
+
+def _without(single: Single, options: Options) -> tuple[Plan, Declined | None]:
+    """The plan without a chain; where it would not pay, also why. Raises Declined where it cannot be made."""
+    try:
+        return single(options), None
+    except Declined as declined:
+        if declined.remark.code != "gate-slower":
+            raise
+        return single(options.replace(gate="off")), declined

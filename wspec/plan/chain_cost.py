@@ -29,7 +29,8 @@ def _work(loop: Operation | None, machine: Machine) -> Iteration:
 
 def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, machine: Machine) -> Prediction:
     """One iteration of the heaviest loop, divided as in the plan."""
-    loops = [op for op in consumer.walk() if any(id_of(op) == schedule.loop for schedule in plan.loops)]
+    numbers = {schedule.loop for schedule in plan.loops}
+    loops = [op for op in consumer.walk() if op.name == "scf.for" and id_of(op) in numbers]
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     number = id_of(heaviest)
     flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)

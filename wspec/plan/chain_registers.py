@@ -12,6 +12,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Task
 from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.tile import DOTS
 
 LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
 
@@ -50,7 +51,8 @@ def helper_need(function: Operation, helper: Task) -> int:
     threads = 32 * helper.warps * helper.replicas
     loops = hot_loops(function)
     if loops:
-        return -(-consumer_need(loops, (), threads) // 8) * 8
+        own = max(byte_size(op.result.type) for loop in loops for op in loop.walk() if op.name in DOTS)
+        return min(MAX_CONSUMER, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
     tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
     largest = max((byte_size(type) for type in tiles if isinstance(type, TensorType)), default=0)
     return min(MAX_CONSUMER, -(-int(FIXED + SHARE * LIVE_TILES * largest / 4 / threads) // 8) * 8)

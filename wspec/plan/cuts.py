@@ -1,9 +1,10 @@
 """Where a kernel can be cut into a chain of tasks: sets of values that one task would send to the next.
 
-Three ends are tried, each given by what must stay before the cut and what behind it:
+Four ends are tried, each given by what must stay before the cut and what behind it:
 
     operands  tiles computed from loads before the dots that read them (a dequantized weight)
-    chain     the first dots of a loop before the last one, which reads what they lead to (attention's P)
+    chain     the first dots of a loop, and the arithmetic on tiles that leads to its last dot, before that (attention's P)
+    product   the first dots alone before the last one (attention's S)
     store     the dots of a loop in a loop before the stores of the tile (a persistent kernel's output)
 
 Between the two ends the cheapest cut of the dataflow graph is taken: a value costs its handshake and its way through
@@ -20,12 +21,12 @@ import networkx as nx
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import ScalarType, TensorType
 from wspec.plan.costs import byte_size, cost
-from wspec.plan.graph import needed_for
+from wspec.plan.graph import STORES, needed_for
 from wspec.plan.machine import Machine
 from wspec.plan.plan import id_of
 from wspec.plan.tile import DOTS
 
-OPERANDS, CHAIN, STORE = "operands", "chain", "store"
+OPERANDS, CHAIN, PRODUCT, STORE = "operands", "chain", "product", "store"
 MAX_VALUES = 6
 
 
@@ -65,7 +66,7 @@ def _operand_ends(function: Operation, loops: list[Operation], machine: Machine)
             return [], []
         loop = next(op for op in dot.ancestors() if op.name == "scf.for")
         before += [op for op in feeding if op.is_inside(loop) and _is_tile_work(op, machine)]
-    return list(dict.fromkeys(before)), dots
+    return list(dict.fromkeys(before)), [*dots, *_stores(function)]
 
 
 def _is_tile_work(op: Operation, machine: Machine) -> bool:
@@ -74,7 +75,7 @@ def _is_tile_work(op: Operation, machine: Machine) -> bool:
     return is_tile and isinstance(made.element, ScalarType) and cost(op, machine).unit in ("fma", "exp")
 
 
-def _chain_ends(function: Operation, loops: list[Operation], machine: Machine) -> Ends:
+def _product_ends(function: Operation, loops: list[Operation], machine: Machine) -> Ends:
     """Dots whose results lead to the operands of the loop's last dot in the same loop."""
     before: list[Operation] = []
     behind: list[Operation] = []
@@ -85,7 +86,22 @@ def _chain_ends(function: Operation, loops: list[Operation], machine: Machine) -
         if first:
             before += first
             behind.append(dots[-1])
-    return (before, behind) if len(behind) == len(loops) else ([], [])
+    return (before, [*behind, *_stores(function)]) if len(behind) == len(loops) else ([], [])
+
+
+def _chain_ends(function: Operation, loops: list[Operation], machine: Machine) -> Ends:
+    """Those, and all arithmetic on tiles between them and the last dot."""
+    before, behind = _product_ends(function, loops, machine)
+    if before:
+        for loop in loops:
+            feeding = needed_for(_dots([loop])[-1].operands[:2], loop)
+            before += [op for op in loop.walk() if op in feeding and _is_tile_work(op, machine)]
+    return before, behind
+
+
+def _stores(function: Operation) -> list[Operation]:
+    """The end of the chain makes them."""
+    return [op for op in function.walk() if op.name in STORES]
 
 
 def _store_ends(function: Operation, loops: list[Operation], machine: Machine) -> Ends:
@@ -97,7 +113,7 @@ def _store_ends(function: Operation, loops: list[Operation], machine: Machine) -
     return (_dots(loops), stores) if stores and looped == stores and not others else ([], [])
 
 
-_ENDS = {OPERANDS: _operand_ends, CHAIN: _chain_ends, STORE: _store_ends}
+_ENDS = {OPERANDS: _operand_ends, CHAIN: _chain_ends, PRODUCT: _product_ends, STORE: _store_ends}
 
 
 # ----------------------------------------------------------------------------------------------------- cut

@@ -43,8 +43,8 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     for site in sites:
         check_addresses(function, site)
     check_memory(function, sites)
-    single = partial(_without_chain, function, loops, sites, machine, options)
-    return single() if options.chain == "off" else choose_chain(function, loops, sites, machine, options, single)
+    single = partial(_without_chain, function, loops, sites, machine)
+    return single(options) if options.chain == "off" else choose_chain(function, loops, sites, machine, options, single)
 
 
 def _without_chain(
