@@ -80,11 +80,12 @@ def _function(kind: str, bits: int) -> Any:
 
 def entries(case: Case) -> list[Entry]:
     """The tiles tried: a row block for the case, K divided where there would be fewer tiles than SMs."""
-    block_m = min(128, max(16, case.m))
+    heights = (128, 256) if case.m >= 256 else (min(128, max(16, case.m)),)
     found = []
-    for kind in KINDS:
+    for kind, block_m in itertools.product(KINDS, heights):
         for block_n, block_k, warps in itertools.product((64, 128), (64, 128), (4, 8)):
-            if block_n < 16 * warps or (kind != "plain" and warps * 16 != block_n):
+            accumulator = block_m * block_n // (32 * warps)  # registers a thread
+            if block_n < 16 * warps or accumulator > 128 or (kind != "plain" and warps * 16 != block_n):
                 continue
             for stages, parts in itertools.product((3, 5) if kind == "plain" else (3,), (1, 2, 4)):
                 tiles = case.n // block_n * -(-case.m // block_m)
