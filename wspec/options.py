@@ -73,6 +73,12 @@ class Options:
             ("auto", "on", "off"),
         ),
     )
+    value_depth: int | None = _option(
+        None, Spec(int, "buffers in the ring of a value that a third task computes", low=1, high=8, optional=True)
+    )
+    helper_warps: int | None = _option(
+        None, Spec(int, "warps of a third task that serves all consumers", choices=(4, 8, 16), optional=True)
+    )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(
         24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)

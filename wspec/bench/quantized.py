@@ -62,20 +62,24 @@ class Entry:
 
     kind: str
     config: Config
+    depth: int | None = None  # of the rings of values
+    warps: int | None = None  # of the third task
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.config}"
+        chain = f" d{self.depth} h{self.warps}" if self.depth else ""
+        return f"{self.kind} {self.config}{chain}"
 
     def function(self, bits: int) -> Any:
-        return _function(self.kind, bits)
+        return _function(self.kind, bits, self.depth, self.warps)
 
 
 @functools.cache
-def _function(kind: str, bits: int) -> Any:
+def _function(kind: str, bits: int, depth: int | None, warps: int | None) -> Any:
     kernel = plain_kernel(bits)
     if kind == "plain":
         return kernel
-    return wspec.compile(chain="on" if kind == "chain" else "off", gate="off")(kernel)
+    chain = {"chain": "on", "value_depth": depth, "helper_warps": warps} if kind == "chain" else {"chain": "off"}
+    return wspec.compile(gate="off", **chain)(kernel)
 
 
 def entries(case: Case) -> list[Entry]:
@@ -90,8 +94,12 @@ def entries(case: Case) -> list[Entry]:
             for stages, parts in itertools.product((3, 5) if kind == "plain" else (3,), (1, 2, 4)):
                 tiles = case.n // block_n * -(-case.m // block_m)
                 steps = case.k // block_k // (3 - case.bits // 4)
-                if (parts == 1 or tiles * parts <= 320) and steps % parts == 0:
-                    found.append(Entry(kind, Config(block_m, block_n, block_k, warps, stages, parts)))
+                if (parts > 1 and tiles * parts > 320) or steps % parts:
+                    continue
+                config = Config(block_m, block_n, block_k, warps, stages, parts)
+                found.append(Entry(kind, config))
+                if kind == "chain" and warps == 4 and parts == 1:
+                    found += [Entry(kind, config, depth, helper) for depth in (2, 3) for helper in (4, 8, 16)]
     return found
 
 
@@ -119,7 +127,7 @@ def launch_on_cpu(entry: Entry, bits: int) -> tuple[Any, Launch]:
 def _kernel_key(entry: Entry, bits: int) -> tuple[Any, ...]:
     config = entry.config
     tile = (config.block_m, config.block_n, config.block_k, config.num_warps, config.num_stages)
-    return (bits, entry.kind, *tile, config.parts > 1)
+    return (bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1)
 
 
 def compile_all(cases: list[Case]) -> None:

@@ -28,9 +28,10 @@ from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 MULTIPLY = "mma"
 HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
 VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
+VALUE_DEPTH = {OPERANDS: 3, CHAIN: 2, PRODUCT: 2, STORE: 1}
 
 STORE_DEPTH = 3
+WIDE_HELPERS = (WARP_GROUP, 2 * WARP_GROUP, 4 * WARP_GROUP)  # warps of a helper that serves all replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,39 @@ def chain_plans(
     plans: list[tuple[Plan, Cut]] = []
     refused: list[Declined] = []
     for cut in find_cuts(function, loops, machine):
-        wider = cut.kind == OPERANDS and source_warps(function) < 2 * WARP_GROUP
-        for helper_warps in (0, 2 * WARP_GROUP) if wider else (0,):
+        for helper_warps in _helper_widths(function, cut, options):
             try:
-                plans.append((_plan(function, loops, sites, cut, helper_warps, machine, options), cut))
+                plans.append((_deepest(function, loops, sites, cut, helper_warps, machine, options), cut))
             except Declined as declined:
                 refused.append(declined)
     return plans, refused
+
+
+def _deepest(
+    function: Operation,
+    loops: list[Operation],
+    sites: list[Site],
+    cut: Cut,
+    helper_warps: int,
+    machine: Machine,
+    options: Options,
+) -> Plan:
+    """The plan with rings of values as deep as they are useful, or as shared memory has room for."""
+    for depth in [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1):
+        try:
+            return _plan(function, loops, sites, cut, helper_warps, machine, options.replace(value_depth=depth))
+        except Declined as declined:
+            if declined.remark.code != "shared-memory" or depth == 1 or options.value_depth:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _helper_widths(function: Operation, cut: Cut, options: Options) -> list[int]:
+    """Warps to try for a helper that serves all replicas. Only one that has no dots can have others than the kernel."""
+    own = source_warps(function)
+    if cut.kind != OPERANDS:
+        return [own]
+    return [options.helper_warps] if options.helper_warps else [own, *(w for w in WIDE_HELPERS if w > own)]
 
 
 def _plan(
@@ -67,13 +94,13 @@ def _plan(
     machine: Machine,
     options: Options,
 ) -> Plan:
-    """The plan of a cut; `helper_warps` are for a helper that serves all replicas, 0: as many as the kernel had."""
-    draft = _draft(function, cut)
+    """The plan of a cut; `helper_warps` are for a helper that serves all replicas."""
+    draft = _draft(function, cut, options)
     consumer, helper = (project(function, draft, task, sites) for task in (draft.consumer, draft.helpers[0]))
     _check_divided(function, *((consumer, helper) if cut.kind == STORE else (helper, consumer)), cut)
     warps = source_warps(function)
     replicas, sliced = choose_replicas(consumer.function, consumer.loops, consumer.sites, warps, options)
-    tasks = _tasks(draft, cut, replicas, sliced, helper_warps or warps, options)
+    tasks = _tasks(draft, cut, replicas, sliced, helper_warps, options)
     sliced |= _helper_slices(helper, cut, tasks[1].replicas)
     values = tuple(replace(channel, sliced_dim=sliced.get(channel.loads[0], -1)) for channel in draft.values)
     parts = dict(zip((task.name for task in tasks), (consumer, helper), strict=False))
@@ -108,7 +135,7 @@ def _plan(
 # --------------------------------------------------------------------------------------------------- tasks
 
 
-def _draft(function: Operation, cut: Cut) -> Plan:
+def _draft(function: Operation, cut: Cut, options: Options) -> Plan:
     """A plan that says which values are cut, and little else."""
     name, body = HELPERS[cut.kind], function.regions[0].block
     source, reader = (MULTIPLY, name) if cut.kind == STORE else (name, MULTIPLY)
@@ -120,7 +147,7 @@ def _draft(function: Operation, cut: Cut) -> Plan:
         own = value_name(value.op.location)
         title = unique(own if own is not None and own not in taken else VALUES[cut.kind], names)
         size = buffer_size(buffer_for(body, value))
-        depth = VALUE_DEPTH[cut.kind]
+        depth = options.value_depth or 1
         channels.append(Channel(title, (id_of(value.op),), depth, size, -1, True, source, (reader,), value.index))
     warps = source_warps(function)
     consumer, helper = Task(MULTIPLY, "consumer", warps, 24), Task(name, "helper", warps, 24)
@@ -161,7 +188,7 @@ def _tasks(
         raise decline("no-chain", "replicas would share some values of the cut, and others not", _place(cut))
     if cut.kind == STORE:
         helper = replace(helper, warps=1)
-    elif shares == {True} and warps != draft.source_warps:
+    elif shares == {True} and warps != draft.source_warps and options.helper_warps != WARP_GROUP:
         raise decline("no-chain", "replicas that share the values are served by a warp group each", _place(cut))
     elif shares == {True}:
         helper = replace(helper, warps=WARP_GROUP, replicas=replicas)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.ir.types import ScalarType, TensorType
-from wspec.plan.chain import Part, project, schedules, scratch
+from wspec.plan.chain import WIDE_HELPERS, Part, project, schedules, scratch
 from wspec.plan.partition import Site
 from wspec.plan.plan import WARP_GROUP, Channel, Plan, Task, id_of
 from wspec.plan.replicas import slicing_for
@@ -78,7 +78,7 @@ def _helper(plan: Plan, helper: Task, part: Part, function: Operation) -> None:
         allowed = [(WARP_GROUP, plan.consumer.replicas)]
     else:
         fixed = any(op.name in DOTS for op in part.function.walk())
-        allowed = [(plan.source_warps, 1)] + ([] if fixed else [(2 * WARP_GROUP, 1)])
+        allowed = [(plan.source_warps, 1)] + ([] if fixed else [(warps, 1) for warps in WIDE_HELPERS])
     if (helper.warps, helper.replicas) not in allowed:
         words = " or ".join(f"{replicas} of {warps} warps" for warps, replicas in allowed)
         raise _mismatch("tasks.warps", f"a helper is {words} here", function)
