@@ -210,7 +210,9 @@ def int4_weights(
     weight = dequantize_int4(q, scale, torch.float64)
     bound = matmul_bound(a, weight.T, expected, result)
     bound += unit_roundoff(torch.bfloat16) * (a.double().abs() @ weight.abs().T)
-    return Example((-(-n // block_n), -(-m // block_m), 1), arguments, {"c_desc": Output(c, expected[None], bound[None])})
+    return Example(
+        (-(-n // block_n), -(-m // block_m), 1), arguments, {"c_desc": Output(c, expected[None], bound[None])}
+    )
 
 
 # ------------------------------------------------------------------------------------------------ elementwise

@@ -1,11 +1,11 @@
 """Products with quantized weights as plain Triton kernels for Hopper: bf16 activations, weights of 8 or 4 bits.
 
-C = A W^T with A [M, K] in bfloat16 and W [N, K] as whole numbers times scales. Few rows of A (a decoding step has 16 to
-256) leave most of a tensor core instruction's 64 rows empty, so the kernels compute the transposed product: the weights'
-N is the instruction's M, and a tile has as many columns as there are tokens.
+C = A W^T with A [M, K] in bfloat16 and W [N, K] as whole numbers times scales. Few rows of A (a decoding step has 16
+to 256) leave most of a tensor core instruction's 64 rows empty, so the kernels compute the transposed product: the
+weights' N is the instruction's M, and a tile has as many columns as there are tokens.
 
 * `int8_weights_kernel`: one scale for each row of W, applied to the sum;
-* `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to the tile.
+* `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
 
 With few tiles, K is divided between programs, whose sums are added afterwards.
 """
@@ -98,9 +98,9 @@ class Config:
     """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`."""
 
     block_m: int = 64
-    block_n: int = 128
+    block_n: int = 64
     block_k: int = 128
-    num_warps: int = 8
+    num_warps: int = 4
     num_stages: int = 4
     parts: int = 1
 
@@ -113,16 +113,16 @@ SMS = 132  # of an H200
 
 
 def default_config(m: int, n: int, steps_k: int) -> Config:
-    """The tile when nobody chose one; `steps_k` is what the loop over K goes through.
+    """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 128, and K divided until every SM has a tile.
+    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile.
     """
-    block_m = min(128, max(16, triton.next_power_of_2(m)))
-    tiles = triton.cdiv(n, 128) * triton.cdiv(m, block_m)
+    block_m = min(256, max(16, triton.next_power_of_2(m)))
+    tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
     parts = 1
-    while tiles * parts * 2 <= SMS * 1.25 and steps_k % (256 * parts) == 0:
+    while tiles * parts * 2 <= SMS and steps_k % (256 * parts) == 0:
         parts *= 2
-    return Config(block_m, parts=parts)
+    return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
 
 
 @functools.cache
@@ -144,7 +144,9 @@ def matmul_int8_weights(
     """A (weight * scale)^T as a contiguous bfloat16 [M, N], with sums in float32.
 
     a: [M, K] bfloat16; weight: [N, K] int8; scale: [N] float32, all on one CUDA device, rows 16-byte aligned.
-    kernel: the jit function to launch; the specialized one if None. Raises TypeError or ValueError, naming the argument.
+    kernel: the jit function to launch; the specialized one if None.
+
+    Raises TypeError or ValueError, naming the argument.
     """
     check_int8(a, weight, scale)
     check_cuda("a", a)
@@ -222,7 +224,7 @@ def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[t
 
 def _part(k: int, tile: Config) -> int:
     """How much of K one program goes through, in whole steps."""
-    return triton.cdiv(k, tile.block_k * tile.parts) * tile.block_k
+    return -(-k // (tile.block_k * tile.parts)) * tile.block_k
 
 
 def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:

@@ -14,8 +14,8 @@ Copying everything and pruning keeps control flow (sequences of loops, branches,
 zero) exactly as it was in every task: each walks the same iterations. The address arithmetic of the loads stays in the
 producer, duplicated where a consumer needs it too.
 
-In a chain a task sends values that it computes to the next one, which does not compute them (`plan/values.py`); the last
-one makes the stores.
+In a chain a task sends values that it computes to the next one, which does not compute them (`plan/values.py`); the
+last one makes the stores.
 
 Channels are abstract here: `wspec.acquire`/`wspec.copy` fill the next buffer, `wspec.wait` is ready when it is full and
 yields a token, `wspec.buffer` names the buffer of a token. A channel that replicas slice has one ring each, `q.0`,

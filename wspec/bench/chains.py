@@ -1,7 +1,7 @@
-"""`python -m wspec.bench.chains`: a persistent product and attention, plain, specialized, and as a chain of three tasks.
+"""`python -m wspec.bench.chains`: a persistent product and attention, plain, specialized, and as chains of three tasks.
 
-As in `wspec.bench.quantized`, the best tile of each kind is chosen briefly and then timed in rotating rounds; every kernel
-that is timed is checked against float32 first.
+As in `wspec.bench.quantized`, the best tile of each kind is chosen briefly and then timed in rotating rounds; every
+kernel that is timed is checked against float32 first.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def attend(length: int, head_dim: int, device: torch.device, tokens: int = 16384
 
 def _make(which: str, numbers: tuple[int, ...], kind: str, tile: Any) -> tuple[Any, Any]:
     """For `precompile`: small tensors on the CPU."""
-    subject = (product if which == "product" else attend)(*numbers, torch.device("cpu"))  # type: ignore[arg-type]
+    make: Callable[..., Subject] = product if which == "product" else attend
+    subject = make(*numbers, torch.device("cpu"))
     return function(subject.kernel, kind), subject.launch(tile)
 
 
@@ -122,8 +123,8 @@ def _variant(subject: Subject, kind: str, tile: Any, reference: torch.Tensor) ->
             return None
         subject.out.fill_(torch.nan)
         launch.run(kernel)
-    except Exception as error:  # too much shared memory, found out at load
-        print(f"{subject.name} {kind} {tile}: {str(error)[:120]}", file=sys.stderr)
+    except Exception as failure:  # too much shared memory, found out at load
+        print(f"{subject.name} {kind} {tile}: {str(failure)[:120]}", file=sys.stderr)
         return None
     error = Error.of(subject.out, reference).relative
     if not error < ALLOWED:
@@ -137,7 +138,9 @@ def _show(subject: Subject, timings: dict[str, Timing]) -> None:
     for name, timing in timings.items():
         ratio = f"{timing.speedup_over(plain):.3f}" if plain is not None else "-"
         rate = subject.flops / timing.median_us / 1e6
-        print(f"{subject.name:28} {name:34} {timing.median_us:9.1f} us {rate:6.0f} TFLOP/s  x plain {ratio}", flush=True)
+        print(
+            f"{subject.name:28} {name:34} {timing.median_us:9.1f} us {rate:6.0f} TFLOP/s  x plain {ratio}", flush=True
+        )
 
 
 def main() -> int:

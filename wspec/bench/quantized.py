@@ -1,7 +1,7 @@
-"""`python -m wspec.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as a chain of tasks.
+"""`python -m wspec.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of tasks.
 
-For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against each
-other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. Every kernel that is timed is checked
+For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
+each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. Every kernel that is timed is checked
 against float32 first.
 """
 
@@ -149,8 +149,8 @@ def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Ten
         if entry.kind != "plain" and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:
             return None
         error = Error.of(launches[0].run(kernel), reference).relative
-    except Exception as error_text:  # too much shared memory, found out at load
-        print(f"{case} {entry}: {str(error_text)[:120]}", file=sys.stderr)
+    except Exception as failure:  # too much shared memory, found out at load
+        print(f"{case} {entry}: {str(failure)[:120]}", file=sys.stderr)
         return None
     if not error < ALLOWED:
         print(f"{case} {entry}: WRONG, relative error {error:.3g}", flush=True)

@@ -1,7 +1,7 @@
 """Chains: plans in which a third task computes between loading and multiplying, or behind it.
 
-For each cut of the kernel (cuts.py) the kernel is divided provisionally, and each task's own copy is asked what it reads,
-how it can be sliced and how many registers it takes. What the plan then costs an iteration says `chain_cost.py`.
+For each cut of the kernel (cuts.py) the kernel is divided provisionally, and each task's own copy is asked what it
+reads, how it can be sliced and how many registers it takes. What the plan then costs an iteration says `chain_cost.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 MULTIPLY = "mma"
 HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
 VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 3, CHAIN: 2, PRODUCT: 2, STORE: 1}
+VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
 
 STORE_DEPTH = 3
 WIDE_HELPERS = (WARP_GROUP, 2 * WARP_GROUP, 4 * WARP_GROUP)  # warps of a helper that serves all replicas
@@ -50,57 +50,35 @@ def chain_plans(
     plans: list[tuple[Plan, Cut]] = []
     refused: list[Declined] = []
     for cut in find_cuts(function, loops, machine):
-        for helper_warps in _helper_widths(function, cut, options):
-            try:
-                plans.append((_deepest(function, loops, sites, cut, helper_warps, machine, options), cut))
-            except Declined as declined:
-                refused.append(declined)
+        try:
+            plans.append((_deepest(function, loops, sites, cut, machine, options), cut))
+        except Declined as declined:
+            refused.append(declined)
     return plans, refused
 
 
 def _deepest(
-    function: Operation,
-    loops: list[Operation],
-    sites: list[Site],
-    cut: Cut,
-    helper_warps: int,
-    machine: Machine,
-    options: Options,
+    function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
 ) -> Plan:
     """The plan with rings of values as deep as they are useful, or as shared memory has room for."""
     for depth in [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1):
         try:
-            return _plan(function, loops, sites, cut, helper_warps, machine, options.replace(value_depth=depth))
+            return _plan(function, loops, sites, cut, machine, options.replace(value_depth=depth))
         except Declined as declined:
             if declined.remark.code != "shared-memory" or depth == 1 or options.value_depth:
                 raise
     raise AssertionError("unreachable")
 
 
-def _helper_widths(function: Operation, cut: Cut, options: Options) -> list[int]:
-    """Warps to try for a helper that serves all replicas. Only one that has no dots can have others than the kernel."""
-    own = source_warps(function)
-    if cut.kind != OPERANDS:
-        return [own]
-    return [options.helper_warps] if options.helper_warps else [own, *(w for w in WIDE_HELPERS if w > own)]
-
-
 def _plan(
-    function: Operation,
-    loops: list[Operation],
-    sites: list[Site],
-    cut: Cut,
-    helper_warps: int,
-    machine: Machine,
-    options: Options,
+    function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
 ) -> Plan:
-    """The plan of a cut; `helper_warps` are for a helper that serves all replicas."""
     draft = _draft(function, cut, options)
     consumer, helper = (project(function, draft, task, sites) for task in (draft.consumer, draft.helpers[0]))
     _check_divided(function, *((consumer, helper) if cut.kind == STORE else (helper, consumer)), cut)
     warps = source_warps(function)
     replicas, sliced = choose_replicas(consumer.function, consumer.loops, consumer.sites, warps, options)
-    tasks = _tasks(draft, cut, replicas, sliced, helper_warps, options)
+    tasks = _tasks(draft, cut, replicas, sliced, options)
     sliced |= _helper_slices(helper, cut, tasks[1].replicas)
     values = tuple(replace(channel, sliced_dim=sliced.get(channel.loads[0], -1)) for channel in draft.values)
     parts = dict(zip((task.name for task in tasks), (consumer, helper), strict=False))
@@ -121,7 +99,9 @@ def _plan(
             continue
         if cut.kind == STORE and options.depth is None:
             rings, smem = _shallower(rings, smem)
-        channels = (*(_with_readers(ring, parts, used) for ring in rings), *values)
+        taken = {ring.name for ring in rings}
+        named = tuple(replace(channel, name=unique(channel.name, taken)) for channel in values)
+        channels = (*(_with_readers(ring, parts, used) for ring in rings), *named)
         plan = Plan(
             function.str_attr("sym_name") or "kernel", fingerprint(function), warps, given, channels,
             schedules(loops, consumer, channels, options.overlap), (), smem, blocks,
@@ -178,9 +158,7 @@ def _check_divided(function: Operation, first: Part, second: Part, cut: Cut) -> 
                 raise decline("no-chain", f"{op.name} would be needed on both sides of the cut", op.location)
 
 
-def _tasks(
-    draft: Plan, cut: Cut, replicas: int, sliced: dict[int, int], warps: int, options: Options
-) -> tuple[Task, Task, Task]:
+def _tasks(draft: Plan, cut: Cut, replicas: int, sliced: dict[int, int], options: Options) -> tuple[Task, Task, Task]:
     consumer, helper, producer = draft.tasks
     wide = WARP_GROUP if replicas > 1 else draft.source_warps
     shares = {channel.loads[0] in sliced for channel in draft.values}
@@ -188,12 +166,10 @@ def _tasks(
         raise decline("no-chain", "replicas would share some values of the cut, and others not", _place(cut))
     if cut.kind == STORE:
         helper = replace(helper, warps=1)
-    elif shares == {True} and warps != draft.source_warps and options.helper_warps != WARP_GROUP:
-        raise decline("no-chain", "replicas that share the values are served by a warp group each", _place(cut))
     elif shares == {True}:
         helper = replace(helper, warps=WARP_GROUP, replicas=replicas)
-    else:
-        helper = replace(helper, warps=warps)
+    elif cut.kind == OPERANDS and options.helper_warps:  # one that has no dots can have others than the kernel
+        helper = replace(helper, warps=options.helper_warps)
     return (
         replace(consumer, warps=wide, replicas=replicas),
         helper,
@@ -213,7 +189,9 @@ def _helper_slices(helper: Part, cut: Cut, replicas: int) -> dict[int, int]:
         return {}
     outcome = slicing_for(helper.function, helper.sites, replicas)
     if isinstance(outcome, Conflict):
-        raise decline("no-chain", f"{replicas} warp groups cannot share the values of the cut: {outcome.why}", _place(cut))
+        raise decline(
+            "no-chain", f"{replicas} warp groups cannot share the values of the cut: {outcome.why}", _place(cut)
+        )
     return outcome
 
 

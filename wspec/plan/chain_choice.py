@@ -10,6 +10,7 @@ from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.plan.chain import chain_plans
 from wspec.plan.chain_cost import unchained_cycles
+from wspec.plan.cuts import STORE
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Plan
@@ -33,8 +34,10 @@ def choose(
     plan, declined = _without(single, options)
     notes = [refusal.remark.message for refusal in refused]
     for chained, cut in plans:
-        more = unchained_cycles(plan, chained, cut, loops, machine) - plan.prediction.iteration_cycles
-        alone, plain = plan.prediction.iteration_cycles + more, plan.prediction.plain_iteration_cycles + more
+        alone = unchained_cycles(plan, chained, cut, loops, machine)
+        plain = alone * plan.prediction.plain_iteration_cycles / plan.prediction.iteration_cycles
+        if cut.kind == STORE:
+            plain = max(plain, alone)  # its store is exposed as well
         expected = chained.prediction.iteration_cycles
         if expected < min(alone, plain) * MARGIN:
             return replace(chained, prediction=replace(chained.prediction, plain_iteration_cycles=round(plain, 1)))

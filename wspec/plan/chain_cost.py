@@ -1,8 +1,9 @@
-"""What an iteration costs with and without a chain: the busiest unit, or the busiest task.
+"""What an iteration costs with and without a chain: the busiest unit, the slowest task, or the wait for memory.
 
 Units are shared by all tasks: tensor core, CUDA cores, TMA, shared memory. A task's own time is what its warps do one
 after the other: arithmetic, the way through shared memory, a handshake for each channel it takes part in. Work that
-replicas do each for themselves, because they do not share it, counts for each; a chain does it once.
+replicas do each for themselves, because they do not share it, counts for each; a chain does it once. The constants were
+fitted to products with int8 and int4 weights and to persistent products on an H200 (docs/chains.md).
 """
 
 from __future__ import annotations
@@ -12,11 +13,79 @@ from wspec.ir.types import MemDescType, TensorType
 from wspec.plan.costs import Iteration, byte_size, iteration, loop_work
 from wspec.plan.cuts import OPERANDS, STORE, Cut
 from wspec.plan.machine import Machine
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, Prediction, Task, id_of
+from wspec.plan.plan import Channel, Plan, Prediction, id_of
 from wspec.plan.tile import DOTS, shape_of
 
-ISSUE = 0.6  # of the CUDA cores' rate that one warp group alone reaches; start
+ISSUE = 0.5  # of the CUDA cores' rate that converting tiles reaches, by one warp group or by four
+HELPER_SMEM = 50.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
+REGISTER_OPERAND = 640.0  # cycles an iteration loses where a group converts an operand for its own dots
+REGISTER_MMA = 0.57  # of the tensor core's time that it does not hide then
 STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
+
+
+def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, machine: Machine) -> Prediction:
+    """One iteration of the heaviest loop, divided as in the plan."""
+    heaviest = _heaviest(plan, consumer, machine)
+    number = id_of(heaviest)
+    flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)
+    here = [channel for channel in plan.values if _inside(consumer, helper, channel, number)]
+    multiply, other = loop_work(heaviest, machine), _work(_loop_of(helper, number), machine)
+    moved = sum(channel.buffer_bytes for channel in here)
+    read = sum(channel.buffer_bytes for channel in plan.channels if _read_by_helper(plan, channel))
+    handshake = machine.mbarrier_latency
+    waited = 0.0 if flying else machine.mma_latency + handshake
+    bounds = {
+        "tensor core": multiply.mma + other.mma,
+        "exponential and arithmetic": multiply.compute + other.compute,
+        "memory": multiply.tma + other.tma,
+        "memory latency": memory_wait(plan, machine),
+        "shared memory": (moved + read + operand_bytes(heaviest)) / machine.smem_rate,
+        "multiplying": multiply.mma + multiply.compute / ISSUE + waited,
+    }
+    if cut.kind == STORE:
+        bounds["multiplying"] += handshake / STORE_TRIPS
+    else:
+        busy = other.mma + other.compute / ISSUE
+        bounds[plan.helpers[0].name] = busy + (moved + read) / HELPER_SMEM + (handshake if here else 0.0)
+    bound = max(bounds, key=lambda name: bounds[name])
+    return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
+
+
+def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operation], machine: Machine) -> float:
+    """The same iteration without the chain."""
+    cycles = single.prediction.iteration_cycles
+    if cut.kind == STORE:
+        stored = sum(channel.buffer_bytes for channel in chained.values)
+        exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
+        return max(cycles, memory_wait(single, machine)) + exposed / STORE_TRIPS
+    if cut.kind == OPERANDS:
+        numbers = {schedule.loop for schedule in single.loops}
+        heaviest = max(
+            (loop for loop in loops if id_of(loop) in numbers), key=lambda loop: loop_work(loop, machine).mma
+        )
+        work = loop_work(heaviest, machine)
+        cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
+        shared = any(channel.sliced for channel in chained.values)
+        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute
+        alone = REGISTER_OPERAND + (work.compute + again) / ISSUE + REGISTER_MMA * work.mma
+        return max(cycles, alone, memory_wait(single, machine))
+    return cycles
+
+
+def memory_wait(plan: Plan, machine: Machine) -> float:
+    """What an iteration takes at least for its tiles to arrive in time: one buffer is read, one is being freed, and the
+    others are under way."""
+    depths = [channel.depth for channel in plan.channels if channel.reused and not channel.source]
+    if not depths or plan.blocks_per_sm > 1:
+        return 0.0
+    latency = machine.dram_latency + machine.tma_extra_latency
+    return latency / (min(depths) - 2) if min(depths) > 2 else 3 * latency
+
+
+def _heaviest(plan: Plan, function: Operation, machine: Machine) -> Operation:
+    numbers = {schedule.loop for schedule in plan.loops}
+    loops = [op for op in function.walk() if op.name == "scf.for" and id_of(op) in numbers]
+    return max(loops, key=lambda loop: loop_work(loop, machine).mma)
 
 
 def _loop_of(function: Operation, number: int) -> Operation | None:
@@ -27,41 +96,9 @@ def _work(loop: Operation | None, machine: Machine) -> Iteration:
     return loop_work(loop, machine) if loop is not None else Iteration(0.0, 0.0, 0.0, 0.0)
 
 
-def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, machine: Machine) -> Prediction:
-    """One iteration of the heaviest loop, divided as in the plan."""
-    numbers = {schedule.loop for schedule in plan.loops}
-    loops = [op for op in consumer.walk() if op.name == "scf.for" and id_of(op) in numbers]
-    heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
-    number = id_of(heaviest)
-    flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)
-    here = [channel for channel in plan.values if _inside(consumer, helper, channel, number)]
-    multiply, other = _work(heaviest, machine), _work(_loop_of(helper, number), machine)
-    moved = sum(channel.buffer_bytes for channel in here)
-    read = sum(c.buffer_bytes for c in plan.channels if not c.source and any(t in plan.helpers for t in plan.readers(c)))
-    handshake = machine.mbarrier_latency
-    tasks = {
-        "multiplying": multiply.mma + multiply.compute + (0.0 if flying else machine.mma_latency + handshake),
-        plan.helpers[0].name: _alone(other, plan.helpers[0])
-        + other.mma
-        + (moved + read) / machine.smem_rate
-        + (handshake if here else 0.0),
-    }
-    if cut.kind == STORE:
-        tasks = {"multiplying": max(tasks["multiplying"], multiply.tma) + handshake / STORE_TRIPS}
-    units = {
-        "tensor core": multiply.mma + other.mma,
-        "exponential and arithmetic": multiply.compute + other.compute,
-        "memory": max(multiply.tma + other.tma, 0.0),
-        "shared memory": (moved + read + operand_bytes(heaviest)) / machine.smem_rate,
-    }
-    bounds = {**units, **tasks}
-    bound = max(bounds, key=lambda name: bounds[name])
-    return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
-
-
-def _alone(work: Iteration, task: Task) -> float:
-    groups = task.warps * task.replicas / WARP_GROUP
-    return work.compute / min(1.0, ISSUE * groups)
+def _read_by_helper(plan: Plan, channel: Channel) -> bool:
+    """Does the helper read tiles from memory through the channel, again and again?"""
+    return not channel.source and channel.reused and any(task in plan.helpers for task in plan.readers(channel))
 
 
 def _inside(consumer: Operation, helper: Operation, channel: Channel, loop: int) -> bool:
@@ -84,17 +121,3 @@ def operand_bytes(loop: Operation) -> float:
         if isinstance(left, MemDescType):
             total += byte_size(left)
     return total
-
-
-def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operation], machine: Machine) -> float:
-    """The same iteration without the chain: the model's figure, and what the chain would save on top of it."""
-    cycles = single.prediction.iteration_cycles
-    if cut.kind == STORE:
-        stored = sum(channel.buffer_bytes for channel in chained.values)
-        return cycles + (stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency) / STORE_TRIPS
-    if cut.kind == OPERANDS and not any(channel.sliced for channel in chained.values):
-        again = single.consumer.replicas - 1  # each group makes all of the operand for itself
-        work = iteration((op for loop in loops for op in loop.walk() if id_of(op) in cut.before), machine)
-        kept = sum(channel.buffer_bytes for channel in chained.values) * single.consumer.replicas
-        return cycles + again * work.compute + kept / machine.smem_rate + machine.mbarrier_latency
-    return cycles

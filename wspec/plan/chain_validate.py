@@ -1,4 +1,4 @@
-"""Check the chain of a plan that comes from outside: one helper, and values that go one way between it and the consumer.
+"""Check the chain of a plan from outside: one helper, and values that go one way between it and the consumer.
 
 Each task's copy of the kernel is cut as the plan says and asked again what it reads and how it is sliced. Raises
 Declined("plan-mismatch") with the field at fault. Whether the tasks can hang is the checker's to say.
@@ -65,7 +65,7 @@ def _value(plan: Plan, channel: Channel, function: Operation) -> None:
         raise _mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
     ends = {channel.source, *(task.name for task in plan.readers(channel))}
     if ends != {plan.consumer.name, plan.helpers[0].name} or not channel.reused:
-        raise _mismatch(f"{field}.readers", "a value goes between the consumer and the helper, and is released", function)
+        raise _mismatch(f"{field}.readers", "a value goes between consumer and helper, and is released", function)
 
 
 def _helper(plan: Plan, helper: Task, part: Part, function: Operation) -> None:

@@ -3,7 +3,7 @@
 Four ends are tried, each given by what must stay before the cut and what behind it:
 
     operands  tiles computed from loads before the dots that read them (a dequantized weight)
-    chain     the first dots of a loop, and the arithmetic on tiles that leads to its last dot, before that (attention's P)
+    chain     the first dots of a loop and the arithmetic on tiles behind them before its last dot (attention's P)
     product   the first dots alone before the last one (attention's S)
     store     the dots of a loop in a loop before the stores of the tile (a persistent kernel's output)
 
@@ -71,8 +71,9 @@ def _operand_ends(function: Operation, loops: list[Operation], machine: Machine)
 
 def _is_tile_work(op: Operation, machine: Machine) -> bool:
     made = op.results[0].type if op.results else None
-    is_tile = isinstance(made, TensorType) and len(made.shape) == 2 and min(made.shape) > 1
-    return is_tile and isinstance(made.element, ScalarType) and cost(op, machine).unit in ("fma", "exp")
+    if not isinstance(made, TensorType) or len(made.shape) != 2 or min(made.shape) == 1:
+        return False
+    return isinstance(made.element, ScalarType) and cost(op, machine).unit in ("fma", "exp")
 
 
 def _product_ends(function: Operation, loops: list[Operation], machine: Machine) -> Ends:

@@ -2,7 +2,8 @@
 
 The order of the decisions: which loads are streamed (partition.py), how many consumer warp groups share the tile
 (replicas.py), what runs late in a consumer (schedule.py) and how many blocks share an SM (occupancy.py), how deep the
-rings are (rings.py), whether it all pays (gate.py), and whether a third task would be faster still (chain_choice.py). Every refusal is a `Declined` with a place.
+rings are (rings.py), whether it all pays (gate.py), and whether a third task would be faster still (chain_choice.py).
+Every refusal is a `Declined` with a place.
 """
 
 from __future__ import annotations

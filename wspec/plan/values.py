@@ -121,7 +121,7 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
 
 
 def _receive(root: Block, value: Value, channel: Channel, rings: list[int], type: MemDescType) -> None:
-    """Replace a value by the buffer it comes in, from its first reader on; a task may serve the rings of all replicas."""
+    """Replace a value by the buffer it comes in, from its first reader on; of all replicas' rings where it has one."""
     users = _users(root, value)
     block = value.op.parent if value.op is not None else None
     holders = {_in_block(user, block) for user in users} if block is not None else set()
@@ -154,9 +154,8 @@ def _read(root: Block, users: list[Operation], value: Value, buffer: Value, buil
     """Operands of dots are read in place, everything else is loaded into registers."""
     loaded: Value | None = None
     for user in users:
-        if user.name == "ttg.local_alloc":
-            _rename(root, user.result, buffer)
-        elif user.name == "ttg.convert_layout" and _only_left_operand(root, user.result):
+        left = user.name == "ttg.convert_layout" and _only_left_operand(root, user.result)
+        if user.name == "ttg.local_alloc" or left:
             _rename(root, user.result, buffer)
         elif user.name == DOT and user.operands[0] is value:
             user.operands[0] = buffer
