@@ -126,8 +126,9 @@ def describe(plan: Plan) -> str:
     consumer, producer = plan.consumer, plan.producer
     rings = ", ".join(f"{c.name} x{c.depth}" for c in plan.channels)
     late = sum(len(schedule.late) > 0 for schedule in plan.loops)
+    third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
-        f"{consumer.warps} warps and a producer of {producer.warps}; rings {rings}{overlap}"
+        f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"
     )
