@@ -75,7 +75,7 @@ def _odd(
     **constexprs: Any,
 ) -> Golden:
     """A kernel of tests/support/kernels.py."""
-    asked = {"depth": 2} if options is None else dict(options)
+    asked = {"depth": 2, "chain": "off"} if options is None else dict(options)
     words = [kernel, *(str(value) for value in constexprs.values()), f"{tile.m}", suffix]
     name = "-".join(word for word in words if word)
     make = functools.partial(_odd_launch, kernel, tile, tuple(constexprs.items()))

@@ -246,7 +246,7 @@ def _from_dict(data: dict[str, Any]) -> Plan:
     kinds = sorted(task.kind for task in plan.tasks)
     if [kind for kind in kinds if kind != "helper"] != ["consumer", "producer"]:
         raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")
-    if len({task.name for task in plan.tasks}) != len(plan.tasks):
+    if "helper" in kinds and len({task.name for task in plan.tasks}) != len(plan.tasks):
         raise PlanError("plan: tasks: names must differ")
     for channel in plan.channels:
         if channel.depth < 1:
