@@ -16,6 +16,7 @@ With few tiles, K is divided between programs, whose sums are added afterwards.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,11 +127,15 @@ def default_config(m: int, n: int, steps_k: int) -> Config:
 
 
 @functools.cache
-def specialized_kernel(bits: int) -> Any:
-    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use."""
+def specialized_kernel(bits: int, chain: str) -> Any:
+    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
+
+    At every tile here the specialized kernel was faster than the plain one, so that the gate is not asked. Numbers of 4
+    bits take more arithmetic, and two warp groups.
+    """
     import wspec
 
-    return wspec.compile(plain_kernel(bits))
+    return wspec.compile(plain_kernel(bits), chain=chain, gate="off", helper_warps=8 if bits == 4 else None)
 
 
 def plain_kernel(bits: int) -> Any:
@@ -151,7 +156,7 @@ def matmul_int8_weights(
     check_int8(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8) if kernel is None else kernel)
+    return launch.run(specialized_kernel(8, launch.chain) if kernel is None else kernel)
 
 
 def matmul_int4_weights(
@@ -165,7 +170,7 @@ def matmul_int4_weights(
     check_int4(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4) if kernel is None else kernel)
+    return launch.run(specialized_kernel(4, launch.chain) if kernel is None else kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +181,12 @@ class Launch:
     args: tuple[Any, ...]
     meta: dict[str, Any]
     sums: torch.Tensor  # [parts, M, N]
+
+    @property
+    def chain(self) -> str:
+        """Whether a third task converts the weights. The compiler, which does not know the grid, counts on several
+        blocks that share an SM and hide each other's conversion; with one for each SM a third task is faster."""
+        return "on" if math.prod(self.grid) <= SMS else "auto"
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:

@@ -13,6 +13,7 @@ from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (
     Config,
+    Launch,
     check_int4,
     check_int8,
     default_config,
@@ -103,6 +104,12 @@ def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
     config = default_config(m, n, 8192)
     assert config.parts == parts and config.block_m >= min(m, 256)
     assert "p" in str(config)
+
+
+@pytest.mark.parametrize(("rows", "n", "chain"), [(64, 8192, "on"), (16, 8192, "on"), (64, 32768, "auto")])
+def test_a_third_task_where_every_sm_has_one_block(rows: int, n: int, chain: str) -> None:
+    a, weight = torch.zeros(rows, 64, dtype=torch.bfloat16), torch.zeros(n, 64, dtype=torch.int8)
+    assert Launch.int8(a, weight, torch.zeros(n)).chain == chain
 
 
 def test_steps_that_do_not_divide_are_refused() -> None:

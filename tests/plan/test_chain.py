@@ -82,7 +82,7 @@ def test_cuts(which: tuple[str, str], variant: str, kinds: dict[str, int]) -> No
 
 
 def test_a_dequantized_tile_is_made_by_a_task_of_its_own() -> None:
-    plan = plan_of(INT8, "m64")
+    plan = plan_of(INT8, "m256")
     assert tasks(plan) == {"mma": (4, 1), "convert": (4, 1), "load": (1, 1)}
     assert ends(plan) == [("q", "", ("convert",)), ("a", "", ()), ("w", "convert", ("mma",))]
     assert plan.loops[0].in_flight, "dots of converted tiles run on into the next iteration"
@@ -113,6 +113,7 @@ def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("which", "variant", "note"),
     [
+        (INT8, "m64", "with a task 'convert' an iteration would take"),
         (INT8, "wide", "with a task 'convert' an iteration would take"),
         (INT4, "m64", "with a task 'convert' an iteration would take"),
         (ATTENTION, "d64", "with a task 'lead' an iteration would take"),
@@ -120,7 +121,7 @@ def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
     ],
 )
 def test_no_chain_where_the_model_expects_none_to_pay(which: tuple[str, str], variant: str, note: str) -> None:
-    plan = plan_of(which, variant)
+    plan = plan_of(which, variant, gate="off")
     assert not plan.helpers and note in plan.prediction.chain_note
 
 
@@ -132,7 +133,7 @@ def test_a_short_ring_behind_short_iterations_is_not_taken() -> None:
 def test_a_person_decides() -> None:
     assert plan_of(INT8, "m64", chain="off", gate="off").helpers == ()
     assert plan_of(INT8, "wide", chain="on").helpers
-    plan = plan_of(INT8, "m64", value_depth=3, helper_warps=8)
+    plan = plan_of(INT8, "m64", chain="on", value_depth=3, helper_warps=8)
     assert plan.values[0].depth == 3 and tasks(plan)["convert"] == (8, 1)
 
 
@@ -207,7 +208,7 @@ BAD: list[tuple[str, Edit]] = [
 
 @pytest.mark.parametrize(("field", "edit"), BAD)
 def test_what_does_not_fit_is_refused_with_the_field(field: str, edit: Edit) -> None:
-    plan = edit(plan_of(INT8, "m64"))
+    plan = edit(plan_of(INT8, "m64", chain="on"))
     outcome = made(INT8, "m64", plan)
     assert outcome.module is None
     assert outcome.remarks[0].code == "plan-mismatch"

@@ -68,7 +68,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         shared = any(channel.sliced for channel in chained.values)
         again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute
         alone = REGISTER_OPERAND + (work.compute + again) / ISSUE + REGISTER_MMA * work.mma
-        return max(cycles, alone, memory_wait(single, machine))
+        return max(cycles, alone / single.blocks_per_sm, memory_wait(single, machine))
     return cycles
 
 
