@@ -185,8 +185,10 @@ def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
 
 
 def _descriptor(type: TensorDescType) -> TensorDescriptor:
-    assert str(type.block.element) == "f16", "programs compute in float16"
     shape = [EXTENT if extent > 1 else 1 for extent in type.block.shape]
+    if str(type.block.element) == "i8":
+        return TensorDescriptor.from_tensor(torch.randint(-9, 9, shape, dtype=torch.int8), list(type.block.shape))
+    assert str(type.block.element) == "f16", "programs compute in float16"
     return TensorDescriptor.from_tensor(torch.randn(shape).to(torch.float16), list(type.block.shape))
 
 
