@@ -98,10 +98,10 @@ def attention_fwd(
 
     # Keys [0, full_end) are seen by every row, keys [full_end, end) by some.
     if CAUSAL:
-        offset = seqlen_k - seqlen_q
-        full_end = tl.maximum(first + offset + 1, 0) // BLOCK_N * BLOCK_N
-        end = tl.minimum(first + offset + BLOCK_M, seqlen_k)
-        last_key = (rows + offset)[:, None]
+        diagonal = first + seqlen_k - seqlen_q  # the last key that the tile's first row sees
+        full_end = tl.maximum(diagonal + 1, 0) // BLOCK_N * BLOCK_N
+        end = tl.minimum(diagonal + BLOCK_M, seqlen_k)
+        last_key = (diagonal + tl.arange(0, BLOCK_M))[:, None]
     else:
         full_end = seqlen_k // BLOCK_N * BLOCK_N
         end = seqlen_k
@@ -123,7 +123,8 @@ def attention_fwd(
         )  # fmt: skip
 
     # A row without keys has row_sum 0 and acc 0: divide by 1; log2(0) makes its log-sum-exp -inf.
-    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    inverse = 1.0 / tl.where(row_sum == 0.0, 1.0, row_sum)
+    out = acc * inverse[:, None]
     lse = (row_max + tl.math.log2(row_sum)) * 0.6931471805599453
     lse_row = lse_ptr + (batch * heads + head).to(tl.int64) * seqlen_q
     tl.store(lse_row + rows, lse, mask=rows < seqlen_q)

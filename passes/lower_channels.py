@@ -153,6 +153,10 @@ def _used_inside(op: Operation) -> list[str]:
     return sorted({name for region in op.regions for block in region.blocks for name in _used(block)})
 
 
+def _holds_abstract(op: Operation) -> bool:
+    return any(inner.name.startswith("wspec.") for inner in op.walk())
+
+
 class _Lowering:
     """Lowers one task; `at` maps names to positions at the point the walk has reached."""
 
@@ -161,10 +165,8 @@ class _Lowering:
 
     def block(self, block: Block, at: Positions) -> Positions:
         for op in list(block.ops):
-            if op.name in ("scf.for", "scf.if") and (
-                names := sorted({n for r in op.regions if r.blocks for n in _used(r.block)})
-            ):
-                at = self._through(op, names, at)
+            if op.name in ("scf.for", "scf.if") and _holds_abstract(op):
+                at = self._through(op, sorted({n for r in op.regions if r.blocks for n in _used(r.block)}), at)
             elif op.name.startswith("wspec."):
                 build = Builder(block, block.ops.index(op), op.location)
                 at = self._one(op, build, at)

@@ -15,13 +15,16 @@ their initial values through. Runs before async_dots, which sees the new order a
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.isomorphism import Match
 from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType, TensorType, Type
-from wspec.plan.plan import Plan, id_of
+from wspec.plan.plan import ID, Plan, id_of
 from wspec.plan.tile import DOTS
 
 Values = dict[Value, Value]
@@ -33,9 +36,20 @@ def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     assert op is not None
     late = {schedule.loop: frozenset(schedule.late) for schedule in plan.loops if schedule.late}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+        found: list[list[_Parts]] = []
         for loop in [inner for top in block.ops for inner in top.walk() if inner.name == "scf.for"]:
-            if id_of(loop) in late:
-                _pipeline(block, loop, late[id_of(loop)])
+            parts = _take_apart(loop, late[id_of(loop)]) if id_of(loop) in late and loop.parent is not None else None
+            if parts is None or not parts.tail or not (parts.front or parts.rest):
+                continue
+            if found and len(found[-1]) == 1 and _continues(found[-1][0], parts):
+                found[-1].append(parts)
+            else:
+                found.append([parts])
+        for group in found:
+            if len(group) == 2:
+                _pipeline_pair(block, *group)
+            else:
+                _pipeline(block, group[0])
     return module
 
 
@@ -47,26 +61,61 @@ class _Parts:
     body: Block
     front: list[Operation]
     rest: list[Operation]
-    tail: list[Operation]  # the late operations
+    ahead: list[Operation]  # late operations that go first: they make what the late dots start from
+    tail: list[Operation]  # the other late operations
     early: list[int]
     later: list[int]
     crossing: list[Value]  # defined in an early part (or the induction variable), used by a late one
 
 
-def _pipeline(root: Block, loop: Operation, late_ids: frozenset[int]) -> None:
-    parts = _take_apart(loop, late_ids)
-    if not parts.tail or not (parts.front or parts.rest):
-        return
+def _pipeline(root: Block, parts: _Parts) -> None:
+    """Pipeline one loop."""
+    loop = parts.loop
     assert loop.parent is not None
     build = Builder(loop.parent, loop.parent.ops.index(loop), loop.location)
-    lower, upper, step = loop.operands[:3]
-    runs = build.compare("slt", lower, upper)
-    first = _guarded_early(build, runs, parts, lower)
-    last = build.binary("arith.subi", upper, step)
-    main = _main_loop(build, parts, first, last)
-    final = _guarded_late(build, runs, parts, main)
-    loop.erase()
-    replace_uses_in(root, dict(zip(loop.results, final, strict=True)))
+    runs = _runs(build, loop)
+    state = _main_loop(build, parts, _guarded_early(build, runs, parts))
+    final = _branch(build, runs, lambda block: _last(block, parts, state), lambda _: state.later)
+    _finish(root, parts, state.early, final)
+
+
+def _pipeline_pair(root: Block, one: _Parts, two: _Parts) -> None:
+    """Pipeline two loops in a row: the last late part of the first runs beside the first early part of the second."""
+    block = one.loop.parent
+    assert block is not None
+    build = Builder(block, block.ops.index(one.loop), one.loop.location)
+    ran = _runs(build, one.loop)
+    state = _main_loop(build, one, _guarded_early(build, ran, one))
+    replace_uses_in(root, _by_result(one, one.early, state.early))
+    build = Builder(block, block.ops.index(two.loop), two.loop.location)
+    order = [one.later.index(_source(two, one, i)) for i in two.later]
+
+    def goes_on(inner: Block) -> list[Value]:
+        within = Builder(inner, None, two.loop.location)
+        after = _main_loop(within, two, _handed_over(within, ran, one, state, two, order))
+        return after.early + _last(inner, two, after)
+
+    def ends(inner: Block) -> list[Value]:
+        within = Builder(inner, None, two.loop.location)
+        done = _branch(within, ran, lambda at: _last(at, one, state), lambda _: state.later)
+        return [two.loop.operands[3 + i] for i in two.early] + [done[i] for i in order]
+
+    out = _branch(build, _runs(build, two.loop), goes_on, ends)
+    one.loop.erase()
+    _finish(root, two, out[: len(two.early)], out[len(two.early) :])
+
+
+def _finish(root: Block, parts: _Parts, early: list[Value], later: list[Value]) -> None:
+    parts.loop.erase()
+    replace_uses_in(root, {**_by_result(parts, parts.early, early), **_by_result(parts, parts.later, later)})
+
+
+def _by_result(parts: _Parts, indices: list[int], values: list[Value]) -> Values:
+    return {parts.loop.results[i]: value for i, value in zip(indices, values, strict=True)}
+
+
+def _runs(build: Builder, loop: Operation) -> Value:
+    return build.compare("slt", loop.operands[0], loop.operands[1])
 
 
 def replace_uses_in(root: Block, values: Values) -> None:
@@ -82,14 +131,14 @@ def _take_apart(loop: Operation, late_ids: frozenset[int]) -> _Parts:
     late = {op for op in body.ops[:-1] if id_of(op) in late_ids}
     tail = [op for op in body.ops[:-1] if op in late]
     stage0 = [op for op in body.ops[:-1] if op not in late]
-    front = _front(stage0)
+    front, ahead = _front(stage0), _ahead(tail)
     early: list[int] = []
     later: list[int] = []
     for index, value in enumerate(body.terminator.operands):
         (later if _is_late(value, body, late, index) else early).append(index)
     return _Parts(
-        loop, body, front, [op for op in stage0 if op not in front], tail, early, later,
-        _crossing(body, tail, late, early),
+        loop, body, front, [op for op in stage0 if op not in front], ahead, [op for op in tail if op not in ahead],
+        early, later, _crossing(body, tail, late, early),
     )  # fmt: skip
 
 
@@ -115,6 +164,23 @@ def _front(stage0: list[Operation]) -> list[Operation]:
     return [op for op in stage0 if op in needed]
 
 
+def _ahead(tail: list[Operation]) -> list[Operation]:
+    """The arithmetic in front of the first late dot, such as the scaling of an accumulator.
+
+    It stands before the early dots are issued: ptxas serializes tensor core operations when a register that one of
+    them reads is written while another is under way (C7513).
+    """
+    found: list[Operation] = []
+    waiting: set[Value] = set()
+    for op in itertools.takewhile(lambda op: op.name not in DOTS, tail):
+        used = {v for inner in op.walk() for v in inner.operands}
+        if op.name.startswith(("wspec.", "ttg.memdesc_", "ttg.local_")) or used & waiting:
+            waiting.update(op.results)
+        else:
+            found.append(op)
+    return found
+
+
 def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: list[int]) -> list[Value]:
     """What the late part takes from the early one, in order of first use."""
     own: set[Value] = set()
@@ -132,6 +198,52 @@ def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: l
         if index not in early and value in early_args and value not in found:
             found.append(value)
     return found
+
+
+# ------------------------------------------------------------------------------------- loops in sequence
+
+
+def _continues(before: _Parts, parts: _Parts) -> bool:
+    """Can the late part of one loop wait for the next loop, which stands behind it in the same block?
+
+    Both late parts must compute the same, the next loop must take over what the first one's late part carries, and
+    nothing else may ask for that.
+    """
+    first, loop = before.loop, parts.loop
+    if first.parent is not loop.parent or first.parent is None:
+        return False
+    results = {first.results[i] for i in before.later}
+    users = [
+        (op, at) for top in first.parent.ops for op in top.walk() for at, v in enumerate(op.operands) if v in results
+    ]
+    taken = {3 + i for i in parts.later if loop.operands[3 + i] in results}
+    if any(op is not loop or at not in taken for op, at in users) or len(taken) != len(parts.later):
+        return False
+    if len(users) != len(before.later) or len(before.later) != len(parts.later):
+        return False
+    return _counterparts(before, parts) is not None
+
+
+def _source(parts: _Parts, before: _Parts, index: int) -> int:
+    """The index of the carried value of the loop before that becomes this one."""
+    return before.loop.results.index(parts.loop.operands[3 + index])
+
+
+def _counterparts(before: _Parts, parts: _Parts) -> list[Value] | None:
+    """For what crosses in a loop, what crosses in the one before at the same place; None when they differ."""
+    ours = {*parts.crossing, *(parts.body.args[1 + i] for i in parts.later)}
+    theirs = {*before.crossing, *(before.body.args[1 + i] for i in before.later)}
+    match = Match(ours, theirs)
+    same = match.operations([*parts.ahead, *parts.tail], [*before.ahead, *before.tail], frozenset({ID}))
+    for index in parts.later:
+        source = _source(parts, before, index)
+        same = same and match.operand(parts.body.args[1 + index], before.body.args[1 + source])
+        ends = parts.body.terminator.operands[index], before.body.terminator.operands[source]
+        same = same and match.operand(*ends)
+    found = [match.there.get(value) for value in parts.crossing]
+    if not same or None in found or len(set(found)) != len(before.crossing):
+        return None
+    return [value for value in found if value is not None]
 
 
 # ------------------------------------------------------------------------------------------------ building
@@ -171,9 +283,9 @@ def _zero(build: Builder, type: Type) -> Value:
     return build.create("arith.constant", [], [type], {"value": value}).result
 
 
-def _guarded_early(build: Builder, runs: Value, parts: _Parts, lower: Value) -> _State:
+def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
     """E of the first iteration, if there is one."""
-    inits = parts.loop.operands[3:]
+    lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
     yes, no = Region(), Region()
     block = yes.add_block()
     values: Values = {parts.body.args[0]: lower}
@@ -189,8 +301,9 @@ def _guarded_early(build: Builder, runs: Value, parts: _Parts, lower: Value) -> 
     return _State(op.results[:count], [inits[i] for i in parts.later], op.results[count:])
 
 
-def _main_loop(build: Builder, parts: _Parts, start: _State, upper: Value) -> _State:
+def _main_loop(build: Builder, parts: _Parts, start: _State) -> _State:
     """E of the next iteration around L of this one."""
+    upper = build.binary("arith.subi", parts.loop.operands[1], parts.loop.operands[2])
     region = Region()
     block = region.add_block()
     old = parts.body
@@ -203,6 +316,7 @@ def _main_loop(build: Builder, parts: _Parts, start: _State, upper: Value) -> _S
     late_in.update(zip(parts.crossing, args[b:], strict=True))
     inner = Builder(block, None, parts.loop.location)
     early_in[old.args[0]] = inner.binary("arith.addi", iv, parts.loop.operands[2])
+    _emit(block, parts.ahead, late_in)
     _emit(block, parts.front, early_in)
     _emit(block, parts.tail, late_in)
     _emit(block, parts.rest, early_in)
@@ -216,16 +330,43 @@ def _main_loop(build: Builder, parts: _Parts, start: _State, upper: Value) -> _S
     return _State(op.results[:a], op.results[a:b], op.results[b:])
 
 
-def _guarded_late(build: Builder, runs: Value, parts: _Parts, state: _State) -> list[Value]:
-    """L of the last iteration, if there was one; returns the results of the whole loop, in the old order."""
-    yes, no = Region(), Region()
-    block = yes.add_block()
+def _handed_over(build: Builder, ran: Value, before: _Parts, state: _State, parts: _Parts, order: list[int]) -> _State:
+    """E of a loop's first iteration; beside it L of the last iteration of the loop before, if that ran."""
+    lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
+    first: Values = {parts.body.args[0]: lower}
+    first.update(zip(parts.body.args[1:], inits, strict=True))
+
+    def early(block: Block, later: list[Value]) -> list[Value]:
+        values = dict(first)
+        _emit(block, [*parts.front, *parts.rest], values)
+        own = _next(parts, parts.early, values), [values.get(v, v) for v in parts.crossing]
+        return own[0] + [later[i] for i in order] + own[1]
+
+    # The late part first: what it reads from registers may have to be moved, which must not be beside a dot (C7513).
+    out = _branch(
+        build, ran, lambda block: early(block, _last(block, before, state)), lambda block: early(block, state.later)
+    )
+    a, b = len(parts.early), len(parts.early) + len(parts.later)
+    return _State(out[:a], out[a:b], out[b:])
+
+
+def _branch(
+    build: Builder, condition: Value, yes: Callable[[Block], list[Value]], no: Callable[[Block], list[Value]]
+) -> list[Value]:
+    """An scf.if whose regions are filled by what returns the values they yield."""
+    regions = [Region(), Region()]
+    types: list[Type] = []
+    for region, fill in zip(regions, (yes, no), strict=True):
+        block = region.add_block()
+        out = fill(block)
+        types = [value.type for value in out]
+        block.append(Operation.create("scf.yield", out, location=build.location))
+    return build.create("scf.if", [condition], types, regions=regions).results
+
+
+def _last(block: Block, parts: _Parts, state: _State) -> list[Value]:
+    """L of the last iteration; returns what it carries."""
     values: Values = {parts.body.args[1 + i]: v for i, v in zip(parts.later, state.later, strict=True)}
     values.update(zip(parts.crossing, state.crossing, strict=True))
-    _emit(block, parts.tail, values)
-    _yield(block, _next(parts, parts.later, values), parts.loop)
-    _yield(no.add_block(), state.later, parts.loop)
-    op = build.create("scf.if", [runs], [v.type for v in state.later], regions=[yes, no])
-    results: dict[int, Value] = dict(zip(parts.early, state.early, strict=True))
-    results.update(zip(parts.later, op.results, strict=True))
-    return [results[i] for i in range(len(results))]
+    _emit(block, [*parts.ahead, *parts.tail], values)
+    return _next(parts, parts.later, values)

@@ -53,12 +53,12 @@ def _release(wait: Operation, fenced: bool) -> None:
     if dot is not None:
         _release_later(wait, dot)
         return
-    last = _last_reader(block, wait.result)
+    names = _names(block, wait.result)
+    last = _last_reader(block, names)
     if last is not None and fenced and (sent := _sent_after(block, last)) is not None:
         _hand_back(Builder(block, block.ops.index(sent) + 1, wait.location), wait, [wait.result], fence=False)
         return
-    build = Builder(block, block.ops.index(last if last is not None else wait) + 1, wait.location)
-    _hand_back(build, wait, [wait.result], fenced and _read_into_registers(block, wait.result))
+    _release_in(block, wait, names, fenced and _read_into_registers(block, wait.result))
 
 
 def _sent_after(block: Block, last: Operation) -> Operation | None:
@@ -71,17 +71,33 @@ def _sent_after(block: Block, last: Operation) -> Operation | None:
     return commits[-1]
 
 
+def _release_in(block: Block, wait: Operation, names: set[Value], fence: bool) -> None:
+    """Release behind the last reader in the block: inside of a branch, behind the last reader of either side."""
+    last = _last_reader(block, names)
+    if last is not None and last.name == "scf.if":
+        for region in last.regions:
+            if not region.blocks:
+                region.add_block().append(Operation.create("scf.yield", location=last.location))
+            _release_in(region.block, wait, names, fence)
+        return
+    at = 0 if last is None and wait.parent is not block else block.ops.index(last if last is not None else wait) + 1
+    _hand_back(Builder(block, at, wait.location), wait, [wait.result], fence)
+
+
 def _read_into_registers(block: Block, token: Value) -> bool:
     """Do threads read the buffer themselves, rather than the tensor core or a copy?"""
-    derived = {token}
+    names = _names(block, token)
+    readers = (op for top in block.ops for op in top.walk() if not op.regions and names.intersection(op.operands))
+    return any(op.name not in NAMES and not is_async(op) and op.name != TMA_STORE for op in readers)
+
+
+def _names(block: Block, token: Value) -> set[Value]:
+    """The token, and every name of its buffer or of part of it."""
+    names = {token}
     for op in (inner for top in block.ops for inner in top.walk()):
-        if op.regions or not derived.intersection(op.operands):
-            continue
-        if op.name in NAMES:
-            derived.update(op.results)
-        elif not is_async(op) and op.name != TMA_STORE:
-            return True
-    return False
+        if op.name in NAMES and names.intersection(op.operands):
+            names.update(op.results)
+    return names
 
 
 def _hand_back(build: Builder, wait: Operation, operands: list[Value], fence: bool) -> None:
@@ -93,7 +109,7 @@ def _hand_back(build: Builder, wait: Operation, operands: list[Value], fence: bo
 def _left_running(block: Block, token: Value) -> Operation | None:
     """The dot that still reads the token's buffer when the block ends, if there is one."""
     done = completions(block)
-    return next((op for op in _readers(block, token) if is_async(op) and op not in done), None)
+    return next((op for op in _readers(block, _names(block, token)) if is_async(op) and op not in done), None)
 
 
 def _release_later(wait: Operation, dot: Operation) -> None:
@@ -124,24 +140,20 @@ def _store_wait(block: Block, copy: Operation) -> Operation:
     return next(op for op in after if op.name == "ttng.async_tma_store_wait")
 
 
-def _readers(block: Block, token: Value) -> list[Operation]:
-    """The operations of `block` that are, or contain, readers of the token's buffer."""
-    derived, found = {token}, []
-    for op in block.ops:
-        if not any(value in derived for inner in op.walk() for value in inner.operands):
-            continue
-        if op.name in NAMES:
-            derived.update(op.results)
-        else:
-            found.append(op)
-    return found
+def _readers(block: Block, names: set[Value]) -> list[Operation]:
+    """The operations of `block` that are, or contain, readers of the buffer of these names."""
+    return [
+        op
+        for op in block.ops
+        if any(inner.name not in NAMES and names.intersection(inner.operands) for inner in op.walk())
+    ]
 
 
-def _last_reader(block: Block, token: Value) -> Operation | None:
-    """The last operation of `block` to finish with the token's buffer."""
+def _last_reader(block: Block, names: set[Value]) -> Operation | None:
+    """The last operation of `block` to finish with the buffer of these names."""
     done, last = completions(block), None
     positions = {op: i for i, op in enumerate(block.ops)}
-    for op in _readers(block, token):
+    for op in _readers(block, names):
         end = done[op] if is_async(op) else _store_wait(block, op) if op.name == TMA_STORE else op
         if last is None or positions[end] > positions[last]:
             last = end

@@ -20,15 +20,18 @@ MAY = {
     "options": {"diagnostics", "options"},
     "plan": PLAN,
     "passes": {"ir", "plan"},
-    "pipeline": PLAN | {"passes", "pipeline"},
-    "bridge": BASE | {"options", "bridge"},
+    "tiles": {"ir", "plan", "tiles"},
+    "persistence": PLAN | {"tiles"},
+    "pipeline": PLAN | {"passes", "persistence", "pipeline"},
+    "bridge": BASE | {"options", "bridge", "tiles"},
     "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
     "execute": BASE | {"execute"},
+    "simulate": BASE | {"plan", "simulate"},
     "kernels": {"kernels"},
 }
 # Above the pipeline: these may import what they like, but triton.
-UPPER = {"api", "cli", "proof", "report", "show", "bench"}
-TRITON = {"bridge", "kernels", "bench"}
+UPPER = {"api", "cli", "proof", "report", "show", "bench", "calibrate"}
+TRITON = {"bridge", "kernels", "bench", "calibrate"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

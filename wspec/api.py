@@ -156,7 +156,7 @@ class _Compiler:
         return bridge.replace_innermost(kernel, self._function, self._wrapper)
 
     def _function(self, plain: Any) -> CompiledFunction:
-        function = CompiledFunction(plain, self.options, self.plan_text, self.launch)
+        function = CompiledFunction(plain, self.options, self.plan_text, self.launch, bridge.load_kernel)
         function.wspec = self
         return function
 
@@ -185,9 +185,12 @@ class _Compiler:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
         keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
         outcome = _specialize(ir.read(text), self.options, plan=self.given_plan, keep_stages=keep_stages)
-        plan = outcome.plan.to_text() if outcome.plan is not None else ""
         module = ir.print_module(outcome.module) if outcome.module is not None else None
-        return Verdict(module, plan, tuple(outcome.remarks), dict(outcome.stages))
+        plan, stages = outcome.plan, dict(outcome.stages)
+        if plan is None:
+            return Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
+        text = plan.to_text()
+        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages)
 
     # ---- stages
 

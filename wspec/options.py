@@ -63,6 +63,9 @@ class Options:
     blocks: int | None = _option(
         None, Spec(int, "thread blocks that share an SM; registers and rings shrink", low=1, high=4, optional=True)
     )
+    persistent: bool | None = _option(
+        None, Spec(bool, "as many blocks as fit on the GPU walk through the tiles of the grid", optional=True)
+    )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     chain: str = _option(
         "auto",
@@ -78,6 +81,9 @@ class Options:
     )
     helper_warps: int | None = _option(
         None, Spec(int, "warps of a third task that serves all consumers", choices=(4, 8, 16), optional=True)
+    )
+    turns: bool | None = _option(
+        None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(

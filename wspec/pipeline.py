@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -15,13 +15,16 @@ from wspec.options import Options
 from wspec.passes.async_dots import async_dots
 from wspec.passes.finish import finish
 from wspec.passes.lower_channels import lower_channels
+from wspec.passes.persist import obstacle, persist
 from wspec.passes.pipeline_loops import pipeline_loops
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.slice_tile import slice_tile
 from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
+from wspec.passes.take_turns import take_turns
+from wspec.persistence import cost_of_tiles, pays
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import load_machine
+from wspec.plan.machine import Machine, load_machine
 from wspec.plan.plan import Plan, number
 from wspec.plan.planner import make_plan
 from wspec.plan.validate import validate
@@ -34,6 +37,7 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     stage_stores,  # when buffer and tile belong to one replica
     pipeline_loops,  # before dots become asynchronous: it decides their order
     async_dots,  # after the order is known: it decides the waits
+    take_turns,  # after the waits: a turn ends when the dots are issued
     release_buffers,  # after the waits: a buffer is read until one of them
     lower_channels,  # when nothing moves any more
     finish,
@@ -81,16 +85,19 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         function = _function(module)
         number(function)
         run.show("input", module)
-        graph = run.step("graph", build_graph, function)
         machine = load_machine(options.machine)
         if plan is None:
-            plan = run.step("plan", make_plan, graph, machine, options)
+            module, plan = run.step("plan", _decide, module, machine, options)
         else:
-            run.step("plan", validate, plan, function, machine)
+            module = _numbered(persist(module) if plan.persistent else module)
+            run.step("plan", validate, plan, _function(module), machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
+    if plan.persistent:
+        run.show("persist", module)
     if keep_stages:
         run.stages["plan"] = plan.to_text()
+    function = _function(module)
     location = function.location
     for one in PASSES:
         module = run.step(one.__name__, one, module, plan)
@@ -98,6 +105,45 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         run.show(one.__name__, module)
     done = Remark("specialized", describe(plan), location)
     return Outcome(module, plan, (done,), run.stages, run.times)
+
+
+def _decide(module: Operation, machine: Machine, options: Options) -> tuple[Operation, Plan]:
+    """The module to work on, with a loop over tiles or without, and its plan. Raises Declined."""
+    function = _function(module)
+    hindered = obstacle(function)
+    if hindered is not None and options.persistent:
+        why, where = hindered
+        raise Declined(Remark("not-persistent", f"the kernel cannot walk through tiles: {why}", where.location))
+    plan, declined = None, None
+    if not options.persistent:
+        try:
+            plan = make_plan(build_graph(function), machine, options)
+        except Declined as found:
+            if found.remark.code != "no-chain" or hindered is not None or options.persistent is False:
+                raise
+            declined = found  # a loop over tiles may bring a store to hand over
+    if plan is not None and (hindered is not None or options.persistent is False or not _to_loop(function, plan)):
+        return module, plan
+    looped = _numbered(persist(module.clone({})))
+    try:
+        chosen = make_plan(build_graph(_function(looped)), machine, options)
+    except Declined as found:
+        if plan is None:
+            raise declined or found from None
+        return module, plan
+    if plan is not None and chosen.blocks_per_sm < plan.blocks_per_sm:
+        return module, plan
+    return looped, replace(chosen, persistent=True, tiles=cost_of_tiles(function, machine, chosen).to_text())
+
+
+def _to_loop(function: Operation, plan: Plan) -> bool:
+    """Is a loop over tiles worth a try? Chains were compared with kernels that have none."""
+    return not plan.helpers and pays(function, plan)
+
+
+def _numbered(module: Operation) -> Operation:
+    number(_function(module))
+    return module
 
 
 def _function(module: Operation) -> Operation:

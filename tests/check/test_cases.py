@@ -19,20 +19,10 @@ from wspec.check import CODES, check
 from wspec.ir.loc import file_loc
 
 SCHEDULED = frozenset(("deadlock", "race", "unwritten", "missing-fence", "phase", "arrivals", "in-flight", "range"))
-KNOWN = {  # proved, and wrong: holes of the checker (docs/checker.md)
-    "loops-25": "how often a loop runs is not handed on exactly to a later loop of the same bounds",
-    "named_barriers-9": "a named barrier that is used again before a task that waited on it has gone on",
-}
 CASES = [pytest.param(case, id=case.name) for case in cases()]
-VERDICTS = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.xfail(reason=KNOWN[case.name], strict=True)])
-    if case.name in KNOWN
-    else pytest.param(case, id=case.name)
-    for case in cases()
-]
 
 
-@pytest.mark.parametrize("case", VERDICTS)
+@pytest.mark.parametrize("case", CASES)
 def test_the_verdict_is_what_the_marks_say(case: Case) -> None:
     report = check(case.module(), limit_s=5)
     found = set()

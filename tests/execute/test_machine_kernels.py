@@ -70,7 +70,7 @@ def subject(file: str, kernel: str, variant: str) -> Subject:
         getattr(MODULES[file], kernel), signature.types, {**signature.values, **signature.options}
     )
     text = bridge.ttgir(source)
-    outcome = specialize(read(text), Options(gate="off"))
+    outcome = specialize(read(text), Options(gate="off", persistent=False))
     made = "" if outcome.module is None else print_module(outcome.module)
     return Subject(signature, Kernel(read(text)), made)
 

@@ -2,7 +2,7 @@
 
 Odd kernels come with the launches of tests/gpu/structures.py, at small sizes; programs of the passes' tests and the
 kernels of wspec.kernels with launches made here. Rings are two deep unless said otherwise, so that few iterations go
-round them several times.
+round them several times: the last launch of each, which is the longest, goes round more than twice where it can.
 """
 
 from __future__ import annotations
@@ -60,8 +60,16 @@ class Golden:
 # ------------------------------------------------------------------------------------------------ odd kernels
 
 LOW, TALL, LOW_FP8 = Tile(64, 64, 64, 4), Tile(128, 64, 64, 8), Tile(64, 64, 64, 4, "fp8")
-TRIPS = (0, 1, 2, 5)
-SIZES = tuple(Size(trips, 1, 1) for trips in TRIPS)
+FEW_TRIPS = (0, 1, 2)
+TRIPS = (*FEW_TRIPS, 5)
+
+
+def _up_to(most: int) -> tuple[Size, ...]:
+    """Launches with few iterations, and one with that many."""
+    return tuple(Size(trips, 1, 1) for trips in (*FEW_TRIPS, most))
+
+
+SIZES = _up_to(5)
 SEVERAL = (Size(0, 2, 2), Size(1, 2, 3), Size(3, 2, 3))  # tiles, for kernels that take one after the other
 DIAGONAL = tuple(Size(0, rows, 1) for rows in (1, 2, 5))  # attention: as many iterations as rows of tiles
 
@@ -106,7 +114,7 @@ def _odd_text(kernel: str, make: Callable[[Size], structures.Launch], size: Size
 def _specialized(kernel: Any, args: Sequence[Any], meta: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """The module that is checked, after Triton's last passes. Raises AssertionError for a kernel that is left alone."""
     source = bridge.from_arguments(kernel, args, meta)
-    made = specialize(read(bridge.ttgir(source)), Options(**{"gate": "off", **options}))
+    made = specialize(read(bridge.ttgir(source)), Options(**{"gate": "off", "persistent": False, **options}))
     assert made.module is not None, f"{kernel.__name__}: {made.remarks[0].message}"
     return bridge.final_ttgir(print_module(made.module), source)
 
@@ -115,7 +123,7 @@ def _odd_goldens() -> Iterator[Golden]:
     yield _odd("gemm")
     yield _odd("gemm", TALL)
     yield _odd("gemm", options={"depth": 1, "overlap": False}, suffix="depth1")
-    yield _odd("gemm", TALL, options={"consumers": 1, "depth": 3}, suffix="one")
+    yield _odd("gemm", TALL, _up_to(7), {"consumers": 1, "depth": 3}, suffix="one")
     yield _odd("gemm_transposed", LOW_FP8, suffix="fp8")
     yield _odd("a_transposed")
     for flatten in (False, True):
@@ -124,8 +132,8 @@ def _odd_goldens() -> Iterator[Golden]:
     yield _odd("bias")
     yield _odd("store_between_loops")
     yield _odd("two_products")
-    yield _odd("load_in_branch")
-    yield _odd("skipped_tiles", TALL)
+    yield _odd("load_in_branch", sizes=_up_to(7))  # three tiles one way, four the other
+    yield _odd("skipped_tiles", TALL, _up_to(10))  # every other one
     yield _odd("compute_in_branch")
     yield _odd("dequantized_a")
     yield _odd("dequantized_b", TALL)
@@ -133,7 +141,7 @@ def _odd_goldens() -> Iterator[Golden]:
     yield _odd("block_scales")
     yield _odd("one_pointer")
     yield _odd("guarded", sizes=[Size(trips, 2, 1) for trips in TRIPS])
-    yield _odd("loop_in_branch")
+    yield _odd("loop_in_branch", sizes=[*_up_to(6), Size(5, 1, 1)])  # even numbers go one way, odd ones the other
     yield _odd("nested_loops")
     yield _odd("dot_behind")
     yield _odd("moving", sizes=SIZES[1:])
@@ -153,8 +161,9 @@ def _odd_goldens() -> Iterator[Golden]:
 NUMBERS: tuple[Mapping[str, int], ...] = (
     {"k": 0, "n": 0, "middle": 0, "last": 0, "tiles": 0},
     {"k": 64, "n": 64, "middle": 64, "last": 64, "tiles": 1},
-    {"k": 128, "n": 128, "middle": 64, "last": 192, "tiles": 3},
-    {"k": 384, "n": 320, "middle": 192, "last": 320, "tiles": 2},
+    {"k": 128, "n": 128, "middle": 320, "last": 448, "tiles": 3},
+    {"k": 64, "n": 320, "middle": 0, "last": 448, "tiles": 3},
+    {"k": 448, "n": 320, "middle": 192, "last": 320, "tiles": 2},
 )
 CHAINS = ("dequantize", "persistent_store", "scores")  # what a mutant of a chain may do is not argued yet
 EXTENT = 512  # rows and columns of the tensors that programs are given
@@ -195,8 +204,10 @@ def _descriptor(type: TensorDescType) -> TensorDescriptor:
 
 
 def _attention(name: str, config: attention.Config, head: int, causal: bool, **options: Any) -> Golden:
-    """Queries and keys of different lengths, so that both loops of the kernel run not at all, once, several times."""
-    lengths = [(64, 64), (128, 192), (192, 640)] if head < 256 else [(64, 64), (128, 320)]
+    """Queries and keys of different lengths, so that both loops run not at all, once, several times if they can: that
+    over whole tiles without a mask, and the one with a mask, of three iterations at most."""
+    longest = {64: (64, 600), 128: (128, 840), 256: (128, 350)}[head]
+    lengths = [(192, 40), (128, 192), longest]
     return Golden(
         f"attention-{name}",
         functools.cache(lambda: _attention_text(config, head, causal, options)),

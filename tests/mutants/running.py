@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
 from typing import Literal
@@ -20,7 +20,6 @@ from wspec.execute import (
     Priorities,
     Random,
     Schedule,
-    adversarial,
 )
 from wspec.ir.core import Operation
 
@@ -52,13 +51,12 @@ class Runner:
         self.launches = golden.launches()
         self._initial = [[output.clone() for output in launch.outputs] for launch in self.launches]
         kernel = Kernel(golden.module())
-        self.tasks = kernel.tasks
-        self._places = [list(places(kernel.parameters, launch)) for launch in self.launches]
+        self.places = [list(places(kernel.parameters, launch)) for launch in self.launches]
         self._expected = [self._run(kernel, index, FirstReady()) for index in range(len(self.launches))]
 
     def wrong_order(self, module: Operation) -> str:
         """What may go wrong in a launch in some order (`order.py`); empty when nothing can. Raises Unknown."""
-        for launch, places in zip(self.launches, self._places, strict=True):
+        for launch, places in zip(self.launches, self.places, strict=True):
             for place in places:
                 if problem := what_is_wrong(module, place):
                     return f"{launch.name}: {problem}"
@@ -73,7 +71,7 @@ class Runner:
         done, other = 0, ""
         for index, share in _shares(len(self.launches), runs):
             first: Bits | None = None
-            for schedule in schedules(self.tasks, share):
+            for schedule in schedules(kernel.adversaries, share):
                 where = f"{self.launches[index].name}, {schedule.name}"
                 done += 1
                 try:
@@ -92,8 +90,14 @@ class Runner:
         launch = self.launches[index]
         for output, initial in zip(launch.outputs, self._initial[index], strict=True):
             output.copy_(initial)
-        kernel.run(launch.grid, launch.arguments, schedule=schedule)
+        kernel.run(launch.grid, launch.arguments, schedule=schedule, programs=corners(launch.grid))
         return outputs_of(launch)
+
+
+def corners(grid: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """The programs at the ends of every axis of a grid: of many that do the like, those that differ most."""
+    x, y, z = ((0, size - 1) if size > 1 else (0,) for size in (*grid, 1, 1)[:3])
+    return list(product(x, y, z))
 
 
 def places(parameters: Sequence[Parameter], launch: Launch) -> Iterator[Place]:
@@ -125,14 +129,14 @@ def _shares(launches: int, runs: int) -> Iterator[tuple[int, int]]:
     yield from ((index, rest) for index in range(launches - 1))
 
 
-def schedules(tasks: int, number: int) -> list[Schedule]:
+def schedules(unkind: Collection[Schedule], number: int) -> list[Schedule]:
     """So many different ones: in order, unkind, then drawn at random in two ways."""
-    return list(islice(_endless(tasks), number))
+    return list(islice(_endless(unkind), number))
 
 
-def _endless(tasks: int) -> Iterator[Schedule]:
+def _endless(unkind: Collection[Schedule]) -> Iterator[Schedule]:
     yield FirstReady()
-    yield from (one for one in adversarial(tasks) if one != FirstReady())
+    yield from (one for one in unkind if one != FirstReady())
     for seed in count():
         yield Random(seed)
         yield Priorities(seed)

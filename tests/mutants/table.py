@@ -49,6 +49,16 @@ def reasons(judgements: Iterable[Judgement]) -> list[str]:
     return [f"- {number}: {reason}" for reason, number in found.most_common()]
 
 
+def undecided(judgements: Iterable[Judgement]) -> list[str]:
+    """What the checker does not follow, by operator and findings, most first; Markdown."""
+    chosen = [one for one in judgements if one.verdict == "undecided"]
+    found = Counter((one.operator, ", ".join(sorted(set(one.codes))), one.harmless) for one in chosen)
+    return [
+        f"- {number}: {operator}: {codes}; {'harmless' if harmless else 'not known to be harmless'}"
+        for (operator, codes, harmless), number in found.most_common()
+    ]
+
+
 def survivors(judgements: Iterable[Judgement]) -> list[str]:
     """What a person should look at, worst first; Markdown."""
     lines = []
@@ -70,6 +80,8 @@ def report(judgements: Sequence[Judgement], command: str, date: str) -> str:
         "\n".join(table(judgements)),
         "Why those that are equivalent are, by number of mutants:",
         "\n".join(reasons(judgements)) or "None are.",
+        "What is undecided, with the checker's findings:",
+        "\n".join(undecided(judgements)) or "Nothing is.",
         "To look at:",
         "\n".join(looked),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from tests.mutants.__main__ import main
 from tests.mutants.goldens import goldens
 from tests.mutants.judge import Judge, Judgement, Verdict
 from tests.mutants.mutate import mutants
-from tests.mutants.running import Runner, schedules
-from tests.mutants.table import BEGIN, END, report, rows, survivors, with_section
+from tests.mutants.running import Runner, corners, schedules
+from tests.mutants.table import BEGIN, END, report, rows, survivors, undecided, with_section
 from wspec.check import Report
 from wspec.check.findings import Finding
 from wspec.execute import adversarial
@@ -78,12 +79,17 @@ def test_verdicts(
 
 
 def test_schedules_differ() -> None:
-    """In order, unkind to each of the tasks, and at random in two ways."""
-    names = [one.name for one in schedules(2, 40)]
+    """In order, unkind to each of the tasks and to each copy, and at random in two ways."""
+    names = [one.name for one in schedules(adversarial(2, 3), 40)]
     assert len(set(names)) == len(names) == 40
-    unkind = [one.name for one in adversarial(2)]
+    unkind = [one.name for one in adversarial(2, 3)]
     assert names[0] == "first ready" and set(unkind) - {names[0]} <= set(names)
     assert {"random", "priorities"} <= {name.split()[0] for name in names}
+
+
+def test_programs_at_the_ends_of_every_axis() -> None:
+    assert corners((1,)) == [(0, 0, 0)]
+    assert corners((5, 2)) == [(0, 0, 0), (0, 1, 0), (4, 0, 0), (4, 1, 0)]
 
 
 def test_as_many_runs_as_asked_for() -> None:
@@ -116,6 +122,15 @@ def test_rows_are_counts_in_the_order_of_the_operators() -> None:
     assert (counts["drop-wait"]["mutants"], counts["drop-wait"]["caught"]) == (3, 2), "what is invalid does not count"
     assert counts["drop-wait"]["harmless"] == 1
     assert (counts["all"]["mutants"], counts["all"]["missed"]) == (6, 1)
+
+
+def test_what_is_undecided_is_told_by_findings() -> None:
+    two = [replace(one("drop-wait", n, "undecided"), codes=("range", "phase", "range")) for n in (4, 5)]
+    harmless = replace(one("drop-wait", 6, "undecided"), codes=("range",), harmless=True)
+    assert undecided([*SOME, harmless, *two]) == [
+        "- 2: drop-wait: phase, range; not known to be harmless",
+        "- 1: drop-wait: range; harmless",
+    ]
 
 
 def test_survivors_are_told_worst_first() -> None:

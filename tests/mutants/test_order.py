@@ -7,9 +7,11 @@ import functools
 import pytest
 
 from tests.mutants.edits import Mutant
+from tests.mutants.facts import Kernel
 from tests.mutants.goldens import goldens
 from tests.mutants.mutate import built, mutants
 from tests.mutants.running import Runner
+from tests.mutants.trace import traces
 from wspec.ir.core import Operation
 
 RUNS = 16
@@ -63,6 +65,17 @@ def test_what_is_wrong_is_said(name: str, mutant: str, expected: str) -> None:
 @pytest.mark.parametrize("name", goldens())
 def test_nothing_is_wrong_with_an_unchanged_kernel(name: str) -> None:
     assert runner(name).wrong_order(goldens()[name].module()) == ""
+
+
+@pytest.mark.parametrize("name", goldens())
+def test_rings_go_round(name: str) -> None:
+    """In the longest launch a ring is filled once in all, or more often than it has buffers."""
+    kernel, last = Kernel(goldens()[name].module()), runner(name).places[-1]
+    followed = [[step for steps in traces(kernel.module, place) for step in steps] for place in last]
+    for ring in kernel.rings:
+        buffers = ring.buffers.op
+        fills = max(sum(s.kind == "copy" and s.slots[0][0] is buffers for s in steps) for steps in followed)
+        assert fills > ring.depth or fills == 1, f"{fills} tiles through {ring.depth} buffers"
 
 
 def test_the_executor_sees_the_same() -> None:

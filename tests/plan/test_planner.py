@@ -241,7 +241,7 @@ def test_the_plan_of_a_program() -> None:
     root = program("gemm")
     module = root.parent_op
     assert module is not None
-    made = specialize(module, Options(gate="off", blocks=1, depth=2))
+    made = specialize(module, Options(gate="off", blocks=1, depth=2, persistent=False))
     assert made.plan is not None and made.module is not None
     assert_proved(made.module)
     by_hand = Channel("a", (6,), 2, 16384, 0)

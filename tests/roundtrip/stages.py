@@ -75,7 +75,7 @@ def _outcome(case: Case) -> Any:
     from wspec.options import Options
     from wspec.pipeline import specialize
 
-    made = specialize(read(_lowered(case)[1]), Options(gate="off"), keep_stages=True)
+    made = specialize(read(_lowered(case)[1]), Options(gate="off", persistent=False), keep_stages=True)
     if made.module is not None:
         assert_proved(made.module)
     return made

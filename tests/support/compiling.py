@@ -55,7 +55,7 @@ def plain_module(case: Case) -> Operation:
 
 def outcome(case: Case, plan: Plan | None = None, keep_stages: bool = False, **options: Any) -> Outcome:
     """What the compiler makes of the case, with `options` over its own. What it emits is proved."""
-    asked = Options(**{**case.options, **options})
+    asked = Options(**{"persistent": False, **case.options, **options})
     made = specialize(plain_module(case), asked, plan=plan, keep_stages=keep_stages)
     if made.module is not None:
         assert_proved(made.module)

@@ -1,15 +1,17 @@
 """Run the skeleton of a kernel: control flow and barriers for real, tensors as terms.
 
 A plain module and what was made of it must store equal terms at equal places. The specialized one runs its tasks and
-its TMA copies in an order drawn from a seed; a wait that never ends, a buffer overwritten while somebody reads it, and
-a ring filled more often than it is read are errors. It knows nothing of the compiler, and of the operations only what
-it needs; what it does not know it takes for a pure function of its operands.
+its TMA copies in an order drawn from a seed; a wait that never ends, a buffer overwritten while somebody reads it, a
+ring filled more often than it is read, a store that nobody waits for and a turn that nobody takes are errors. It knows
+nothing of the compiler, and of the operations only what it needs; what it does not know it takes for a pure function of
+its operands.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -19,8 +21,9 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType
+from wspec.tiles import TABLE
 
-Item = Any  # int: a scalar that is known; Term: anything else in registers; Buffer or View: memory
+Item = Any  # int: a scalar that is known; Term: anything else in registers; Buffer, View or Entry: memory
 Result = tuple[Item, ...]
 Steps = Generator[Any, None, Result]  # yields what a task waits for, or None where others may go on
 
@@ -62,6 +65,13 @@ class View:
     how: Term
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The address of a number of the table of tiles."""
+
+    at: int
+
+
 @dataclass(eq=False, slots=True)
 class Barrier:
     """An mbarrier: arrivals and bytes still to come in this phase."""
@@ -79,14 +89,29 @@ class Barrier:
             self.phase, self.pending, self.phases = self.phase ^ 1, self.count, self.phases + 1
 
 
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A named hardware barrier: the tasks that have arrived in this round."""
+
+    tasks: list[int] = field(default_factory=list)
+    rounds: int = 0
+
+    def arrive(self, task: int, count: int) -> None:
+        assert task not in self.tasks, f"task {task} arrives twice in one round of a named barrier"
+        self.tasks.append(task)
+        if len(self.tasks) == count:
+            self.tasks, self.rounds = [], self.rounds + 1
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a kernel is launched with: integers by the name of the argument, place in the grid."""
+    """What a kernel is launched with: integers by the name of the argument, place in the grid, table of tiles."""
 
     integers: Mapping[str, int]
     program: tuple[int, int, int] = (0, 0, 0)
     grid: tuple[int, int, int] = (1, 1, 1)
     blind: bool = False  # leave coordinates and ranges out of the terms: for replicas that work on other rows
+    table: tuple[int, ...] = ()  # of a kernel whose blocks walk through tiles
 
 
 def stores_of_plain(module: Operation, world: World) -> list[Term]:
@@ -131,6 +156,7 @@ class _Run:
     reading: dict[int, list[list[Buffer]]] = field(default_factory=dict)  # task -> buffers of its dots in flight
     copies: list[tuple[Buffer, Barrier, int, Term]] = field(default_factory=list)  # of TMA, in flight
     staged: dict[int, list[Buffer]] = field(default_factory=dict)  # task -> buffers it is storing from
+    turns: dict[int, Turn] = field(default_factory=dict)  # by the number of the hardware barrier
     waiting: dict[int, str] = field(default_factory=dict)
 
     def arguments(self, module: Operation) -> dict[Value, Item]:
@@ -139,6 +165,8 @@ class _Run:
             name = value_name(arg.location) or f"argument {arg.index}"
             known = self.world.integers.get(name) if _is_integer(arg) else None
             found[arg] = term("argument", arg.index) if known is None else known
+            if name == TABLE and self.world.table:
+                found[arg] = Entry(0)
         return found
 
     def stored_by(self, count: int) -> list[list[Term]]:
@@ -179,12 +207,15 @@ class _Run:
             if isinstance(barrier, Barrier):
                 for task, passed in barrier.waits.items():
                     assert task == producer or passed == barrier.phases, f"{barrier.name}: {passed} != {barrier.phases}"
+        for number, turn in self.turns.items():
+            assert not turn.tasks, f"the last turn of barrier {number} is not taken"
 
     # ---- control flow
 
     def task(self, task: int, block: Block, values: dict[Value, Item]) -> Steps:
         result = yield from self._block(task, block, values)
         assert not self.reading.get(task), "a dot is still running when its task ends"
+        assert not self.staged.get(task), "a store is still running when its task ends"
         return result
 
     def _block(self, task: int, block: Block, values: dict[Value, Item]) -> Steps:
@@ -221,6 +252,10 @@ class _Run:
             yield self._wait(task, operands)
             operands[0].waits[task] += 1
             return ()
+        named = _NAMED.match(op.str_attr("asm_string") or "")
+        if named is not None:
+            yield from self._turn(task, *named.groups())
+            return tuple(term("effect", op.name) for _ in op.results)
         handler = _SHARED.get(op.name)
         if handler is None:
             return self._pure(task, op, operands)
@@ -231,6 +266,16 @@ class _Run:
         barrier, phase = operands[0], operands[1]
         self.waiting[task] = f"task {task} for {barrier.name}, phase {phase}"
         return lambda: bool(barrier.phase != phase)
+
+    def _turn(self, task: int, what: str, number: str, threads: str) -> Generator[Any, None, None]:
+        """`bar.sync` or `bar.arrive` of one warp group."""
+        turn = self.turns.setdefault(int(number), Turn())
+        yield None
+        before = turn.rounds
+        turn.arrive(task, int(threads) // _GROUP)
+        if what == "sync":
+            self.waiting[task] = f"task {task} for its turn at barrier {number}"
+            yield lambda: turn.rounds > before
 
     def _pure(self, task: int, op: Operation, operands: Result) -> Result:
         if op.name in _STORES:
@@ -256,6 +301,9 @@ class _Run:
             return (operands[0],)
         if op.name == "tt.descriptor_load":
             return (self._tile(operands),)
+        if operands and isinstance(operands[0], Entry):
+            at = operands[0].at
+            return (Entry(at + operands[1]) if op.name == "tt.addptr" else self.world.table[at],)
         if op.name == "tt.get_program_id":
             return (self.world.program[op.int_attr("axis") or 0],)
         if op.name == "tt.get_num_programs":
@@ -266,6 +314,13 @@ class _Run:
         name = f"{value_name(ring.location) or 'ring'}[{index}]"
         is_barrier = str(getattr(ring.result.type, "element", "")) == "i64"
         return self.rings.setdefault((ring, index), Barrier(name, 0) if is_barrier else Buffer(name))
+
+    def _whole(self, item: Item) -> Buffer:
+        """The buffer that an operation reads or writes, which may be an allocation that is no ring."""
+        if isinstance(item, Operation):
+            item = self.rings.setdefault((item, -1), Buffer(f"the buffer allocated at {value_name(item.location)}"))
+        assert isinstance(item, Buffer)
+        return item
 
     def _own_buffer(self, task: int, op: Operation, content: Item) -> Buffer:
         """A tensor put into shared memory: the same place every time."""
@@ -286,6 +341,8 @@ class _Run:
 
     def _read(self, item: Item) -> Item:
         buffer = item.buffer if isinstance(item, View) else item
+        if isinstance(buffer, Operation):
+            buffer = self._whole(buffer)
         if not isinstance(buffer, Buffer):
             return item
         assert not buffer.filling and buffer.content is not None, f"{buffer.name} is read before it is filled"
@@ -344,7 +401,7 @@ class _Run:
         return operands
 
     def _local_store(self, task: int, op: Operation, operands: Result) -> Result:
-        content, buffer = operands
+        content, buffer = operands[0], self._whole(operands[1])
         self._assert_free(buffer)
         for part in (buffer, *buffer.parts):
             part.content, part.storing = None, True
@@ -353,6 +410,7 @@ class _Run:
         return ()
 
     def _store_wait(self, task: int, op: Operation, operands: Result) -> Result:
+        assert not op.int_attr("pendings"), "which stores have ended is not known"
         for buffer in self.staged.pop(task, []):
             buffer.storing = False
         return ()
@@ -392,6 +450,8 @@ _STORES = frozenset(
     }
 )
 _SAME = frozenset({"ttg.convert_layout", "tt.reshape"})
+_NAMED = re.compile(r"bar\.(sync|arrive) (\d+), (\d+);")
+_GROUP = 128  # threads of a warp group, and of every task that takes turns
 
 # ------------------------------------------------------------------------------------------------ pure values
 

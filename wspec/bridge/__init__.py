@@ -11,10 +11,11 @@ from wspec.bridge.launch import (
     innermost,
     is_interpreted,
     is_wrapper,
-    load_kernel,
     replace_innermost,
     require_jit,
 )
+from wspec.bridge.miscompiled import sass_line, unassigned
+from wspec.bridge.persistent import load_kernel
 from wspec.bridge.proof import Checker, Proof, Ruling, rule
 from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
@@ -57,8 +58,10 @@ __all__ = [
     "resources",
     "rule",
     "sass",
+    "sass_line",
     "stage_text",
     "to_pretty",
     "ttgir",
     "ttir",
+    "unassigned",
 ]

@@ -36,6 +36,8 @@ class Result:
     plan: str = ""  # the plan's text; empty when there is none
     ptxas_log: str = ""
     proof: str = ""  # what the checker said of the specialized kernel, in a line; empty when there is none
+    tiles: str = ""  # what a tile costs, when blocks walk through tiles; empty when there is one block for each
+    blocks_per_sm: int = 1
 
     @property
     def reason(self) -> Remark | None:
@@ -130,10 +132,12 @@ def _result_json(result: Result) -> dict[str, Any]:
         "plan": result.plan,
         "ptxas_log": result.ptxas_log,
         "proof": result.proof,
+        "tiles": result.tiles,
+        "blocks_per_sm": result.blocks_per_sm,
     }
 
 
 def _result_from(data: dict[str, Any]) -> Result:
     remarks = tuple(from_json(item) for item in data["remarks"])
-    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof")}
-    return Result(bool(data["specialized"]), remarks, **texts)
+    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof", "tiles")}
+    return Result(bool(data["specialized"]), remarks, **texts, blocks_per_sm=int(data["blocks_per_sm"]))

@@ -16,6 +16,7 @@ from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
+from wspec.bridge.miscompiled import refusal
 from wspec.bridge.proof import Checker, rule
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.resources import ptxas_notes, spill_bytes
@@ -35,6 +36,8 @@ class Verdict:
     text: str | None  # specialized TTGIR; None to leave the kernel alone
     plan: str = ""
     remarks: tuple[Remark, ...] = ()
+    tiles: str = ""  # as Result has it
+    blocks_per_sm: int = 1
     stages: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,12 +136,16 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     advice = _advice(source, finished)
     if advice and options.gate == "model":
         return _declined(verdict, advice[0])
+    wrong = refusal(source.name, kernel_location(source), finished, options)
+    if wrong is not None:
+        return _declined(verdict, wrong)
     ruling = rule(source.name, kernel_location(source), finished.final, checker, options)
     if not ruling.accepted:
         result = _declined(verdict, *ruling.remarks).result
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
-    return _Made(Result(True, remarks, verdict.plan, finished.ptxas_log, ruling.line), finished)
+    made = Result(True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tiles, verdict.blocks_per_sm)
+    return _Made(made, finished)
 
 
 def _declined(verdict: Verdict, *why: Remark) -> _Made:

@@ -21,6 +21,7 @@ from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.options import Options
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
+Load = Callable[[KernelSource, Result, Group], Any]
 
 
 class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
@@ -30,7 +31,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
     called from another kernel it is the function it was made from.
     """
 
-    def __init__(self, plain: Any, options: Options, plan: str, obtain: Obtain) -> None:
+    def __init__(self, plain: Any, options: Options, plan: str, obtain: Obtain, load: Load) -> None:
         super().__init__(
             plain.fn,
             version=plain.version,
@@ -46,7 +47,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
         self.plain = plain
         self.wspec_options = options
         self.wspec_plan = plan
-        self._obtain = obtain
+        self._obtain, self._load = obtain, load
 
     @property
     def cache_key(self) -> str:
@@ -64,16 +65,14 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
         backend_options = triton.compiler.make_backend(target).parse_options(dict(options))
         source = KernelSource(src, backend_options, target)
         result, group = self._obtain(source)
-        return load_kernel(source, result, group)
+        return self._load(source, result, group)
 
     def __repr__(self) -> str:
         return f"wspec.compile({super().__repr__()})"
 
 
-def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
-    """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel."""
-    if result.specialized:
-        return LaunchableKernel(source.ast, group)
+def load_plain(source: KernelSource) -> Any:
+    """What Triton makes of the kernel as it was."""
     kernel = compile_plain(source)
     if kernel.metadata.global_scratch_size:
         return LaunchableKernel(kernel.src, kernel.metadata_group)

@@ -103,13 +103,13 @@ def ptxas_notes(ptxas_log: str) -> tuple[str, ...]:
     return tuple(sorted(set(_NOTE.findall(ptxas_log))))
 
 
-def sass(cubin: bytes) -> str:
-    """The disassembly, with addresses and without encodings."""
+def sass(cubin: bytes, *, lines: bool = False) -> str:
+    """The disassembly, with addresses and without encodings; on request with the source lines."""
     with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
         path = os.path.join(folder, "kernel.cubin")
         with open(path, "wb") as file:
             file.write(cubin)
-        command = [knobs.nvidia.nvdisasm.path, "-c", path]
+        command = [knobs.nvidia.nvdisasm.path, "-c", *(["-g"] if lines else []), path]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

@@ -156,7 +156,7 @@ class Barriers:
         if barrier.completions % 2 == phase & 1:
             return False
         stream = self._buffers.stream(("barrier", view))
-        if barrier.completions >= 2 and task.known.get(stream, 0) < barrier.completions - 1:
+        if task.known.get(stream, 0) < barrier.completions - 1:
             raise Found(self._names.early_wait(index, step.op, view, barrier))
         task.known = joined(task.known, barrier.done_known)
         task.visible = joined(task.visible, barrier.done_visible)
@@ -177,10 +177,9 @@ class Barriers:
                 self.completed = True
                 barrier.done_known = {**barrier.known, stream: barrier.completions}
                 barrier.done_visible = barrier.visible
-                for (
-                    other
-                ) in state.tasks:  # those who wait know now, even if the barrier is used again before they go on
-                    if other.named is not None and other.named[0] == step.number:
+                for other in state.tasks:
+                    # Those who wait for this use know now: it may be used again before they go on.
+                    if other.named == (step.number, barrier.completions - 1):
                         other.known = joined(other.known, barrier.done_known)
                         other.visible = joined(other.visible, barrier.done_visible)
                 barrier.known, barrier.visible, barrier.arrived = {}, {}, 0

@@ -24,6 +24,7 @@ class Buffers:
         self.names = names
         self._streams: dict[Hashable, int] = {}
         self._roots: dict[tuple[Unit, int], dict[int, int]] = {}  # unit, task -> allocation -> stream
+        self.tiles: dict[int, c.View] = {}  # streams of TMA writes, and the buffers they are about
 
     # ---- streams
 
@@ -117,6 +118,7 @@ class Buffers:
         """A TMA copy into a buffer: (stream, event) of its completion."""
         view = self._view(task, step.view, step.op)
         stream = self.stream(("tile", view))
+        self.tiles[stream] = view
         event = state.writes[view] = state.writes.get(view, 0) + 1
         self._access(state, task, view, Touch(stream, event, index, step.op, "tile"), True)
         return stream, event

@@ -77,8 +77,8 @@ class Extent:
     """How many iterations loops of one kind have: ceil((terms + rest) / step), which may be negative.
 
     Loops of one kind that come after each other in a task have extents of their own, which start with what is known of
-    the others: whether they run at all, but not how often, since a count that is remembered from loop to loop would
-    make every trip count a case of its own. `kind` is the same for them.
+    the others up to their `cap`: whether they run at all, but not how often, since a count that is remembered from
+    loop to loop would make every trip count a case of its own. `kind` is the same for them.
     """
 
     number: int
@@ -91,6 +91,7 @@ class Extent:
 
 MAX_EXACT = 512  # constant loops with more iterations are taken for loops of any length, from SOME on
 SOME = 64
+FAR = 1 << 30
 
 
 class Extents:
@@ -144,7 +145,7 @@ class Extents:
         if extent.terms or extent.step is None:
             return None
         count = max(0, -(-extent.rest // extent.step))
-        return (count, count) if count <= MAX_EXACT else (SOME, 1 << 30)
+        return (count, count) if count <= MAX_EXACT else (SOME, FAR)
 
     def is_vague(self, number: int) -> bool:
         """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?"""
@@ -161,9 +162,10 @@ class Extents:
         return self._loops[loop][1]
 
     def cap(self, number: int) -> int:
-        """Beyond this, what is known of an extent is not handed to the loops of its kind that come later."""
-        asked = (self.thresholds.get(one, set()) for one in self.siblings[self.extents[number].kind])
-        return max((above for some in asked for above in some), default=0) + 1
+        """From here on, what is known of an extent is not handed to the loops of its kind that come later."""
+        siblings = self.siblings[self.extents[number].kind]
+        asked = [above for one in siblings for above in self.thresholds.get(one, ())]
+        return max(asked, default=0 if len(siblings) > 1 else -FAR) + 1
 
     # ---- reading conditions
 

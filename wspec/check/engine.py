@@ -18,10 +18,22 @@ from wspec.check import code as c
 from wspec.check import registers
 from wspec.check.barriers import Barriers
 from wspec.check.buffers import Buffers
-from wspec.check.conditions import Always, Both, Choice, Condition, Divergent, Either, Extents, Not, Reached, Threshold
+from wspec.check.conditions import (
+    FAR,
+    Always,
+    Both,
+    Choice,
+    Condition,
+    Divergent,
+    Either,
+    Extents,
+    Not,
+    Reached,
+    Threshold,
+)
 from wspec.check.findings import Finding, Found
 from wspec.check.names import Names
-from wspec.check.state import FAR, Interval, State, Task, joined
+from wspec.check.state import Interval, State, Task, joined
 from wspec.ir.core import Operation
 
 Progress = tuple[int, ...]  # iterations of the loops a task is in

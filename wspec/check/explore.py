@@ -3,8 +3,8 @@
 Between two choices the engine runs one schedule (see `engine` for why that is enough). Before each choice the state is
 brought into a normal form, and a state that was seen before, or one like it that knew less of the past, is not gone on
 with: loops are followed until nothing new comes, which is what makes the verdict hold for any trip count. The normal
-form keeps what later verdicts can depend on: iterations relative to the task furthest behind, which events are known to
-whom, counters as far as they matter.
+form keeps what later verdicts can depend on: iterations relative to the task furthest behind, which events are not
+known to whom, counters as far as they matter; rings are turned to their start.
 
 Where states are alike but for what is known, the search goes on with one that knows only what all of them know. If that
 finds nothing wrong, nothing is; if it finds an error that hangs on what is known, the search is repeated without.
@@ -21,12 +21,15 @@ from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
 from wspec.check.names import choices
 from wspec.check.normal import Normal
+from wspec.check.order import Lacks, at_least, together
 from wspec.check.state import State
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
 MORE_S = 1.0  # how long the search goes on after an error
-ASK_THE_PAST = frozenset(("race", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight"))
+ASK_THE_PAST = frozenset(
+    ("race", "unwritten", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight", "named-barrier")
+)
 ALIKE = 1  # states that differ only in what is known, before they are merged
 
 
@@ -56,7 +59,7 @@ class _Search:
         self.engine, self.deadline, self.merge = engine, deadline, merge
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
-        self.seen: dict[Hashable, list[int]] = {}  # shape -> what was known of the past, the least each time
+        self.seen: dict[Hashable, list[Lacks]] = {}  # shape -> what was not known of the past, the most each time
         self.states = 0
         self.merged = False
 
@@ -86,18 +89,16 @@ class _Search:
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""
-        shape, known, past = self.normal.form(state)
+        shape, lacks, past = self.normal.form(state)
         asked = (isinstance(need.condition, Threshold), need.key[0], need.op)
         before = self.seen.setdefault((shape, asked), [])
-        if any(known | less == known for less in before):
+        if any(at_least(lacks, more) for more in before):
             return False
         self.states += 1
         if self.merge and len(before) >= ALIKE:
             self.merged = True
-            for less in before:
-                known &= less
-            past.forget(known)
-            _, known = past.form()
-        before[:] = [one for one in before if one | known != one]
-        before.append(known)
+            past.forget(together(before))
+            lacks = past.form()
+        before[:] = [one for one in before if not at_least(one, lacks)]
+        before.append(lacks)
         return True

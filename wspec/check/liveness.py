@@ -9,17 +9,17 @@ from wspec.check.conditions import Always
 def live_registers(code: c.Code) -> list[tuple[int, ...]]:
     """Per step: the registers that it or a later step reads before they are written."""
     count = len(code.steps)
-    effects = [(_bits(_reads(step)), _bits(_writes(step)), _successors(at, step)) for at, step in enumerate(code.steps)]
+    effects = [(_bits(reads(step)), _bits(writes(step)), successors(at, step)) for at, step in enumerate(code.steps)]
     live = [0] * (count + 1)
     changed = True
     while changed:
         changed = False
         for at in range(count - 1, -1, -1):
-            reads, writes, following = effects[at]
+            read, written, following = effects[at]
             after = 0
             for target in following:
                 after |= live[target]
-            before = reads | (after & ~writes)
+            before = read | (after & ~written)
             if before != live[at]:
                 live[at], changed = before, True
     return [tuple(r for r in range(code.registers) if bits >> r & 1) for bits in live[:count]]
@@ -32,7 +32,8 @@ def _bits(registers: list[int]) -> int:
     return found
 
 
-def _successors(at: int, step: c.Step) -> tuple[int, ...]:
+def successors(at: int, step: c.Step) -> tuple[int, ...]:
+    """The steps that may come after one."""
     match step:
         case c.Jump(target=target) | c.Next(target=target):
             return (target,)
@@ -47,7 +48,8 @@ def _successors(at: int, step: c.Step) -> tuple[int, ...]:
     return (at + 1,)
 
 
-def _reads(step: c.Step) -> list[int]:
+def reads(step: c.Step) -> list[int]:
+    """The registers that a step reads."""
     found: list[int | None] = []
     match step:
         case c.Compute(sources=sources):
@@ -87,7 +89,8 @@ def _reads(step: c.Step) -> list[int]:
     return [register for register in found if register is not None]
 
 
-def _writes(step: c.Step) -> list[int]:
+def writes(step: c.Step) -> list[int]:
+    """The registers that a step writes."""
     match step:
         case c.Compute(dst=dst) | c.Constant(dst=dst) | c.Select(dst=dst) | c.Index(dst=dst) | c.Part(dst=dst):
             return [dst]

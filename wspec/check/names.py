@@ -32,11 +32,6 @@ class Names:
         self.barriers: set[int] = set()
         self.called = self._names_of_roots()
         self.tasks = self._names_of_tasks()
-        self._everybody = frozenset(range(len(self.tasks)))
-        self._tasks_of = {
-            role: {root: frozenset(tasks) for root, tasks in roots.items()}
-            for role, roots in self._roles_of_tasks().items()
-        }
 
     # ---- names
 
@@ -108,21 +103,13 @@ class Names:
             found[number] = own or (best[0][0] if best else f"buffer {number}")
         return found
 
-    def _roles_of_tasks(self) -> dict[Role, dict[int, set[int]]]:
-        """Role -> allocation -> the tasks that have it."""
-        found: dict[Role, dict[int, set[int]]] = {role: {root: set() for root in self.called} for role in ROLES}
-        for index, code in enumerate(self.program.codes):
-            for step in code.steps:
-                for role, value in _roles(step):
-                    roots = {step.root} if isinstance(step, c.Allocate) else self.may_be(value) if value else set()
-                    for one in roots:
-                        found[role][one].add(index)
-                        found["uses"][one].add(index)
-        return found
-
-    def tasks_of(self, role: Role, root: int) -> frozenset[int]:
-        """The tasks that have a role for an allocation; for a named barrier (-1) all."""
-        return self._tasks_of[role][root] if root >= 0 else self._everybody
+    def of_step(self, step: c.Step) -> Iterator[tuple[Role, frozenset[int]]]:
+        """What a step does to which allocations."""
+        for role, value in _roles(step):
+            if isinstance(step, c.Allocate):
+                yield role, frozenset((step.root,))
+            elif value is not None:
+                yield role, self.may_be(value)
 
     def _names_of_tasks(self) -> list[str]:
         kinds = []

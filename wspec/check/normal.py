@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from wspec.check import code as c
-from wspec.check.conditions import Extent
+from wspec.check.conditions import FAR, Extent
 from wspec.check.engine import Engine
 from wspec.check.liveness import live_registers
-from wspec.check.order import Past
-from wspec.check.state import FAR, Barrier, State, Task
+from wspec.check.order import Bits, Lacks, Past
+from wspec.check.reach import Ahead, Reach
+from wspec.check.rings import Rings, Turn
+from wspec.check.state import Barrier, State, Task
 from wspec.ir.core import Operation, Value
 
 Path = tuple[int, ...]
@@ -32,8 +34,10 @@ class Normal:
         self.engine, self.extents = engine, engine.extents
         self.codes = engine.program.codes
         self._values: dict[tuple[int, int], set[int]] = {}
-        forks = [step for code in self.codes for step in code.steps if isinstance(step, c.Fork)]
-        self.again = any(op.name in ("scf.for", "scf.while") for fork in forks for op in fork.op.ancestors())
+        self._bits = Bits()
+        self.rings = Rings(engine.program, engine.names)
+        self.again = self.rings.again
+        self.reach = Reach(engine.program, engine.names, self.again)
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
         self.few = [[loop for loop in code.loops if loop.extent is None] for code in self.codes]  # counted one by one
         self.live = [live_registers(code) for code in self.codes]
@@ -46,32 +50,38 @@ class Normal:
             self.about[number] += [loop] if loop not in self.about[number] else []
             self.margin[number] = min(self.margin[number], above)
 
-    def form(self, state: State) -> tuple[Hashable, int, Past]:
-        """The form without what is known of the past, and that: as bits (more is better), and itself."""
-        past = Past(self.engine, state, self.users)
-        events, known = past.form()
+    def form(self, state: State) -> tuple[Hashable, Lacks, Past]:
+        """The form without what is known of the past; what is not known of it; and the past itself."""
+        turn = self.rings.turn(state)
+        ahead = self.reach.of(state)
+        past = Past(self.engine, state, self.users, turn, self._bits, ahead)
+        lacks = past.form()
         bases: dict[tuple[int, Path], int] = {}
         shape = (
-            tuple(self._task(state, index, task, bases) for index, task in enumerate(state.tasks)),
-            tuple((view, _barrier(barrier)) for view, barrier in state.barriers.items()),
-            tuple((number, barrier.arrived) for number, barrier in state.named.items()),
+            tuple(self._task(state, index, task, bases, turn) for index, task in enumerate(state.tasks)),
+            tuple(
+                (key, _barrier(barrier, turn.parity(view, barrier.completions))) for key, view, barrier in past.barriers
+            ),
+            tuple((number, barrier.arrived) for number, barrier in sorted(state.named.items())),
             self._extents(state, bases),
-            self._choices(state, bases),
-            events,
+            self._choices(state, bases, ahead),
         )
-        return shape, known, past
+        return shape, lacks, past
 
-    def _task(self, state: State, index: int, task: Task, bases: dict[tuple[int, Path], int]) -> Hashable:
+    def _task(self, state: State, index: int, task: Task, bases: dict[tuple[int, Path], int], turn: Turn) -> Hashable:
         if not task.active or task.done:
             return (task.active, task.done)
         moduli = self.codes[index].moduli
         live = self.live[index][task.pc]
         floor = self.engine.program.floor
-        registers = tuple(_content(task.registers[r], moduli[r], floor, task) for r in live)
+        turned = turn.registers(index, task)
+        contents = [turned.get(r, task.registers[r]) for r in live] if turned else [task.registers[r] for r in live]
+        registers = tuple(_content(one, moduli[r], floor, task, turn) for r, one in zip(live, contents, strict=True))
         for register, content in zip(live, registers, strict=True):
             if isinstance(content, int) and content not in (-1, 0, 1):
                 self._note(index, register, content)
-        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0])
+        running = task.dots > task.dots_done
+        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running)
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())
@@ -154,28 +164,42 @@ class Normal:
     def _extent(
         self, state: State, extent: Extent, path: Path, low: int, high: int, bases: dict[tuple[int, Path], int]
     ) -> Hashable | None:
-        outside = self.extents.thresholds.get(extent.number, set())
-        highest = max(outside, default=-FAR)
-        spaces = {self.extents.terms.space(loop).number for loop in self.about[extent.number]}
-        standing = [k for loop in self.about[extent.number] if (k := self._at(state, loop, path)) != NOBODY]
+        """What may still be asked of an extent, or handed on to later loops of its kind: nothing from its cap on."""
+        cap = self.extents.cap(extent.number)
+        standing = self._askers(state, extent.number, path)
         if not standing:
-            if not outside:
+            outside = self.extents.thresholds.get(extent.number, set())
+            inherited = self._inherited(state, extent, path)
+            if not outside and not inherited:
                 return None
-            lowest = min(outside)
-            return ("past", min(max(low, lowest), highest + 1), max(min(high, highest + 1), lowest))
+            lowest = -FAR if inherited else min(outside)
+            return ("past", min(max(low, lowest), cap), max(min(high, cap), lowest))
         base = min(standing) + self.margin[extent.number]
-        if low > highest:
+        if low >= cap:
+            spaces = {self.extents.terms.space(loop).number for loop in self.about[extent.number]}
             shifts = tuple(sorted((s, self._base(state, s, path, bases) - base) for s in spaces))
             return ("far", max(low - base, 0), high - base if high < FAR else FAR, shifts)
         return ("near", low, high, base)
 
+    def _askers(self, state: State, number: int, path: Path) -> list[int]:
+        """Where the tasks stand that may ask for an extent in a loop."""
+        return [k for loop in self.about[number] if (k := self._at(state, loop, path)) != NOBODY]
+
+    def _inherited(self, state: State, extent: Extent, path: Path) -> bool:
+        """May an extent of the same kind of which nothing is known yet be asked for?"""
+        return any(
+            (other, path) not in state.extents
+            and (self.extents.thresholds.get(other) or self._askers(state, other, path))
+            for other in self.extents.siblings[extent.kind]
+        )
+
     # ---- choices
 
-    def _choices(self, state: State, bases: dict[tuple[int, Path], int]) -> Hashable:
+    def _choices(self, state: State, bases: dict[tuple[int, Path], int], ahead: Ahead) -> Hashable:
         found = []
         for (number, path), value in list(state.choices.items()):
             chain = self.extents.chain_of_choice[number]
-            if path and self._passed(state, chain, path):
+            if not ahead.asks(number) or (path and self._passed(state, chain, path)):
                 del state.choices[number, path]
                 continue
             found.append((number, self._path(state, chain, path, bases), value))
@@ -206,14 +230,14 @@ class Normal:
         return False
 
 
-def _barrier(barrier: Barrier) -> Hashable:
+def _barrier(barrier: Barrier, parity: int) -> Hashable:
     loose = tuple(task for task, _ in barrier.loose)
-    return barrier.arrived, barrier.bytes, barrier.live, min(barrier.completions, 2), barrier.completions % 2, loose
+    return barrier.count, barrier.arrived, barrier.bytes, barrier.live, parity, loose
 
 
-def _content(value: c.Content, modulus: int, floor: int, task: Task) -> Hashable:
+def _content(value: c.Content, modulus: int, floor: int, task: Task, turn: Turn) -> Hashable:
     if isinstance(value, int):
         return value if modulus == 0 or value < floor else (value % modulus, modulus)
     if isinstance(value, c.Running):
         return ("running", task.dots - value.epoch) if value.epoch > task.dots_done else "complete"
-    return value
+    return turn.key(value) if isinstance(value, c.View) else value

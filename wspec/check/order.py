@@ -1,137 +1,234 @@
 """What is known of the past in a state, as far as later verdicts can depend on it.
 
 Clocks are only ever asked whether they have certain events behind them: the last accesses to each buffer, the waits
-that saw a barrier's last completion, that completion and the one before. So of each clock one bit an event is enough.
-Events that all tasks that may ask know of are no longer asked for. More knowledge never makes a verdict worse, so a
-state need not be followed when one like it that knew less was (`explore`).
+that saw a barrier's last completion, that completion and the one before. An event that all tasks that may ask know of
+is no longer asked for, and is as good as none. So of the past there is left who does not know of which events. More
+knowledge never makes a verdict worse, and neither does an event less: a state need not be followed when one like it, in
+which as much or more was not known, was (`explore`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
+from wspec.check.code import View
 from wspec.check.engine import Engine
-from wspec.check.state import Barrier, Clock, NamedBarrier, State, Task, Touch, Unit
+from wspec.check.reach import Ahead
+from wspec.check.rings import Turn
+from wspec.check.state import Barrier, Clock, History, NamedBarrier, State, Task, Touch, Unit
+
+Lacks = tuple[
+    int, ...
+]  # by holder, which events it does not know of, as bits; last the buffers that nobody has written
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that may be asked for: an event of a stream; who may ask."""
+    """Something that is asked for: an event of a stream; its bit."""
 
+    bit: int
     stream: int
     epoch: int
-    askers: frozenset[int]
     fenced: bool = False  # it is asked for in what asynchronous units see
 
 
+@dataclass(slots=True)
+class _Holder:
+    """Something that knows of events: who it is, the names of its two clocks, and to whom it may hand them on."""
+
+    of: Task | Barrier | NamedBarrier
+    known: str
+    visible: str
+    readers: tuple[int, ...] | None  # tasks; None: it is asked itself
+    own: int = 0  # events that it is asked for itself
+
+
+class Bits:
+    """A bit for each event, the same in all states: who did what with which buffer, and how long ago."""
+
+    def __init__(self) -> None:
+        self._bits: dict[Hashable, int] = {}
+
+    def of(self, name: Hashable) -> int:
+        found = self._bits.get(name)
+        if found is None:
+            found = self._bits[name] = 1 << len(self._bits)
+        return found
+
+
+def at_least(less: Lacks, more: Lacks) -> bool:
+    """Is everything that `less` lacks lacking in `more`?"""
+    return all(one & other == one for one, other in zip(less, more, strict=True))
+
+
+def together(lacks: list[Lacks]) -> Lacks:
+    """What is lacking in any."""
+    found = list(lacks[0])
+    for more in lacks[1:]:
+        for at, bits in enumerate(more):
+            found[at] |= bits
+    return tuple(found)
+
+
 class Past:
-    """Of one state. `users`: whether the last use of each barrier matters (barriers are given up)."""
+    """Of one state, its rings turned. `users`: whether the last use of each barrier matters (they are given up)."""
 
-    def __init__(self, engine: Engine, state: State, users: bool) -> None:
-        self.engine, self.state, self.users = engine, state, users
-        self._running = [i for i, t in enumerate(state.tasks) if i == 0 or (t.active and not t.done)]
+    def __init__(self, engine: Engine, state: State, users: bool, turn: Turn, bits: Bits, ahead: Ahead) -> None:
+        self.engine, self.state, self.users, self._turn, self._bit = engine, state, users, turn, bits.of
+        self._ahead = ahead
+        running = [i == 0 or (t.active and not t.done) for i, t in enumerate(state.tasks)]
+        # A task that is still to be started will know what the one around it knows then.
+        again = turn.rings.again
+        self._asking = [i if running[i] else None if t.done and not again else 0 for i, t in enumerate(state.tasks)]
+        self._running = running
+        used = ((turn.key(view), view, one) for view, one in state.barriers.items() if ahead.uses(view.root))
+        self.barriers = sorted(used, key=itemgetter(0))
+        self._named = sorted(state.named.items())
 
-    def form(self) -> tuple[Hashable, int]:
-        """Which events there are, and who knows of which: a bit each."""
-        for view, barrier in self.state.barriers.items():
-            if barrier.done_known and self.engine.names.tasks_of("waits", view.root) <= barrier.waits.keys():
-                barrier.done_known, barrier.done_visible = {}, {}  # all who may wait for this completion have
-        skeleton: list[Hashable] = []
-        events = list(self._events(skeleton))
-        self._asked_events = [(1 << at, event) for at, event in enumerate(events) if self._asked(event)]
-        rest = (1 << len(events)) - 1
-        for bit, _ in self._asked_events:
-            rest ^= bit
-        plain = _steps([(bit, event) for bit, event in self._asked_events if not event.fenced])
-        fenced = _steps([(bit, event) for bit, event in self._asked_events if event.fenced])
-        found, width = 0, len(events)
+    def form(self) -> Lacks:
+        """Who lacks what."""
+        self._written: list[tuple[int, History, bool]] = []  # bit, part, whether its write is asked for
+        self._events: list[Event] = []
+        self._holders = [*self._of_tasks()]
+        for key, view, barrier in self.barriers:
+            self._holders += self._of_barrier(key, view, barrier)
+        self._holders += self._of_named()
+        self._of_buffers()
+        plain = _steps([event for event in self._events if not event.fenced])
+        fenced = _steps([event for event in self._events if event.fenced])
+        every = 0
+        for event in self._events:
+            every |= event.bit
         memo: dict[tuple[int, int], int] = {}
-        self._bits: list[int] = []
-        for known, visible in self._holders():
-            key = (id(known), id(visible))
-            bits = memo.get(key)
-            if bits is None:
-                bits = memo[key] = rest | _behind(known, plain) | _behind(visible, fenced)
-            self._bits.append(bits)
-            found = found << width | bits
-        self._width = width
-        return tuple(skeleton), found
+        self._lacks: list[int] = []
+        for holder in self._holders:
+            wanted = every
+            if holder.readers is not None:  # what those who may learn it know already does not matter
+                wanted = holder.own
+                for reader in holder.readers:
+                    wanted |= self._lacks[reader]
+            if wanted:
+                known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)
+                clocks = (id(known), id(visible))
+                bits = memo.get(clocks)
+                if bits is None:
+                    bits = memo[clocks] = every & ~(_behind(known, plain) | _behind(visible, fenced))
+                wanted &= bits
+            self._lacks.append(wanted)
+        written = 0
+        for bit, _, _ in self._written:
+            written |= bit
+        self._every = every
+        return *self._lacks, ~written
 
-    def forget(self, wanted: int) -> None:
-        """Make everybody know at most what `wanted` says, in the bits of `form`; perhaps less."""
-        count = len(self._bits)
-        for position, (holder, names) in enumerate(self._clocks()):
-            have = self._bits[position]
-            lost = have & ~(wanted >> self._width * (count - 1 - position))
-            if not lost & (1 << self._width) - 1:
-                continue
-            for bit, event in self._asked_events:
-                if lost & bit:
-                    name = names[1 if event.fenced else 0]
-                    clock: Clock = getattr(holder, name)
-                    if clock.get(event.stream, 0) >= event.epoch:
-                        setattr(holder, name, {**clock, event.stream: event.epoch - 1})
+    def forget(self, wanted: Lacks) -> None:
+        """Make everybody lack what `wanted` says, in the bits of `form`, as far as it is there; perhaps more."""
+        for holder, bits, lacks in zip(self._holders, wanted, self._lacks, strict=False):
+            lost = bits & ~lacks & self._every
+            if lost:
+                clocks = {name: dict(getattr(holder.of, name)) for name in (holder.known, holder.visible)}
+                for event in self._events:
+                    if lost & event.bit:
+                        clock: Clock = clocks[holder.visible if event.fenced else holder.known]
+                        if clock.get(event.stream, 0) >= event.epoch:
+                            clock[event.stream] = event.epoch - 1
+                for name, clock in clocks.items():
+                    setattr(holder.of, name, clock)
+        for bit, history, asked in self._written:
+            if wanted[-1] & bit and not asked:
+                history.write = None
 
-    def _clocks(self) -> Iterator[tuple[Task | Barrier | NamedBarrier, tuple[str, str]]]:
-        """Everybody who knows something, and the names of the two clocks."""
-        for task in self.state.tasks:
-            yield task, ("known", "visible")
-        barriers: list[Barrier | NamedBarrier] = [*self.state.barriers.values(), *self.state.named.values()]
-        for barrier in barriers:
-            yield barrier, ("known", "visible")
-            yield barrier, ("done_known", "done_visible")
+    # ---- holders
 
-    def _holders(self) -> Iterator[tuple[Clock, Clock]]:
-        for holder, (known, visible) in self._clocks():
-            yield getattr(holder, known), getattr(holder, visible)
+    def _of_tasks(self) -> Iterator[_Holder]:
+        for index, task in enumerate(self.state.tasks):
+            yield _Holder(task, "known", "visible", None if self._running[index] else (0,))
+
+    def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[_Holder]:
+        """The events of a barrier, and what it hands on: to those who may wait, now or for its last completion."""
+        tasks_of, asking, root = self._ahead.tasks, self._asking, view.root
+        stream = self.engine.buffers.stream(("barrier", view))
+        arrivers, users, waiting = tasks_of("arrives", root), tasks_of("uses", root), tasks_of("waits", root)
+        self._ask(("now", key), stream, barrier.completions, users)
+        self._ask(("last", key), stream, barrier.completions - 1, users)
+        self._ask(("made", key), *barrier.maker, users)
+        own = 0
+        for task, (source, epoch, _) in barrier.waits.items():
+            own |= self._ask(("wait", key, task), source, epoch, arrivers)
+        if self.users:
+            for task, epoch in barrier.users.items():
+                self._ask(("use", key, task), self.engine.buffers.stream((task, root)), epoch, users)
+        readers = [asking[task] for task in waiting]
+        later = [asking[task] for task in waiting if task not in barrier.waits]
+        yield _Holder(barrier, "known", "visible", tuple(t for t in readers if t is not None), own)
+        yield _Holder(barrier, "done_known", "done_visible", tuple(t for t in later if t is not None))
+
+    def _of_named(self) -> Iterator[_Holder]:
+        everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
+        for number, named in self._named:
+            self._ask(
+                ("named", number),
+                self.engine.buffers.stream(("named", number)),
+                named.completions,
+                range(len(self.state.tasks)),
+            )
+            yield _Holder(named, "known", "visible", everybody)
 
     # ---- events
 
-    def _events(self, skeleton: list[Hashable]) -> Iterator[Event]:
-        """Every event, in an order that only depends on what is added to `skeleton`."""
-        tasks_of = self.engine.names.tasks_of
-        for view, barrier in self.state.barriers.items():
-            yield from self._of_barrier(view.root, self.engine.buffers.stream(("barrier", view)), barrier, skeleton)
-        for number, named in self.state.named.items():
-            yield Event(self.engine.buffers.stream(("named", number)), named.completions, tasks_of("uses", -1))
+    def _of_buffers(self) -> None:
+        tasks_of = self._ahead.tasks
+        key, tiles = self._turn.key, self.engine.buffers.tiles
         for root, parts in self.state.buffers.items():
             writers, users = tasks_of("writes", root), tasks_of("uses", root)
             for part, history in parts.items():
-                touches = [(history.write, users)] if history.write is not None else []
-                touches += [(history.reads[key], writers) for key in sorted(history.reads)]
-                for touch, askers in touches:
-                    skeleton.append((part, touch.stream, self._behind(touch)))
-                    yield Event(touch.stream, touch.epoch, askers)
-                    if touch.fenced:
-                        yield Event(touch.stream, touch.epoch, askers, True)
+                name = key(part)
+                if history.write is not None:
+                    touch = history.write
+                    tile = tiles.get(touch.stream)
+                    source = touch.stream if tile is None else key(tile)
+                    # That copies are over is asked at the end as well; for other units, their own task has to know.
+                    askers = (*users, 0) if touch.unit == "tile" else users
+                    asked = self._touched(("write", name, source), touch, askers)
+                    if users:
+                        self._written.append((self._bit(("written", name)), history, asked))
+                for stream, touch in history.reads.items():
+                    self._touched(("read", name, stream), touch, writers)
 
-    def _of_barrier(self, root: int, stream: int, barrier: Barrier, skeleton: list[Hashable]) -> Iterator[Event]:
-        tasks_of = self.engine.names.tasks_of
-        arrivers, users = tasks_of("arrives", root), tasks_of("uses", root)
-        yield Event(stream, barrier.completions, users)
-        yield Event(stream, barrier.completions - 1, users)
-        yield Event(*barrier.maker, users)
-        skeleton.append(tuple(sorted(barrier.waits)))
-        for task in sorted(barrier.waits):
-            yield Event(*barrier.waits[task][:2], arrivers)
-        if self.users:
-            skeleton.append(tuple(sorted(barrier.users)))
-            for task in sorted(barrier.users):
-                yield Event(self.engine.buffers.stream((task, root)), barrier.users[task], users)
+    def _touched(self, name: tuple[Hashable, ...], touch: Touch, askers: Iterable[int]) -> bool:
+        """The events of an access; is one of them asked for?"""
+        behind = self._behind(touch)
+        asked = self._ask((*name, behind), touch.stream, touch.epoch, askers, False, behind is not None)
+        if touch.fenced:
+            asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, askers, True)
+        return asked != 0
 
-    def _asked(self, event: Event) -> bool:
-        """Is there a task that may ask for the event and does not know of it?"""
-        for index in event.askers:
-            if index in self._running:
-                task = self.state.tasks[index]
-                if event.fenced:
-                    if task.visible.get(event.stream, 0) < event.epoch:
-                        return True
-                elif task.known.get(event.stream, 0) < event.epoch:
-                    return True
-        return False
+    def _ask(
+        self,
+        name: Hashable,
+        stream: int,
+        epoch: int,
+        askers: Iterable[int],
+        fenced: bool = False,
+        always: bool = False,
+    ) -> int:
+        """The bit of an event, when there is a task that may ask for it and does not know of it."""
+        tasks, asking = self.state.tasks, self._asking
+        for one in askers:
+            index = asking[one]
+            if index is not None:
+                clock = tasks[index].visible if fenced else tasks[index].known
+                if clock.get(stream, 0) < epoch:
+                    always = True
+                    break
+        if not always:
+            return 0
+        bit = self._bit(name)
+        self._events.append(Event(bit, stream, epoch, fenced))
+        return bit
 
     def _behind(self, touch: Touch) -> int | None:
         """Of an access by wgmma and the like: how many were issued since, as long as it is not waited for."""
@@ -145,11 +242,11 @@ class Past:
 Steps = list[tuple[int, list[int], list[int]]]  # stream, its events, the bits of those up to each
 
 
-def _steps(events: list[tuple[int, Event]]) -> Steps:
+def _steps(events: list[Event]) -> Steps:
     streams: dict[int, dict[int, int]] = {}
-    for bit, event in events:
+    for event in events:
         epochs = streams.setdefault(event.stream, {})
-        epochs[event.epoch] = epochs.get(event.epoch, 0) | bit
+        epochs[event.epoch] = epochs.get(event.epoch, 0) | event.bit
     found: Steps = []
     for stream, epochs in streams.items():
         order, bits = sorted(epochs), [0]

@@ -15,7 +15,6 @@ from wspec.check.code import Content, View
 from wspec.ir.core import Operation
 
 Clock = dict[int, int]  # stream -> its last event that is known to be done
-FAR = 1 << 30
 
 
 def joined(left: Clock, right: Clock) -> Clock:

@@ -14,7 +14,7 @@ from wspec.diagnostics import Remark, WspecError
 from wspec.plan.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
 
-_FAILURES = ("internal-error", "compile-error", "check-failed")
+_FAILURES = ("internal-error", "compile-error", "miscompiled", "check-failed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,7 +23,14 @@ def run(args: argparse.Namespace) -> int:
     binary, specialized, remarks = subject.binary, subject.specialized, subject.remarks
     show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
     show(*(remark_text(remark) for remark in remarks), "")
-    if subject.proof:
+    faulty = False
+    if binary is not None and specialized:
+        from wspec import bridge
+
+        found = bridge.unassigned(binary.stages["sass"])
+        faulty = bool(found)
+        show(*filter(None, [subject.proof]), bridge.sass_line(found), "")
+    elif subject.proof:
         show(subject.proof, "")
     plan = subject.front.plan
     if plan is not None:
@@ -36,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         show(binaries_view({subject.name: BinaryFacts.of(binary.resources)}))
     if args.output is not None:
         show("", f"{write_stages(subject, Path(args.output))} files in {args.output}")
-    return verdict(subject, remarks, specialized)
+    return 1 if faulty else verdict(subject, remarks, specialized)
 
 
 def verdict(subject: Subject, remarks: tuple[Remark, ...], specialized: bool) -> int:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import wspec
 from wspec.cli.inputs import IR_SUFFIXES, add_input, add_plan_and_options
+from wspec.plan.machine import available
 
 FORMS = ("generic", "short", "brief", "pretty")
 _EXAMPLES = """examples:
@@ -18,6 +19,7 @@ _EXAMPLES = """examples:
   wspec explain kernels/elementwise.py:softmax_kernel
   wspec check   kernels/attention.py:attention_fwd --all
   wspec run     kernels/attention.py:attention_fwd --variant d64_causal --seeds 5
+  wspec trace   kernels/attention.py:attention_fwd -o timeline.json
   wspec dump    kernels/attention.py:attention_fwd --diff split slice_tile
   wspec dump    kernels/attention.py:attention_fwd --stage split | wspec opt - --form brief
 
@@ -43,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wspec {wspec.__version__}")
     parser.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for add in (_compile, _plan, _explain, _check, _dump, _graph, _run, _opt, _bench, _demo):
+    for add in (_compile, _plan, _explain, _check, _dump, _graph, _run, _trace, _opt, _bench, _calibrate, _demo):
         add(commands)
     return parser
 
@@ -162,6 +164,25 @@ def _run(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
 
 
+def _trace(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "trace", "predict the timeline on an SM, and the time of a launch; no GPU needed",
+        "The launch is that of the example that the kernel's spec names; --grid and --set describe another. -o writes "
+        "the timeline of one block, and of those that share its SM, for https://ui.perfetto.dev.",
+    )  # fmt: skip
+    add_input(made)
+    made.add_argument("--grid", metavar="X,Y,Z", help="the grid of the launch")
+    made.add_argument(
+        "--set", metavar="NAME=N,...", action="append", default=[], help="integer arguments of the launch"
+    )
+    made.add_argument("--sizes", metavar="A=N,...", default="", help="of the example")
+    made.add_argument("--program", metavar="X,Y,Z", help="whose timeline (default 0,0,0)")
+    made.add_argument("--sm-blocks", dest="together", type=int, metavar="N", help="blocks that share an SM")
+    made.add_argument("--plain", action="store_true", help="what Triton itself makes of the kernel")
+    made.add_argument("--clock", type=float, default=0.0, metavar="MHZ", help="default: the machine's highest")
+    made.add_argument("-o", "--output", metavar="FILE", help="write the timeline there, as JSON; - for standard output")
+
+
 def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
         commands, "opt", "read a module, run passes on it, print it",
@@ -184,6 +205,18 @@ def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(commands, "bench", "measure on the GPU at hand, against plain Triton and libraries")
     made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
+
+
+def _calibrate(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "calibrate", "measure the GPU at hand for the latency model, and write a machine description",
+        "The result is one of wspec/plan/*.toml with every measured number anew, each with its spread.",
+    )  # fmt: skip
+    made.add_argument("-o", "--output", metavar="FILE", help="write it to a file, whose name it gets")
+    made.add_argument("--base", choices=available(), default="h200", help="where the other numbers are from")
+    made.add_argument("--only", metavar="TOPIC", nargs="+", help="some topics alone; --list names them")
+    made.add_argument("--quick", action="store_true", help="fewer repeats")
+    made.add_argument("--list", action="store_true", help="say what would be measured; needs no GPU")
 
 
 def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:

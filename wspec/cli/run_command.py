@@ -34,6 +34,7 @@ from wspec.execute import (
     minimize,
     one_thread,
 )
+from wspec.tiles import TABLE, even_table
 
 T = TypeVar("T")
 PLAIN, SPECIALIZED = "plain", "specialized"
@@ -241,5 +242,9 @@ class _Session:
 
 
 def _launch(kernel: Kernel, trial: Trial, schedule: Schedule) -> Result:
+    grid, arguments = trial.grid, dict(trial.arguments)
+    if any(parameter.name == TABLE for parameter in kernel.parameters):
+        grid, table = even_table(trial.grid)
+        arguments[TABLE] = torch.from_numpy(table)
     with torch.no_grad():
-        return _as_input(lambda: kernel.run(trial.grid, trial.arguments, schedule=schedule))
+        return _as_input(lambda: kernel.run(grid, arguments, schedule=schedule))

@@ -92,12 +92,13 @@ class Subject(ABC):
 
     @cached_property
     def operations(self) -> dict[int, ir.Operation]:
-        """Operation number, as the plan uses it, -> operation before anything was done to it."""
+        """Operation number, as the plan uses it, -> operation before it is divided between tasks."""
         function = self._function()
         return dict(enumerate(function.walk())) if function is not None else {}
 
     def _function(self) -> ir.Operation | None:
-        text = self.front.stages.get("input") or self.front.stages.get("ttgir")
+        stages = self.front.stages
+        text = stages.get("persist") or stages.get("input") or stages.get("ttgir")
         functions = [op for op in ir.read(text).walk() if op.name == "tt.func"] if text else []
         return functions[0] if len(functions) == 1 else None
 
@@ -150,8 +151,10 @@ def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
 
     outcome = specialize(ir.read(text), options, plan=plan, keep_stages=True)
     module = ir.print_module(outcome.module) if outcome.module is not None else None
-    plan_text = outcome.plan.to_text() if outcome.plan is not None else ""
-    return bridge.Verdict(module, plan_text, tuple(outcome.remarks), dict(outcome.stages))
+    stages, found = dict(outcome.stages), outcome.plan
+    if found is None:
+        return bridge.Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
+    return bridge.Verdict(module, found.to_text(), tuple(outcome.remarks), found.tiles, found.blocks_per_sm, stages)
 
 
 def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:

@@ -7,6 +7,7 @@ reads, how it can be sliced and how many registers it takes. What the plan then 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
@@ -90,12 +91,12 @@ def _plan(
         try:
             given = choose_registers(tasks, consumer.loops, helper.function, blocks, machine, options)
             rings, smem = make_channels(
-                function, used, sliced, replicas, frozenset(), machine, options, blocks, reserved, beside
+                function, used, sliced, replicas, frozenset(), reserved, machine, options, blocks, beside
             )
         except Declined as found:
             declined.append(found)
             continue
-        if blocks > 1 and options.blocks is None and any(ring.depth < 3 for ring in rings if ring.reused):
+        if blocks > 1 and options.blocks is None and any(ring.depth < 3 for ring in rings if not ring.stays):
             continue
         if cut.kind == STORE and options.depth is None:
             rings, smem = _shallower(rings, smem)
@@ -128,7 +129,8 @@ def _draft(function: Operation, cut: Cut, options: Options) -> Plan:
         title = unique(own if own is not None and own not in taken else VALUES[cut.kind], names)
         size = buffer_size(buffer_for(body, value))
         depth = options.value_depth or 1
-        channels.append(Channel(title, (id_of(value.op),), depth, size, -1, True, source, (reader,), value.index))
+        ends: dict[str, Any] = {"source": source, "readers": (reader,), "result": value.index}
+        channels.append(Channel(title, (id_of(value.op),), depth, size, **ends))
     warps = source_warps(function)
     consumer, helper = Task(MULTIPLY, "consumer", warps, 24), Task(name, "helper", warps, 24)
     return Plan("", "", warps, (consumer, helper, Task("load", "producer", 1, 24)), tuple(channels))
@@ -235,4 +237,4 @@ def schedules(
 
 
 def _is_operand(channel: Channel) -> bool:
-    return channel.reused and channel.source != MULTIPLY
+    return channel.reused and not channel.stays and channel.source != MULTIPLY

@@ -14,6 +14,7 @@ from wspec.plan.costs import Iteration, byte_size, iteration, loop_work
 from wspec.plan.cuts import OPERANDS, STORE, Cut
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, Plan, Prediction, id_of
+from wspec.plan.staging import OWN
 from wspec.plan.tile import DOTS, shape_of
 
 ISSUE = 0.5  # of the CUDA cores' rate that converting tiles reaches, by one warp group or by four
@@ -55,9 +56,12 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     """The same iteration without the chain."""
     cycles = single.prediction.iteration_cycles
     if cut.kind == STORE:
+        waited = max(cycles, memory_wait(single, machine))
+        if single.staging and all(kind == OWN for *_, kind in single.staging):
+            return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values)
         exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
-        return max(cycles, memory_wait(single, machine)) + exposed / STORE_TRIPS
+        return waited + exposed / STORE_TRIPS
     if cut.kind == OPERANDS:
         numbers = {schedule.loop for schedule in single.loops}
         heaviest = max(
@@ -75,7 +79,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
 def memory_wait(plan: Plan, machine: Machine) -> float:
     """What an iteration takes at least for its tiles to arrive in time: one buffer is read, one is being freed, and the
     others are under way."""
-    depths = [channel.depth for channel in plan.channels if channel.reused and not channel.source]
+    depths = [channel.depth for channel in plan.channels if not channel.stays and not channel.source]
     if not depths or plan.blocks_per_sm > 1:
         return 0.0
     latency = machine.dram_latency + machine.tma_extra_latency
@@ -98,7 +102,7 @@ def _work(loop: Operation | None, machine: Machine) -> Iteration:
 
 def _read_by_helper(plan: Plan, channel: Channel) -> bool:
     """Does the helper read tiles from memory through the channel, again and again?"""
-    return not channel.source and channel.reused and any(task in plan.helpers for task in plan.readers(channel))
+    return not channel.source and not channel.stays and any(task in plan.helpers for task in plan.readers(channel))
 
 
 def _inside(consumer: Operation, helper: Operation, channel: Channel, loop: int) -> bool:

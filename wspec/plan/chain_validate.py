@@ -21,8 +21,8 @@ def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
     """Bytes of scratch memory of the tasks. Raises Declined where the plan cannot be followed."""
     if len(plan.helpers) != 1 or not plan.values:
         raise _mismatch("tasks", "a chain has one helper, and a channel of values", function)
-    if plan.staging or any(schedule.late for schedule in plan.loops):
-        raise _mismatch("staging", "a chain stages no stores, and runs nothing late", function)
+    if plan.staging or any(schedule.late or schedule.turns for schedule in plan.loops):
+        raise _mismatch("staging", "a chain stages no stores, runs nothing late and takes no turns", function)
     for channel in plan.values:
         _value(plan, channel, function)
     if len({(channel.source, channel.readers) for channel in plan.values}) > 1:
@@ -64,6 +64,8 @@ def _value(plan: Plan, channel: Channel, function: Operation) -> None:
     if channel.buffer_bytes != size:
         raise _mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
     ends = {channel.source, *(task.name for task in plan.readers(channel))}
+    if channel.stays:
+        raise _mismatch(f"{field}.stays", "must be false: a value is read once", function)
     if ends != {plan.consumer.name, plan.helpers[0].name} or not channel.reused:
         raise _mismatch(f"{field}.readers", "a value goes between consumer and helper, and is released", function)
 

@@ -10,7 +10,7 @@ from wspec.plan.buffers import VIEWS
 from wspec.plan.costs import loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
-from wspec.plan.plan import WARP_GROUP, Plan, Prediction
+from wspec.plan.plan import WARP_GROUP, Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
 from wspec.plan.tile import DOTS
 
@@ -93,7 +93,7 @@ def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = Non
             loops[0].location,
             "gate=off specializes anyway",
         )
-    if plan.blocks_per_sm == 1 and any(channel.reused and channel.depth < 2 for channel in plan.channels):
+    if plan.blocks_per_sm == 1 and is_shallow(plan.channels):
         room = "shared memory has room for one buffer of each tile only"
         why = room if depth_asked is None else "depth=1 was asked for"
         raise decline(

@@ -11,7 +11,7 @@ from wspec.options import Options
 from wspec.plan.buffers import VIEWS
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
-from wspec.plan.plan import Channel, LoopSchedule, id_of
+from wspec.plan.plan import Channel, LoopSchedule, id_of, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
 from wspec.plan.schedule import accumulators, schedule_loop
 
@@ -64,8 +64,7 @@ def keep_in_flight(
 
     Their buffers are then released an iteration later, which takes rings of two or more.
     """
-    deep = all(channel.depth >= 2 for channel in channels if channel.reused)
-    if not options.overlap or not deep:
+    if not options.overlap or is_shallow(channels):
         return schedules
     loads = {site.load for site in sites}
     return tuple(
@@ -135,4 +134,4 @@ def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks:
         channels, _ = memory(blocks)
     except Declined:
         return False
-    return all(channel.depth >= depth for channel in channels if channel.reused)
+    return all(channel.depth >= depth for channel in channels if channel.reused and not channel.stays)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -40,6 +41,7 @@ class Channel:
     buffer_bytes: int  # one buffer, all replicas together
     sliced_dim: int = -1  # the tile dimension replicas share, or -1: every replica reads all of it
     reused: bool = True  # False: filled once in the kernel's life, so nothing needs to be released
+    stays: bool = False  # True: the tile is read by a loop that streams others
     source: str = ""  # the task that computes the value; "": the producer loads it
     readers: tuple[str, ...] = ()  # the tasks that read it; none named: the consumer
     result: int = 0  # which result of the operation the value is
@@ -56,6 +58,7 @@ class LoopSchedule:
     loop: int
     late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
     in_flight: bool = False  # the dots of one iteration may still run while the next one's are issued
+    turns: bool = False  # consumer groups issue their dots one group after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,12 @@ class Plan:
     tasks: tuple[Task, ...]
     channels: tuple[Channel, ...]
     loops: tuple[LoopSchedule, ...] = ()
-    staging: tuple[tuple[int, str, str], ...] = ()  # (descriptor store, channel, "buffer" or "ring" it goes through)
+    staging: tuple[tuple[int, str, str], ...] = ()  # (descriptor store, channel, "buffer", "ring" or "own")
     smem_bytes: int = 0
     blocks_per_sm: int = 1  # thread blocks that share an SM; their registers and shared memory are divided by it
     prediction: Prediction = Prediction()
+    persistent: bool = False  # blocks walk through tiles; operations are numbered with the loop over tiles in place
+    tiles: str = ""  # what a tile costs, as `wspec.tiles.TileCost.to_text` gives it
     version: int = 1
 
     @property
@@ -254,6 +259,11 @@ def _from_dict(data: dict[str, Any]) -> Plan:
         if unknown := {*channel.readers, channel.source} - {task.name for task in plan.tasks} - {""}:
             raise PlanError(f"plan: channels.{channel.name}: there is no task {sorted(unknown)[0]!r}")
     return plan
+
+
+def is_shallow(channels: Iterable[Channel]) -> bool:
+    """Has the producer nowhere to run ahead: a ring of one buffer for a tile of every iteration?"""
+    return any(channel.reused and not channel.stays and channel.depth < 2 for channel in channels)
 
 
 # ------------------------------------------------------------------------------------------ numbering

@@ -8,10 +8,12 @@ Every refusal is a `Declined` with a place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import networkx as nx
 
+from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.plan.chain_choice import choose as choose_chain
@@ -27,11 +29,11 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, source_warps
+from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
 from wspec.plan.rings import make_channels
-from wspec.plan.staging import BUFFER, RING, choose, fits, named, staging_options
+from wspec.plan.staging import BUFFER, OWN, RING, choose, fits, named, own_bytes, staging_options
 
 
 def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Plan:
@@ -56,14 +58,24 @@ def _without_chain(
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     options_of = staging_options(function, sites, sliced, replicas)
-    for kinds in ((BUFFER, RING), (BUFFER,)):
+    for kinds in ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,)):
         staging = choose(options_of, kinds)
-        memory = partial(make_channels, function, sites, sliced, replicas, frozenset(staging), machine, options)
-        blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
-        channels, smem = memory(blocks)
-        if fits(function, staging, channels):
+        own = own_bytes(function, staging)
+        if OWN in kinds and not own:
+            continue
+        memory = partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
+        try:
+            blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
+            channels, smem = memory(blocks)
+        except Declined:
+            if own:
+                continue
+            raise
+        if fits(function, staging, channels) and not (own and is_shallow(channels)):
             break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
+    if options.turns and replicas > 1:
+        schedules = tuple(replace(one, turns=bool(one.late)) for one in schedules)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
     prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)

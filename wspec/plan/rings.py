@@ -28,22 +28,27 @@ def make_channels(
     sliced: dict[int, int],
     replicas: int,
     staged: frozenset[int],
+    own: int,
     machine: Machine,
     options: Options,
     blocks: int,
-    reserved: int = 0,
     scratch: int | None = None,
 ) -> tuple[tuple[Channel, ...], int]:
-    """The rings of loads and the shared memory of all; `reserved` bytes are for others, `scratch` is known to some."""
+    """The channels of these loads and the bytes of shared memory they take, with `own` bytes of others' buffers.
+
+    Others are stores, and values that tasks compute; `scratch` is what is needed beside all buffers, where it is known.
+    A tile that stays while a loop runs has one buffer; those that the loop streams have rings of equal depth.
+    Raises Declined where they do not fit.
+    """
     groups = _group(sites)
-    fixed = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is None)
-    per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].loop is not None)
+    fixed = sum(byte_size(g[0].load.result.type) for g in groups if not g[0].hot)
+    per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].hot)
     if scratch is None:
         scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
-    scratch += reserved
+    scratch += own
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
-    stages = sum(1 for g in groups if g[0].loop is not None)
+    stages = sum(1 for g in groups if g[0].hot)
     room_for = int(room // (per_stage + stages * BARRIER_BYTES)) if per_stage else 1
     depth = min(useful_depth(hot_loops(function), machine), room_for)
     if options.depth is not None:
@@ -100,15 +105,15 @@ def can_share(group: list[Site], site: Site) -> bool:
 
 def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
     load = group[0].load
-    looped = group[0].loop is not None
     name = unique(_source_name(function, load), names)
     return Channel(
         name,
         tuple(id_of(site.load) for site in group),
-        depth if looped else 1,
+        depth if group[0].hot else 1,
         byte_size(load.result.type),
         sliced.get(id_of(load), -1),
-        looped or bool(outer_loops(load)),
+        bool(outer_loops(load)),
+        stays=not group[0].hot,
     )
 
 

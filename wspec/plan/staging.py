@@ -2,7 +2,8 @@
 
 A descriptor store needs a buffer for its tile. Two places cost nothing: the buffer of a tile that was read before (O
 through Q's), and the whole ring of a loop that is over (C through A's). The first works in loops too, since the buffer
-is released only after the store; the second only where the loop is not entered again.
+is released only after the store; the second only where the loop is not entered again. In a loop over tiles a buffer of
+its own lets the store run on while the next tile is computed, and the operand's buffer be filled again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from wspec.plan.partition import Site
 from wspec.plan.plan import Channel, id_of
 from wspec.plan.tile import shape_of
 
-BUFFER, RING = "buffer", "ring"
+BUFFER, RING, OWN = "buffer", "ring", "own"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A load whose channel a store can go through, by its buffer or by its whole ring."""
+    """A load whose channel a store can go through, by its buffer or by its whole ring; -1 for a buffer of its own."""
 
     load: int
     kind: str
@@ -41,6 +42,8 @@ def staging_options(
         places = [Place(id_of(s.load), BUFFER) for s in own if not s.hot and _fits_buffer(store, s.load)]
         if _after_loops(function, store, sites):
             places += [Place(id_of(s.load), RING) for s in own if s.hot]
+        if _can_run_on(store):
+            places.insert(0, Place(-1, OWN))
         if places:
             found[id_of(store)] = places
     return found
@@ -61,6 +64,12 @@ def fits(function: Operation, staging: Staging, channels: tuple[Channel, ...]) -
     )
 
 
+def own_bytes(function: Operation, staging: Staging) -> int:
+    """Shared memory of the stores' own buffers."""
+    own = {store for store, place in staging.items() if place.kind == OWN}
+    return sum(byte_size(op.operands[1].type) for op in function.walk() if id_of(op) in own)
+
+
 def ring_holds(function: Operation, store: int, channel: Channel) -> bool:
     """Has the whole ring room for the store's tile?"""
     op = next(op for op in function.walk() if id_of(op) == store)
@@ -70,7 +79,8 @@ def ring_holds(function: Operation, store: int, channel: Channel) -> bool:
 def named(staging: Staging, channels: tuple[Channel, ...]) -> tuple[tuple[int, str, str], ...]:
     """The plan's form: (store, channel, kind)."""
     return tuple(
-        (store, next(c.name for c in channels if place.load in c.loads), place.kind) for store, place in staging.items()
+        (store, next((c.name for c in channels if place.load in c.loads), ""), place.kind)
+        for store, place in staging.items()
     )
 
 
@@ -98,6 +108,14 @@ def flat_source(tile: Value, shape: tuple[int, ...]) -> Value | None:
 def flat_shape(desc: TensorDescType) -> tuple[int, ...]:
     """The box of a descriptor without its dimensions of size 1."""
     return tuple(size for size in desc.block.shape if size != 1)
+
+
+def _can_run_on(store: Operation) -> bool:
+    """Does the store stand in the body of a loop, so that it can go on during the next round?"""
+    desc, block = store.operands[0].type, store.parent
+    if block is None or block.parent_op is None or block.parent_op.name != "scf.for":
+        return False
+    return isinstance(desc, TensorDescType) and flat_source(store.operands[1], flat_shape(desc)) is not None
 
 
 def _fits_buffer(store: Operation, load: Operation) -> bool:

@@ -21,12 +21,12 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, source_warps
+from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.replicas import slicing_for
 from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
-from wspec.plan.staging import BUFFER, ring_holds, staging_options
+from wspec.plan.staging import BUFFER, OWN, Place, own_bytes, ring_holds, staging_options
 from wspec.plan.tile import Conflict
 
 
@@ -109,6 +109,8 @@ def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: 
             raise _mismatch(f"{field}.loads", "these loads cannot share a ring", function)
     if not channel.reused and (len(group) > 1 or outer_loops(group[0].load)):
         raise _mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
+    if channel.stays == group[0].hot:
+        raise _mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
     if channel.buffer_bytes != byte_size(group[0].load.result.type):
         raise _mismatch(f"{field}.buffer_bytes", f"the tile has {byte_size(group[0].load.result.type)}", function)
 
@@ -134,6 +136,8 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
         places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
+        if kind == OWN and any(place.kind == OWN for place in allowed.get(store, [])):
+            continue
         holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
         if not holds or kind not in [place.kind for place in places]:
             raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
@@ -151,7 +155,7 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
             raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
         if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
-        shallow = [c.name for c in plan.channels if c.reused and c.depth < 2]
+        shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
 
@@ -163,7 +167,7 @@ def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Ma
         loads = [sites[load].load for channel in plan.channels for load in channel.loads]
         staged = frozenset(store for store, *_ in plan.staging)
         scratch = scratch_bytes(function, loads, plan.consumer.replicas, staged)
-    need = rings + scratch
+    need = rings + own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) + scratch
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)

@@ -1,0 +1,144 @@
+"""persist: let as many blocks as fit on the GPU walk through the tiles, instead of one block for each.
+
+    body(program_id x, y, z)    =>    %n, %x, %y, %z = first entry of this block in %wspec_tiles
+                                      for %i = 0 to %n iter_args(%entry, %x, %y, %z):
+                                        loops of body(%x, %y, %z)
+                                        %next = %entry + 4; %nx, %ny, %nz = load %next
+                                        rest of body
+                                        yield %next, %nx, %ny, %nz
+
+The user's grid stays what it was: the launcher turns it into a table of tiles (wspec/tiles/table.py), which says what
+each block does and in which order. The next entry is loaded behind the last loop, where registers are free and what
+follows hides the latency. Inside the loop the rest of the compiler sees an ordinary kernel with an outer loop: rings
+and their phases go on over tiles, the producer fetches the next tile's operands while the consumers finish this one.
+
+The table is `[entries, gx, gy, gz]`, how many entries each block has and the grid, and the entries of one block after
+the other: four int32 `(x, y, z, n)`, with `n` the number of the block's tiles in its first entry. So the way from one
+entry to the next is a constant and takes no register. Runs before the plan is made.
+"""
+
+from __future__ import annotations
+
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.loc import NameLoc
+from wspec.ir.types import (
+    I1,
+    I32,
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DictAttr,
+    FunctionType,
+    IntegerAttr,
+    PointerType,
+    TypeAttr,
+    i32,
+)
+
+TABLE = "wspec_tiles"
+"""Name of the argument the launcher adds, after all others."""
+
+ENTRY = 4  # int32 of one entry, and of the header
+
+_POINTER = PointerType(I32)
+_LOAD: dict[str, Attribute] = {
+    "boundaryCheck": DenseArrayAttr(I32, ()),
+    "cache": i32(1),
+    "evict": i32(1),
+    "isVolatile": IntegerAttr(0, I1),
+    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+}
+
+
+def obstacle(function: Operation) -> tuple[str, Operation] | None:
+    """What keeps a kernel from walking through tiles: (why, where), or None."""
+    for op in function.walk():
+        if op.name == "tt.make_tensor_descriptor":
+            return "it makes tensor descriptors on the device, in memory that belongs to a block", op
+        if op.name.startswith("tt.atomic"):
+            return "it uses atomic operations, which may be how its blocks wait for each other", op
+    if not any(op.name == "tt.get_program_id" for op in function.walk()):
+        return "it does not ask which program it is", function
+    return None
+
+
+def persist(module: Operation) -> Operation:
+    """Wrap the kernel's body into the loop over tiles, in place."""
+    function = next(op for op in module.walk() if op.name == "tt.func")
+    table = _add_argument(function)
+    body = function.regions[0].block
+    inside = [op for op in body.ops[:-1] if op.name != "arith.constant"]
+    region = Region()
+    loop_block = region.add_block()
+    counter = loop_block.add_arg(I32, function.location)
+    assert counter.index == 0
+    entry = loop_block.add_arg(_POINTER, function.location)
+    ids = [loop_block.add_arg(I32, function.location) for _ in range(3)]
+    body.ops[:-1] = [op for op in body.ops[:-1] if op.name == "arith.constant"]
+    before = Builder(body, len(body.ops) - 1, function.location)
+    first, count = _first_entry(before, table)
+    within = Builder(loop_block, None, function.location)
+    loops = [at for at, op in enumerate(inside) if op.regions]
+    behind = loops[-1] + 1 if loops else 0
+    for op in inside[:behind]:
+        loop_block.append(op)
+    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [_POINTER]).result
+    next_ids = [_load(within, following, at) for at in range(3)]
+    for op in inside[behind:]:
+        loop_block.append(op)
+    loop_block.append(Operation.create("scf.yield", [following, *next_ids], location=function.location))
+    start = [_load(before, first, at) for at in range(3)]
+    before.create(
+        "scf.for",
+        [before.constant(0), count, before.constant(1), first, *start],
+        [_POINTER, I32, I32, I32],
+        regions=[region],
+    )
+    _answer(loop_block, inside, ids, table)
+    return module
+
+
+def _add_argument(function: Operation) -> Value:
+    block = function.regions[0].block
+    table = block.add_arg(_POINTER, NameLoc(TABLE, function.location))
+    old = function.properties["function_type"]
+    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
+    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, _POINTER), old.type.results))
+    known = function.properties.get("arg_attrs")
+    if isinstance(known, ArrayAttr):
+        aligned = DictAttr((("tt.divisibility", i32(16)),))
+        function.properties["arg_attrs"] = ArrayAttr((*known.items, aligned))
+    return table
+
+
+def _first_entry(build: Builder, table: Value) -> tuple[Value, Value]:
+    """(pointer to the block's first entry, number of its tiles)."""
+    block = build.create("tt.get_program_id", [], [I32], {"axis": i32(0)}).result
+    before = build.binary("arith.muli", block, _load(build, table, 0))
+    four = build.constant(ENTRY)
+    mine = build.binary("arith.addi", build.binary("arith.muli", before, four), four)
+    first = build.create("tt.addptr", [table, mine], [_POINTER]).result
+    return first, _load(build, first, 3)
+
+
+def _load(build: Builder, pointer: Value, offset: int) -> Value:
+    if offset:
+        pointer = build.create("tt.addptr", [pointer, build.constant(offset)], [_POINTER]).result
+    return build.create("tt.load", [pointer], [I32], _LOAD).result
+
+
+def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Value) -> None:
+    """Program ids are those of the tile, the grid is the user's."""
+    for op in (inner for top in inside for inner in top.walk()):
+        if op.name not in ("tt.get_program_id", "tt.get_num_programs") or op.parent is None:
+            continue
+        axis = op.int_attr("axis") or 0
+        if op.name == "tt.get_program_id":
+            value = ids[axis]
+            value.location = op.location
+        else:
+            value = _load(Builder(op.parent, op.parent.ops.index(op), op.location), table, 1 + axis)
+        for top in block.ops:
+            replace_uses(top, {op.result: value})
+        op.erase()

@@ -1,0 +1,138 @@
+"""Launching a kernel whose blocks walk through tiles: the user's grid becomes a table of tiles.
+
+The table is an argument the user does not see. It depends on the grid and on those scalar arguments that decide how
+long tiles take, is made by the latency model the first time such a launch occurs, and stays on the device.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from wspec.bridge.cache import Group, Result
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import LaunchableKernel, load_plain
+from wspec.tiles import TABLE, TileCost, launch_table
+
+KEPT = 256  # tables a kernel keeps on a device
+
+Run = Callable[..., None]
+
+
+def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
+    """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel."""
+    if not result.specialized:
+        return load_plain(source)
+    if not result.tiles:
+        return LaunchableKernel(source.ast, group)
+    return PersistentKernel(source, group, TileCost.from_text(result.tiles), result.blocks_per_sm)
+
+
+class PersistentKernel(LaunchableKernel):
+    """A compiled kernel that is launched on the grid its user gives, and runs on as many blocks as fit."""
+
+    def __init__(self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int) -> None:
+        ast = copy.copy(source.ast)
+        ast.signature = {**source.ast.signature, TABLE: "*i32"}
+        super().__init__(ast, group)
+        self.tables = Tables(cost, slots_of(source.ast.signature), blocks_per_sm)
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = _over_tiles(self._run, self.tables)
+
+
+def _over_tiles(launch: Run, tables: Tables) -> Run:
+    def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
+        if grid_x * grid_y * grid_z <= 0:
+            launch(grid_x, grid_y, grid_z, *args, 0)
+            return
+        blocks, table = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
+        launch(blocks, 1, 1, *args, table)
+
+    return run
+
+
+_BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
+
+Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
+
+
+def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
+    """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
+    found: list[Slot | None] = []
+    for position, kind in enumerate(signature.values()):
+        if kind == "constexpr":
+            continue
+        if isinstance(kind, str) and kind.startswith("tensordesc"):
+            rank = kind.count(",", kind.index("[")) + 1
+            found.append(None)
+            found += [(position, "shape", axis) for axis in range(rank)]
+            found += [(position, "stride", axis) for axis in range(rank)]
+        elif isinstance(kind, str) and kind[0] in "iu":
+            found.append((position, "value", 0))
+        else:
+            found.append(None)
+    return found
+
+
+@dataclass(slots=True)
+class _Entry:
+    blocks: int
+    table: torch.Tensor
+
+
+class Tables:
+    """The tables of one kernel; several threads may launch it."""
+
+    def __init__(self, cost: TileCost, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
+        self.cost = cost
+        self.slots = [(index, slots[index]) for index in cost.parameters]
+        self.blocks_per_sm = blocks_per_sm
+        self.entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
+        self.captured: list[tuple[torch.Tensor, torch.Tensor]] = []  # what CUDA graphs read, and copy from
+        self.lock = threading.Lock()
+
+    def get(self, grid: tuple[int, int, int], args: Sequence[Any]) -> tuple[int, int]:
+        """(blocks to launch, address of the table) on the current device."""
+        device = torch.cuda.current_device()
+        values = tuple(_value(args, slot) for _, slot in self.slots)
+        key = (device, grid, values)
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self._made(key, device, grid, values)
+        return entry.blocks, entry.table.data_ptr()
+
+    def _made(self, key: tuple[Any, ...], device: int, grid: tuple[int, int, int], values: tuple[int, ...]) -> _Entry:
+        sms = torch.cuda.get_device_properties(device).multi_processor_count
+        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
+        blocks, table = launch_table(self.cost, grid, named, sms * self.blocks_per_sm)
+        host = torch.from_numpy(table)
+        if torch.cuda.is_current_stream_capturing():  # the graph fills its own copy whenever it runs
+            pinned = host.pin_memory()
+            captured = _Entry(blocks, pinned.to(torch.device("cuda", device), non_blocking=True))
+            self.captured.append((captured.table, pinned))
+            return captured
+        entry = _Entry(blocks, host.to(torch.device("cuda", device)))
+        with self.lock:
+            self.entries[key] = entry
+            if len(self.entries) > KEPT:
+                torch.cuda.synchronize(device)  # a launch that is under way may still read the one that goes
+                self.entries.popitem(last=False)
+        return entry
+
+
+def _value(args: Sequence[Any], slot: Slot | None) -> int:
+    assert slot is not None, "costs depend on whole numbers only"
+    position, kind, axis = slot
+    if kind == "value":
+        return int(args[position])
+    return int((args[position].shape if kind == "shape" else args[position].strides)[axis])

@@ -1,0 +1,130 @@
+"""A block's life: from the end of one to the start of the next on the SM, and handing registers over by setmaxnreg."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wspec.calibrate.bench import Bench, u32
+from wspec.calibrate.driver import Argument
+from wspec.calibrate.ptx import (
+    GROUP,
+    IDS,
+    LOAD_TIMED_PARAMS,
+    REGISTERS,
+    TIMED_PARAMS,
+    Kernel,
+    entry,
+    loop,
+    store_times,
+)  # fmt: skip
+from wspec.calibrate.topic import Quantity, Samples, Topic
+
+SHARED = 200 * 1024
+LIFE = 4000  # cycles
+WAVES = 16
+SIZES = (128, 256, 384)  # threads
+LAUNCH_REGISTERS, PRODUCER_REGISTERS, CONSUMER_REGISTERS = 168, 24, 240
+
+
+def turnover_kernel() -> Kernel:
+    """Every warp spins for LIFE cycles; thread 0 stores first clock, last clock, SM at out[32 block]."""
+    body = f"""{REGISTERS}
+mov.u64 %start, %clock64;
+{LOAD_TIMED_PARAMS}
+{IDS}
+{loop("SPIN")}
+mov.u64 %end, %clock64;
+sub.u64 %rd0, %end, %start;
+setp.lt.u64 %p0, %rd0, {LIFE};
+@%p0 bra SPIN;
+setp.ne.u32 %p1, %thread, 0;
+@%p1 ret;
+mov.u32 %t, %smid;
+cvt.u64.u32 %rd1, %t;
+mov.u32 %t, %ctaid.x;
+mad.wide.u32 %rd2, %t, 32, %out;
+st.global.b64 [%rd2+16], %rd1;
+mov.u64 %end, %clock64;
+st.global.v2.b64 [%rd2], {{%start, %end}};
+ret;"""
+    name = "block_turnover"
+    return Kernel(name, entry(name, TIMED_PARAMS, body, threads=SIZES[-1]), SIZES[-1], SHARED, {"CS2R": 3})
+
+
+def registers_kernel() -> Kernel:
+    """Warps 0 to 3 give registers up, 4 to 11 take them; every warp stores its clock before and after."""
+    body = f"""{REGISTERS}
+{LOAD_TIMED_PARAMS}
+{IDS}
+bar.sync 0;
+setp.ge.u32 %p1, %warp, 4;
+@%p1 bra CONSUMER;
+mov.u64 %start, %clock64;
+setmaxnreg.dec.sync.aligned.u32 {PRODUCER_REGISTERS};
+mov.u64 %end, %clock64;
+{store_times()}
+ret;
+CONSUMER:
+mov.u64 %start, %clock64;
+setmaxnreg.inc.sync.aligned.u32 {CONSUMER_REGISTERS};
+mov.u64 %end, %clock64;
+{store_times()}
+ret;"""
+    name = "setmaxnreg"
+    text = entry(name, TIMED_PARAMS, body, threads=3 * GROUP, registers=LAUNCH_REGISTERS)
+    return Kernel(name, text, 3 * GROUP, 1024, {"USETMAXREG": 2, "CS2R": 4})
+
+
+KERNELS = (turnover_kernel(), registers_kernel())
+
+
+def quantities() -> tuple[Quantity, ...]:
+    return (
+        Quantity("turnover", "cycles", "last clock of a block to first clock of the next, 200 KiB of shared memory",
+                 "threads"),
+        Quantity("setmaxnreg_dec", "cycles", f"a warp of the producer, {LAUNCH_REGISTERS} to {PRODUCER_REGISTERS}"),
+        Quantity("setmaxnreg_inc", "cycles", f"a warp of a consumer, {LAUNCH_REGISTERS} to {CONSUMER_REGISTERS}, "
+                 "two groups taking what a third gives up at that moment"),
+    )  # fmt: skip
+
+
+def measure(bench: Bench) -> Samples:
+    found: Samples = {"turnover": {threads: _turnover(bench, threads) for threads in SIZES}}
+    warps = 3 * GROUP // 32
+    dec: list[float] = []
+    inc: list[float] = []
+    for turn in range(1 + bench.repeats):
+        out = bench.run("setmaxnreg", _arguments(bench), 2 * warps * 8, grid=8).reshape(8, warps, 2)
+        took = out[:, :, 1] - out[:, :, 0]
+        if turn:
+            dec += [float(cycles) for cycles in took[:, :4].ravel()]
+            inc += [float(cycles) for cycles in took[:, 4:].ravel()]
+    return found | {"setmaxnreg_dec": {0: dec}, "setmaxnreg_inc": {0: inc}}
+
+
+def _arguments(bench: Bench) -> tuple[Argument, ...]:
+    return bench.out, bench.input, u32(0)
+
+
+def _turnover(bench: Bench, threads: int) -> list[float]:
+    """Cycles between successive blocks of an SM, over all SMs."""
+    samples: list[float] = []
+    blocks = WAVES * bench.sm_count
+    for turn in range(1 + bench.repeats):
+        out = bench.run("block_turnover", _arguments(bench), 4 * blocks, grid=blocks, threads=threads).reshape(-1, 4)
+        if not turn:
+            continue
+        for sm in np.unique(out[:, 2]):
+            mine = out[out[:, 2] == sm]
+            mine = mine[np.argsort(mine[:, 0])]
+            samples += [float(gap) for gap in mine[1:, 0] - mine[:-1, 1]]
+    return samples
+
+
+TOPIC = Topic(
+    "blocks",
+    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; setmaxnreg once a block, 8 blocks",
+    (KERNELS,),
+    quantities(),
+    measure,
+)

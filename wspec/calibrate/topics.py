@@ -1,0 +1,11 @@
+"""Every topic, in the order they run."""
+
+from __future__ import annotations
+
+from wspec.calibrate import arithmetic, blocks, clock, handshakes, memory, shared, tensor_cores, tma_load, tma_store
+from wspec.calibrate.topic import Topic
+
+TOPICS: dict[str, Topic] = {
+    part.TOPIC.name: part.TOPIC
+    for part in (arithmetic, shared, tensor_cores, handshakes, blocks, memory, tma_load, tma_store, clock)
+}

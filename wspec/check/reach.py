@@ -1,0 +1,99 @@
+"""What the tasks may still do: which allocations they may use from a step on, and which choices they may ask for."""
+
+from __future__ import annotations
+
+from wspec.check import code as c
+from wspec.check.conditions import Both, Choice, Condition, Either, Not
+from wspec.check.liveness import successors
+from wspec.check.names import ROLES, Names, Role
+from wspec.check.state import State
+
+
+class Reach:
+    """Of one program. `again`: tasks that are done may be started once more."""
+
+    def __init__(self, program: c.Program, names: Names, again: bool) -> None:
+        self.again, self._names = again, names
+        self._roots = len(program.roots)
+        self._roles = {role: at * self._roots for at, role in enumerate(ROLES)}
+        first = len(ROLES) * self._roots
+        self._choices = first
+        self._bits = [_behind(code, [self._of(step) for step in code.steps]) for code in program.codes]
+
+    def _of(self, step: c.Step) -> int:
+        """What a step does, as bits."""
+        found = 0
+        for role, roots in self._names.of_step(step):
+            for root in roots:
+                found |= 1 << self._roles[role] + root | 1 << self._roles["uses"] + root
+        for condition in _asked(step):
+            for number in _choices(condition):
+                found |= 1 << self._choices + number
+        return found
+
+    def of(self, state: State) -> Ahead:
+        """From where the tasks stand."""
+        bits = []
+        for task, ahead in zip(state.tasks, self._bits, strict=True):
+            bits.append(0 if task.done and not self.again else ahead[task.pc if task.active and not task.done else 0])
+        return Ahead(self, bits)
+
+
+class Ahead:
+    """What the tasks may still do in one state."""
+
+    def __init__(self, reach: Reach, bits: list[int]) -> None:
+        self._reach, self._bits, self._all = reach, bits, 0
+        for one in bits:
+            self._all |= one
+        self._memo: dict[tuple[Role, int], tuple[int, ...]] = {}
+
+    def tasks(self, role: Role, root: int) -> tuple[int, ...]:
+        """The tasks that may still have a role for an allocation."""
+        found = self._memo.get((role, root))
+        if found is None:
+            bit = 1 << self._reach._roles[role] + root
+            found = self._memo[role, root] = tuple(at for at, bits in enumerate(self._bits) if bits & bit)
+        return found
+
+    def uses(self, root: int) -> bool:
+        """May any task still use an allocation?"""
+        return self._all >> self._reach._roles["uses"] + root & 1 == 1
+
+    def asks(self, choice: int) -> bool:
+        """May any task still ask for a choice?"""
+        return self._all >> self._reach._choices + choice & 1 == 1
+
+
+def _behind(code: c.Code, bits: list[int]) -> list[int]:
+    """The bits of each step and of those that may come after it."""
+    changed = True
+    while changed:
+        changed = False
+        for at in range(len(bits) - 1, -1, -1):
+            found = bits[at]
+            for target in successors(at, code.steps[at]):
+                found |= bits[target]
+            if found != bits[at]:
+                bits[at], changed = found, True
+    return bits
+
+
+def _asked(step: c.Step) -> list[Condition]:
+    match step:
+        case c.Branch(condition=condition) | c.Select(condition=condition) | c.Decide(condition=condition):
+            return [condition]
+        case c.Barriered(predicate=c.Predicate(condition=condition)):
+            return [condition]
+    return []
+
+
+def _choices(condition: Condition) -> list[int]:
+    match condition:
+        case Choice(number=number):
+            return [number]
+        case Not(inner=inner):
+            return _choices(inner)
+        case Both(left=left, right=right) | Either(left=left, right=right):
+            return _choices(left) + _choices(right)
+    return []

@@ -1,0 +1,209 @@
+"""`wspec trace`: the timeline that the simulator predicts for one SM, and how long the launch is expected to take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from wspec import ir
+from wspec.cli.errors import bad_input
+from wspec.cli.inputs import is_ir, open_input, signature_of
+from wspec.cli.modules import invalid, read_module, write_output
+from wspec.cli.screen import remark_text, show
+from wspec.cli.signature import split_items
+from wspec.cli.subject import Subject
+from wspec.plan.machine import load_machine
+from wspec.show.tables import table
+from wspec.simulate import Prediction, Simulator
+from wspec.simulate.costs import NAMES
+from wspec.simulate.timeline import CAUSES, SmResult
+from wspec.simulate.trace import trace
+from wspec.simulate.walk import Arguments
+from wspec.tiles import TABLE, TileCost, even_table, launch_table
+
+Grid = tuple[int, int, int]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Two tables; with `-o` the timeline too. Raises WspecError for what cannot be played."""
+    subject = open_input(args)
+    module, title, registers = _module(args, subject)
+    simulator = Simulator(module, load_machine(subject.options.machine), registers)
+    blocks = args.together or simulator.blocks_per_sm
+    given, tiles = _launch(args, simulator)
+    arguments, grid = _persistent(subject, simulator, given, tiles, blocks)
+    prediction = simulator.predict(arguments, grid, args.together, args.clock)
+    first = _triple("--program", args.program or "0")
+    if any(not 0 <= at < size for at, size in zip(first, grid, strict=True)):
+        raise bad_input(f"--program: {args.program} is not in the grid {_shown(grid)}")
+    together = prediction.blocks_per_sm
+    played = simulator.play(simulator.block(arguments, grid, first), together, record=True)
+    walks = f", tiles {_shown(tiles)} walked by {grid[0]} blocks" if grid != tiles or TABLE in arguments else ""
+    show(
+        f"{title}{walks or f', grid {_shown(grid)}'}",
+        "",
+        _totals(prediction),
+        "",
+        _units(prediction),
+        "",
+        _waits(played, together),
+    )
+    if args.output is not None:
+        assert played.record is not None
+        made = trace(played.record, prediction.clock_mhz, f"{title}, program {_shown(first)}")
+        write_output(json.dumps(made), args.output)
+        if args.output != "-":
+            show("", f"{args.output}: open it at https://ui.perfetto.dev")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- what
+
+
+def _module(args: argparse.Namespace, subject: Subject) -> tuple[ir.Operation, str, int | None]:
+    """What would run, how to call it, and a thread's registers where the back end has to be asked."""
+    from wspec import bridge
+    from wspec.cli.subject import KernelSubject, source_of
+
+    registers = None
+    if is_ir(args.input):
+        given = subject.front.reason is not None and subject.front.reason.code == "already-specialized"
+        text, what = subject.front.stages["ttgir"], "as given"
+        if not given and subject.front.specialized and not args.plain:
+            text, what = (
+                bridge.final_ttgir(subject.text("specialized"), source_of(subject.text("ttgir"))),
+                "specialized",
+            )
+    else:
+        assert isinstance(subject, KernelSubject)
+        plain = args.plain or not subject.front.specialized
+        if plain and not args.plain and subject.front.reason is not None:
+            show(remark_text(subject.front.reason), "")
+        source = subject.offline.source
+        text = bridge.plain_ttgir(source) if plain else bridge.final_ttgir(subject.text("specialized"), source)
+        what = "plain" if plain else "specialized"
+        if plain and args.together is None and subject.binary is not None and not subject.front.specialized:
+            registers = subject.binary.resources.registers
+    module = read_module(text, subject.name)
+    if problems := ir.verify(module):
+        raise invalid(problems, subject.name)
+    return module, f"{subject.name}, {what}", registers
+
+
+# ------------------------------------------------------------------------------------------------- launches
+
+
+def _launch(args: argparse.Namespace, simulator: Simulator) -> tuple[dict[str, int | float], Grid]:
+    """The integers and the grid: those given, else those of the example."""
+    given = _settings(args.set)
+    names = list(simulator.program.parameters)
+    for name in given:
+        if name not in names:
+            raise bad_input(f"--set: there is no argument {name!r}", f"there are: {', '.join(names)}")
+    missing = [name for name in simulator.missing(given) if name != TABLE]
+    if args.grid is not None and not missing:
+        return given, _triple("--grid", args.grid)
+    if is_ir(args.input):
+        what = "--grid" if args.grid is None else f"--set {','.join(f'{name}=4096' for name in missing)}"
+        raise bad_input(f"a launch of {args.input} needs {what}")
+    example, grid = _example(args)
+    return {**example, **given}, grid if args.grid is None else _triple("--grid", args.grid)
+
+
+def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:
+    """The scalars and the grid of the example that the kernel's spec names."""
+    from wspec.cli.kernel_file import load_kernel
+    from wspec.cli.run_inputs import example_maker, parse_sizes
+
+    kernel = load_kernel(args.input)
+    trial = example_maker(signature_of(args, kernel), kernel, parse_sizes(args.sizes))(0)
+    scalars = {name: value for name, value in trial.arguments.items() if isinstance(value, int | float)}
+    return scalars, _three(trial.grid)
+
+
+def _persistent(
+    subject: Subject, simulator: Simulator, arguments: Mapping[str, int | float], grid: Grid, blocks: int
+) -> tuple[Arguments, Grid]:
+    """Of a kernel that walks through a table of tiles: the table, and as many blocks as run at a time."""
+    names = simulator.program.names
+    if TABLE not in names:
+        return arguments, grid
+    slots, plan = simulator.machine.sm_count * blocks, subject.front.plan
+    if plan is None or not plan.tiles:
+        launched, tiles = even_table(grid, slots)
+        return {**arguments, TABLE: tiles.tolist()}, launched
+    cost = TileCost.from_text(plan.tiles)
+    decide = [names[position] for position in cost.parameters]
+    if missing := [name for name in decide if name not in arguments]:
+        raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
+    values = {at: int(arguments[name]) for at, name in zip(cost.parameters, decide, strict=True)}
+    count, tiles = launch_table(cost, grid, values, slots)
+    return {**arguments, TABLE: tiles.tolist()}, (count, 1, 1)
+
+
+def _settings(items: list[str]) -> dict[str, int | float]:
+    """`--set a=1,b=2`. Raises WspecError."""
+    found: dict[str, int | float] = {}
+    for item in (part for text in items for part in split_items(text)):
+        name, _, value = (part.strip() for part in item.partition("="))
+        try:
+            found[name] = int(value, 0)
+        except ValueError:
+            raise bad_input(f"--set: {item!r} is not NAME=INTEGER", "for example seqlen_k=4096") from None
+    return found
+
+
+def _triple(flag: str, text: str) -> Grid:
+    parts = text.split(",")
+    if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
+        raise bad_input(f"{flag}: {text!r} is not one to three numbers", f"for example {flag} 32,16,4")
+    return _three([int(part) for part in parts], 0 if flag == "--program" else 1)
+
+
+def _three(sizes: Any, rest: int = 1) -> Grid:
+    x, y, z = (*sizes, rest, rest, rest)[:3]
+    return x, y, z
+
+
+def _shown(grid: Grid) -> str:
+    return ",".join(map(str, grid))
+
+
+# --------------------------------------------------------------------------------------------------- tables
+
+
+def _totals(one: Prediction) -> Table:
+    made = table("", "", "", right=())
+    made.title = "predicted"
+    rows = {
+        "time": f"{one.microseconds:.1f} us: {one.cycles:.0f} cycles at {one.clock_mhz:.0f} MHz",
+        "dots": f"{one.tflops:.0f} TFLOP/s",
+        "blocks": f"{one.blocks}, {one.blocks_per_sm} an SM, {one.waves:.1f} waves",
+        "bound": f"{NAMES[one.bound]}, busy {100 * one.utilization[one.bound]:.0f} % of the time",
+    }
+    for name, value in rows.items():
+        made.add_row(name, value)
+    made.show_header = False
+    return made
+
+
+def _units(one: Prediction) -> Table:
+    made = table("units, busy", *(NAMES[unit] for unit in one.utilization), right=NAMES.values())
+    made.add_row(*(f"{100 * share:.0f} %" for share in one.utilization.values()))
+    return made
+
+
+def _waits(one: SmResult, together: int) -> Table:
+    """Of one program, as many of it as share an SM; only causes that occur."""
+    causes = [cause for cause in CAUSES if any(waits.get(cause, 0.0) >= 0.5 for waits in one.waits.values())]
+    several = f", {together} of it on the SM" if together > 1 else ""
+    made = table(
+        f"one program{several}: {one.cycles:.0f} cycles; waiting for, cycles", "warp group", *causes, right=causes
+    )
+    for track, waits in sorted(one.waits.items()):
+        made.add_row(track, *(f"{waits.get(cause, 0.0):.0f}" for cause in causes))
+    return made

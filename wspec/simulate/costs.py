@@ -1,0 +1,164 @@
+"""What the simulator takes from the machine description: the only place where its numbers come from.
+
+Units are those of one SM. A rate is what the unit does in a cycle; times are in cycles. Numbers are those that
+`wspec calibrate` measured (docs/machine.md); of a description without measurements, those that the planner goes by, and
+constants that say their source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from wspec.plan.machine import Machine, MachineError, Measurements, load_measurements
+
+UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "load", "store")
+"""Tensor core; issue slots of the four schedulers; FMA pipes; integer, compare and convert pipes; exponential unit;
+load and store instructions and shuffles; shared memory's bandwidth; the SM's share of the way from L2, and to L2."""
+
+TENSOR, ISSUE, FMA, ALU, MUFU, LSU, SMEM, LOAD, STORE = range(len(UNITS))
+NAMES = {
+    "tensor": "tensor core",
+    "issue": "issue slots",
+    "fma": "FMA pipes",
+    "alu": "ALU pipes",
+    "mufu": "exponential unit",
+    "lsu": "load/store unit",
+    "smem": "shared memory",
+    "load": "L2 to SM",
+    "store": "SM to L2",
+}
+
+SCHEDULERS = 4  # of an SM, each with a warp of every warp group
+THREADS = 128  # of a warp group
+WARP = 32
+RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Rates and latencies of one SM, as the simulator uses them."""
+
+    fma: float  # float32 add, multiply, multiply-add; thread instructions a cycle, as those that follow
+    alu: float  # compare, minimum, maximum, integer arithmetic
+    mufu: float  # exp2, log2, reciprocal, ...
+    convert: float  # float32 to half width, two numbers each
+    lsu: float  # shuffles and load or store instructions
+    interference: float  # cycles of the exponential unit lost for each of the other pipes, where both are used
+    smem: float  # bytes
+    load: float  # bytes from L2, an SM of a full grid
+    store: float  # bytes that TMA takes to L2
+    flop_16bit: float
+    flop_8bit: float
+
+    arithmetic_latency: float  # of one dependent instruction
+    shuffle_latency: float  # of one step of a reduction across lanes
+    smem_latency: float  # of a load from shared memory
+    load_latency: float  # of an ordinary load that hits L2
+    tma_latency: float  # of a TMA load that hits L2, without its transfer, until the waiting warp goes on
+    tma_issue: float  # of a warp that waits, expects and issues, one turn
+    store_latency: float  # of a TMA store, without its transfer, until its tile has been read
+    mbarrier_latency: float  # from an arrival to a waiting warp that goes on
+    ready_latency: float  # of a wait for a phase that has ended
+    named_latency: float  # of bar.sync of a warp group, from the last arrival
+    meeting_latency: float  # for each warp group more
+    fence_latency: float
+    dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
+    dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
+    block_start: float  # from a block's end to the first instruction of the next
+    fork: float  # from a specialized kernel's start to its tasks' first instructions
+    light_mhz: float  # the clock while the tensor cores idle
+    busy_mhz: float  # while they are busy all the time
+
+
+@lru_cache(maxsize=8)
+def numbers(machine: Machine) -> Numbers:
+    """The numbers of a machine."""
+    try:
+        measured = load_measurements(machine.name)
+    except MachineError:
+        measured = Measurements({}, {}, {}, {})
+    return _Source(measured).numbers(machine)
+
+
+class _Source:
+    """Measurements by name; where one is missing, what is given instead."""
+
+    def __init__(self, measured: Measurements) -> None:
+        self.measured = measured
+
+    def one(self, name: str, otherwise: float) -> float:
+        found = self.measured.numbers.get(name)
+        return otherwise if found is None else found.value
+
+    def table(self, name: str) -> dict[int, float]:
+        return {row: one.value for row, one in self.measured.tables.get(name, {}).items()}
+
+    def row(self, name: str, row: int, otherwise: float) -> float:
+        return self.table(name).get(row, otherwise)
+
+    def numbers(self, machine: Machine) -> Numbers:
+        fma, alu = self.one("arithmetic.ffma_rate", machine.fma), self.one("arithmetic.fmnmx_rate", 64)
+        mufu = self.one("arithmetic.ex2_rate", machine.exp2)
+        turn = self.row("handshakes.bar_sync", 4, 20)
+        return Numbers(
+            fma=fma,
+            alu=alu,
+            mufu=mufu,
+            convert=self.one("arithmetic.cvt_bf16x2_rate", machine.convert / 2),
+            lsu=self.one("arithmetic.shfl_rate", 32),
+            interference=self._interference(fma, alu, mufu),
+            smem=self.row("shared.load_rate", 16, machine.smem_rate),
+            # Not `same_rate`: SMs that want the same tile get it faster only when they want it at the same time.
+            load=self.row("tma_load.own_rate", 32, machine.tma_rate),
+            store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
+            flop_16bit=machine.mma_flop_16bit,
+            flop_8bit=machine.mma_flop_8bit,
+            arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
+            shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
+            smem_latency=self.one("shared.load_latency", machine.smem_latency),
+            load_latency=self.one("memory.l2_latency", machine.l2_latency),
+            tma_latency=self._without_transfer("tma_load.l2_latency", machine.l2_latency + machine.tma_extra_latency),
+            tma_issue=self.one("tma_load.issue", 0.0),
+            store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
+            mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
+            ready_latency=self.one("handshakes.wait_ready", machine.smem_latency),
+            named_latency=turn,
+            meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
+            fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
+            dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
+            dot_interval=self.table("wgmma.bf16_ss_issue"),
+            block_start=self.row("blocks.turnover", 384, machine.dram_latency),
+            fork=self._fork(machine),
+            light_mhz=self.one("clock.light_mhz", 1980),  # H200, vendor
+            busy_mhz=self.one("clock.wgmma_mhz", 1980),
+        )
+
+    def _interference(self, fma: float, alu: float, mufu: float) -> float:
+        """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
+        pairs = self.one("arithmetic.softmax_pair_rate", 0.0)
+        return (1 / pairs - 2 / mufu) / (4 / fma + 4 / alu) if pairs else 0.0
+
+    def _without_transfer(self, name: str, otherwise: float) -> float:
+        """What a line through the smallest and the largest tile says of a tile of no bytes."""
+        rows = self.table(name)
+        if len(rows) < 2:
+            return otherwise
+        few, many = min(rows), max(rows)
+        return rows[few] - few * (rows[many] - rows[few]) / (many - few)
+
+    def _less(self, latency: str, issue: str) -> dict[int, float]:
+        issues = self.table(issue)
+        return {row: cycles - issues[row] for row, cycles in self.table(latency).items() if row in issues}
+
+    def _fork(self, machine: Machine) -> float:
+        """All warps meet twice, hand values over through shared memory, and consumers wait for registers.
+
+        The parts are measured, their sum is not.
+        """
+        registers = self.one("blocks.setmaxnreg_inc", 0.0)
+        if not registers:
+            return machine.setup_latency
+        meeting = self.row("handshakes.bar_sync", 12, 36)
+        return 2 * meeting + self.one("shared.store_load_latency", 49) + registers

@@ -1,0 +1,62 @@
+"""What dots and transfers keep busy, and for how long."""
+
+from __future__ import annotations
+
+from math import prod
+
+from wspec.ir.core import Operation
+from wspec.ir.types import Layout, MemDescType, TensorType
+from wspec.simulate.actions import Flow
+from wspec.simulate.costs import LOAD, SMEM, STORE, TENSOR, Numbers
+from wspec.simulate.tiles import bits, byte_size
+
+
+def load(size: int, numbers: Numbers) -> Flow:
+    """Bytes from L2 to shared memory."""
+    return Flow.of({LOAD: size / numbers.load, SMEM: size / numbers.smem})
+
+
+def store(size: int, numbers: Numbers) -> Flow:
+    """Bytes from shared memory to L2."""
+    return Flow.of({STORE: size / numbers.store, SMEM: size / numbers.smem})
+
+
+def dot(op: Operation, groups: int, numbers: Numbers) -> Flow:
+    """One of `groups` warp groups' share of the rows. Operands in shared memory are read for every 64 rows anew."""
+    left, right, result = _types(op)
+    inner, rows = left.shape[-1], max(64.0, result.shape[-2] / groups)
+    outer = prod(result.shape[:-2])
+    rate = numbers.flop_8bit if bits(left) == 8 else numbers.flop_16bit
+    read = byte_size(right) / outer * rows / 64
+    if isinstance(left, MemDescType):
+        read += rows * inner * bits(left) / 8
+    busy = {TENSOR: 2 * outer * rows * result.shape[-1] * inner / rate, SMEM: outer * read / numbers.smem}
+    columns = _columns(result)
+    instructions = outer * rows / 64 * inner * bits(left) / 256 * result.shape[-1] / max(1, columns)
+    least = numbers.dot_interval.get(columns, 0.0)  # narrow instructions take longer than their FLOP say
+    return Flow.of(busy, instructions * least)
+
+
+def latency(op: Operation, numbers: Numbers) -> float:
+    """From the end of a dot's last instruction to the warp that waited for it."""
+    known = numbers.dot_latency
+    return known.get(_columns(_types(op)[2]), min(known.values(), default=0.0))
+
+
+def flop(op: Operation) -> int:
+    """Of a dot, all warps together."""
+    left, _, result = _types(op)
+    return 2 * prod(result.shape) * left.shape[-1]
+
+
+def _types(op: Operation) -> tuple[TensorType | MemDescType, TensorType | MemDescType, TensorType]:
+    left, right, result = op.operands[0].type, op.operands[1].type, op.results[0].type
+    assert isinstance(left, TensorType | MemDescType) and isinstance(right, TensorType | MemDescType)
+    assert isinstance(result, TensorType)
+    return left, right, result
+
+
+def _columns(result: TensorType) -> int:
+    """N of the instructions that make a tile; 0 where the layout does not say."""
+    shape = result.encoding.ints("instrShape") if isinstance(result.encoding, Layout) else ()
+    return shape[1] if len(shape) > 1 else 0

@@ -1,0 +1,208 @@
+"""A whole launch: which blocks run on which SM, how long each takes beside others, and when the last one ends.
+
+Blocks are handed out in the order of the grid, the first axis fastest, each to the slot that becomes free first. Blocks
+of one class do the same: those whose program ids agree on the axes that decide conditions and trip counts. A class is
+played on one SM, alone and together with as many of its kind as share an SM; between these, and between classes that
+were played, times are interpolated.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from wspec.ir.core import Operation
+from wspec.plan.machine import Machine
+from wspec.simulate.actions import Block, Kind
+from wspec.simulate.costs import TENSOR, UNITS, numbers
+from wspec.simulate.dispatch import dispatch
+from wspec.simulate.engine import Engine
+from wspec.simulate.occupancy import blocks_per_sm
+from wspec.simulate.program import Compiler
+from wspec.simulate.timeline import SmResult
+from wspec.simulate.walk import Arguments, Grid, Walker
+
+_CLASSES = 5  # that are played when there are more along one axis
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a launch is expected to take."""
+
+    cycles: float
+    clock_mhz: float
+    blocks: int
+    blocks_per_sm: int
+    waves: float  # blocks over those that run at a time
+    utilization: Mapping[str, float]  # unit -> share of the launch that it is busy, mean of all SMs
+    dot_flop: float  # of all dots, masked elements included
+    played: int  # blocks that were simulated
+    steps: int
+
+    @property
+    def microseconds(self) -> float:
+        return self.cycles / self.clock_mhz
+
+    @property
+    def tflops(self) -> float:
+        """Of the dots."""
+        return self.dot_flop / self.microseconds / 1e6 if self.cycles else 0.0
+
+    @property
+    def bound(self) -> str:
+        """The busiest unit."""
+        return max(self.utilization, key=lambda unit: self.utilization[unit])
+
+
+class Simulator:
+    """Predicts launches of one module. Raises SimulationError for what cannot be played."""
+
+    def __init__(self, module: Operation, machine: Machine, registers: int | None = None) -> None:
+        self.machine, self.numbers = machine, numbers(machine)
+        self.program = Compiler(module, machine)
+        self.blocks_per_sm = blocks_per_sm(module, machine, registers)
+
+    def missing(self, arguments: Arguments) -> list[str]:
+        """The names of the integers that a launch needs and these arguments do not have."""
+        return Walker(self.program, arguments, (1, 1, 1)).missing
+
+    def block(self, arguments: Arguments, grid: Grid, program_id: Grid = (0, 0, 0)) -> Block:
+        """The actions of one block."""
+        return Walker(self.program, arguments, grid).block(program_id)
+
+    def clock(self, tensor: float) -> float:
+        """MHz while the tensor cores are busy for that share of the time.
+
+        A line between the two clocks that were measured, with idle and with busy tensor cores: the power limit.
+        """
+        return self.numbers.light_mhz + tensor * (self.numbers.busy_mhz - self.numbers.light_mhz)
+
+    def play(self, block: Block, together: int = 1, record: bool = False, extrapolate: bool = True) -> SmResult:
+        """As many blocks of a kind as said, begun at once on one SM."""
+        slots = [(0.0, [block])] * together
+        return Engine(self.numbers, slots, record, extrapolate).run()
+
+    def predict(
+        self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
+    ) -> Prediction:
+        """A launch with these integers, by name. `together` blocks share an SM."""
+        total = grid[0] * grid[1] * grid[2]
+        most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
+        classes = _Classes(self, arguments, grid, most)
+        cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
+        whole = [sum(share[unit] for share in classes.busy()) for unit in range(len(UNITS))]
+        capacity = cycles * self.machine.sm_count or 1.0
+        waves = total / (self.machine.sm_count * most)
+        used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
+        flop = whole[TENSOR] and classes.flop()
+        steps = sum(one.steps for one in classes.results.values())
+        clock = clock_mhz or self.clock(used["tensor"])
+        return Prediction(cycles, clock, total, most, waves, used, flop, len(classes.results), steps)
+
+
+class _Classes:
+    """The classes of blocks of a launch, and how long each takes."""
+
+    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
+        self.simulator, self.grid, self.most = simulator, grid, most
+        self.walker = Walker(simulator.program, arguments, grid)
+        self.axes = sorted(simulator.program.axes())
+        sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
+        self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
+        self.each = grid[0] * grid[1] * grid[2] / max(1, len(self.keys))  # blocks of a class
+        count = len(self.keys)
+        wanted = _CLASSES if len(self.axes) == 1 else _CLASSES**2  # a line through few points, or more of them
+        self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
+            *range(count)
+        ]  # fmt: skip
+        self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
+        self.walked: dict[int, Block] = {}
+        self._times: dict[tuple[int, int], float] = {}
+
+    def block(self, position: int) -> Block:
+        if position not in self.walked:
+            self.walked[position] = self.walker.block(self.keys[position])
+        return self.walked[position]
+
+    def result(self, position: int, together: int) -> SmResult:
+        key = (position, together)
+        if key not in self.results:
+            self.results[key] = self.simulator.play(self.block(position), together)
+        return self.results[key]
+
+    def _between(self, position: int) -> list[tuple[int, float]]:
+        """The classes that were played around this one, and their weights."""
+        at = bisect_left(self.sample, position)
+        high = self.sample[at]
+        if high == position:
+            return [(high, 1.0)]
+        low = self.sample[at - 1]
+        share = (position - low) / (high - low)
+        return [(low, 1 - share), (high, share)]
+
+    def cycles(self, position: int, together: int) -> float:
+        """How long a block of a class is there when so many share the SM."""
+        known = self._times.get((position, together))
+        if known is None and 1 < together < self.most:
+            fewest, most = self.cycles(position, 1), self.cycles(position, self.most)
+            known = fewest + (most - fewest) * (together - 1) / (self.most - 1)
+            self._times[position, together] = known
+        if known is None:
+            parts = ((weight, self.result(one, together)) for one, weight in self._between(position))
+            known = self._times[position, together] = sum(weight * _residence(result) for weight, result in parts)
+        return known
+
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """How many blocks each class that was played stands for."""
+        found = dict.fromkeys(self.sample, 0.0)
+        for position in range(len(self.keys)):
+            for one, weight in self._between(position):
+                found[one] += weight * self.each
+        return found
+
+    def busy(self) -> list[list[float]]:
+        """Cycles of each unit, for all blocks of each class that was played."""
+        return [
+            [cycles / self.most * weight for cycles in self.result(one, self.most).busy]
+            for one, weight in self.weights.items()
+        ]
+
+    def flop(self) -> float:
+        return sum(weight * _flop(self.block(one)) for one, weight in self.weights.items())
+
+    # ---- which block when
+
+    def uniform(self) -> float:
+        """All blocks alike: whole waves, and what is left."""
+        total, at_once = round(self.each), self.simulator.machine.sm_count * self.most
+        waves, left = divmod(total, at_once)
+        last = -(-left // self.simulator.machine.sm_count)
+        return waves * self.cycles(0, self.most) + (self.cycles(0, last) if last else 0.0)
+
+    def schedule(self) -> float:
+        """Block by block; each SM does its blocks at the speed of as many as are there."""
+        x, y, z = self.grid
+        sizes = [self.grid[axis] if axis in self.axes else 1 for axis in range(3)]
+        order = [
+            ((k % sizes[2]) * sizes[1] + j % sizes[1]) * sizes[0] + i % sizes[0]
+            for k in range(z) for j in range(y) for i in range(x)
+        ]  # fmt: skip
+        return dispatch(order, self.simulator.machine.sm_count, self.most, self.cycles)
+
+
+def _residence(result: SmResult) -> float:
+    """The mean of the blocks that were played."""
+    return sum(end - start for _, start, end in result.blocks) / len(result.blocks)
+
+
+def _flop(block: Block) -> float:
+    """Of all dots of a block."""
+    total = 0.0
+    for task in block.tasks:
+        for action in task.actions:
+            if action.kind is Kind.DOT:
+                total += action.b
+    return total

@@ -1,0 +1,97 @@
+"""Measured launches to compare predictions with, as a JSON file.
+
+    {"clock_mhz": 0, "points": [{
+      "name": "D=128 full S=4096", "kernel": "kernels/attention.py:attention_fwd", "kind": "specialized",
+      "signature": {"q_desc": "tensordesc<bf16[1, 1, 128, 128]>", ...}, "constexprs": {"BLOCK_M": 128, ...},
+      "options": {"num_warps": 8}, "arguments": {"seqlen_q": 4096, ...}, "grid": [32, 16, 4], "ms": 0.861}]}
+
+`kind` is "specialized" or "plain"; "registers" and "clock_mhz" of a point are optional.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One launch that was measured."""
+
+    name: str
+    kernel: str
+    kind: str  # "specialized" or "plain"
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, Any]
+    options: Mapping[str, Any]
+    arguments: Mapping[str, float]
+    grid: tuple[int, int, int]
+    ms: float
+    registers: int | None = None  # a thread has, where it was looked up
+    clock_mhz: float = 0.0  # while it ran; 0: not known
+
+    @property
+    def compiled(self) -> str:
+        """The same for points that run the same kernel."""
+        return json.dumps([self.kernel, self.kind, self.signature, self.constexprs, self.options], sort_keys=True)
+
+
+def read_points(path: Path) -> list[Point]:
+    """Raises OSError, ValueError, TypeError for what is no such file."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return [Point(**{**one, "grid": tuple(one["grid"])}) for one in data["points"]]
+
+
+def write_points(points: Sequence[Point], path: Path) -> None:
+    path.write_text(json.dumps({"points": [asdict(one) for one in points]}, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How predictions compare with measurements. Errors are of predicted over measured, less 1."""
+
+    points: int
+    mean_error: float  # of the absolute values
+    worst_error: float
+    factor: float  # geometric mean of predicted over measured
+    mean_left: float  # the same errors with every prediction divided by that factor
+    worst_left: float
+    rank_correlation: float  # Spearman's, of the times
+
+
+def accuracy(pairs: Sequence[tuple[float, float]]) -> Accuracy:
+    """Of pairs of predicted and measured times, at least one."""
+    ratios = [predicted / measured for predicted, measured in pairs]
+    factor = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    errors, left = [abs(one - 1) for one in ratios], [abs(one / factor - 1) for one in ratios]
+    rank = rank_correlation([a for a, _ in pairs], [b for _, b in pairs])
+    count = len(pairs)
+    return Accuracy(count, sum(errors) / count, max(errors), factor, sum(left) / count, max(left), rank)
+
+
+def rank_correlation(left: Sequence[float], right: Sequence[float]) -> float:
+    """Spearman's; 0 where all are the same."""
+    a, b = _ranks(left), _ranks(right)
+    mean = (len(a) - 1) / 2
+    above = math.fsum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True))
+    below = math.sqrt(math.fsum((x - mean) ** 2 for x in a) * math.fsum((y - mean) ** 2 for y in b))
+    return above / below if below else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The mean of their places for those that are equal."""
+    order = sorted(range(len(values)), key=lambda at: values[at])
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end + 1 < len(order) and values[order[end + 1]] == values[order[start]]:
+            end += 1
+        for at in range(start, end + 1):
+            ranks[order[at]] = (start + end) / 2
+        start = end + 1
+    return ranks
