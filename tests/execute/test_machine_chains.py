@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ from wspec.cli.variants import variant_signature
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
+from wspec.kernels.examples import Example
 from wspec.options import Options
 from wspec.pipeline import specialize
+from wspec.tiles import TABLE, even_table
 
 Which = tuple[str, str, str]
 CHAINS: tuple[Which, ...] = (
@@ -36,6 +39,13 @@ MORE: tuple[Which, ...] = (
     ("persistent", "matmul_persistent_kernel", "bf16"),
     ("attention", "attention_fwd", "d64"),
 )
+TILED: tuple[Which, ...] = (
+    ("quantized", "int8_weights_kernel", "m256"),
+    ("quantized", "int4_weights_kernel", "wide"),
+    ("matmul", "matmul_descriptor_kernel", "bf16"),
+    ("persistent", "matmul_persistent_kernel", "bf16"),
+    ("attention", "attention_fwd", "d64_causal"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,19 +54,31 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+class Walker(Subject):
+    """A specialized kernel whose blocks, fewer than the tiles, walk through them."""
+
+    def run(self, kernel: Kernel, example: Example, schedule: Schedule | None = None) -> dict[str, float]:
+        if any(parameter.name == TABLE for parameter in kernel.parameters):
+            grid, table = even_table(example.grid, blocks=2)
+            arguments = {**example.arguments, TABLE: torch.from_numpy(table)}
+            example = replace(example, grid=grid, arguments=arguments)
+        return super().run(kernel, example, schedule)
+
+
 @functools.cache
-def subject(which: Which) -> Subject:
+def subject(which: Which, persistent: bool | None = None) -> Subject:
     file, kernel, variant = which
     signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
     text = text_of(*which)
-    made = specialize(read(text), Options(chain="on"))
+    made = specialize(read(text), Options(chain="on", persistent=persistent))
     assert made.module is not None and made.plan is not None and made.plan.helpers
-    return Subject(signature, Kernel(read(text)), print_module(made.module))
+    assert made.plan.persistent or not persistent
+    return Walker(signature, Kernel(read(text)), print_module(made.module))
 
 
-def check(which: Which, seed: int, schedules: Iterator[Schedule]) -> None:
+def check(which: Which, seed: int, schedules: Iterator[Schedule], persistent: bool | None = None) -> None:
     """Plain within the bounds, and specialized the same bits in every order."""
-    one = subject(which)
+    one = subject(which, persistent)
     example = one.example(seed)
     shares = one.run(one.plain, example)
     assert all(value <= 1 for value in shares.values()), shares
@@ -73,6 +95,12 @@ def check(which: Which, seed: int, schedules: Iterator[Schedule]) -> None:
 def test_plain_chain_and_float64_agree(which: Which, seed: int) -> None:
     some = subject(which).specialized.adversaries[seed::4]
     check(which, seed, iter((FirstReady(), Random(seed), Priorities(seed), *some)))
+
+
+@pytest.mark.parametrize("which", TILED, ids="-".join)
+def test_chains_in_loops_over_tiles_agree(which: Which) -> None:
+    some = subject(which, True).specialized.adversaries[::4]
+    check(which, 0, iter((FirstReady(), Random(0), Priorities(0), *some)), True)
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from wspec.plan.plan import Channel, Plan, number
 MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "quantized": quantized}
 INT8, INT4 = ("quantized", "int8_weights_kernel"), ("quantized", "int4_weights_kernel")
 PERSISTENT, ATTENTION = ("persistent", "matmul_persistent_kernel"), ("attention", "attention_fwd")
+MATMUL = ("matmul", "matmul_descriptor_kernel")
 ODD = {case.name: case for case in odd_cases()}
 
 
@@ -104,10 +105,17 @@ def test_replicas_share_a_right_operand_whole() -> None:
 
 
 def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
-    plan = plan_of(PERSISTENT, "bf16")
+    plan = plan_of(PERSISTENT, "bf16", chain="on")
+    assert plan.staging == (), "what the task stores comes from a ring"
     assert tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
     assert plan.total_warps == 12, "the storing warp shares the producer's warp group"
     assert [channel.depth for channel in plan.channels] == [3, 3, 1]
+
+
+def test_a_store_that_runs_on_needs_no_task() -> None:
+    plan = plan_of(PERSISTENT, "bf16")
+    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["own"]
+    assert "with a task 'store' an iteration would take" in plan.prediction.chain_note
 
 
 @pytest.mark.parametrize(
@@ -138,8 +146,35 @@ def test_a_person_decides() -> None:
 
 
 def test_a_chain_that_cannot_be_had_is_refused_by_name() -> None:
-    remark = made(("matmul", "matmul_descriptor_kernel"), "bf16", chain="on").remarks[0]
+    remark = made(MATMUL, "bf16", chain="on", persistent=False).remarks[0]
     assert remark.code == "no-chain" and remark.note
+
+
+# ---------------------------------------------------------------------------------------- loops over tiles
+
+
+def test_a_loop_over_tiles_brings_a_store_to_hand_over() -> None:
+    plan = plan_of(MATMUL, "bf16", chain="on")
+    assert plan.persistent and plan.tiles and tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
+
+
+@pytest.mark.parametrize("options", [{}, {"chain": "on"}])
+def test_a_chain_is_not_put_into_a_loop_over_tiles_unasked(options: dict[str, Any]) -> None:
+    plan = plan_of(INT8, "m256", **options)
+    assert plan.helpers and not plan.persistent
+
+
+@pytest.mark.parametrize(
+    ("which", "variant"), [(INT8, "m256"), (INT4, "m64"), (MATMUL, "bf16"), (PERSISTENT, "bf16"), (ATTENTION, "d64")]
+)
+def test_chains_in_loops_over_tiles_are_sound(which: tuple[str, str], variant: str) -> None:
+    first = made(which, variant, chain="on", persistent=True)
+    assert first.plan is not None and first.module is not None
+    assert first.plan.helpers and first.plan.persistent
+    assert_sound(first.module, first.plan)
+    again = made(which, variant, Plan.from_text(first.plan.to_text()))
+    assert again.module is not None, again.remarks
+    assert print_module(again.module) == print_module(first.module)
 
 
 @pytest.mark.parametrize("name", ["three_dots", "attention_masked", "attention_two_loops", "attention_grouped"])
@@ -199,6 +234,8 @@ BAD: list[tuple[str, Edit]] = [
     ("channels.w.buffer_bytes", ring("w", buffer_bytes=64)),
     ("channels.w.readers", ring("w", readers=("convert",))),
     ("channels.w.readers", ring("w", reused=False)),
+    ("channels.w.stays", ring("w", stays=True)),
+    ("staging", lambda plan: replace(plan, loops=tuple(replace(loop, turns=True) for loop in plan.loops))),
     ("channels.w.sliced_dim", ring("w", sliced_dim=0)),
     ("channels.q.readers", ring("q", readers=("mma",))),
     ("channels.a.readers", ring("a", readers=("convert",))),

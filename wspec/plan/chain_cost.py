@@ -57,7 +57,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     cycles = single.prediction.iteration_cycles
     if cut.kind == STORE:
         waited = max(cycles, memory_wait(single, machine))
-        if single.staging and all(kind == OWN for *_, kind in single.staging):
+        if cut.behind <= {store for store, _, kind in single.staging if kind == OWN}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values)
         exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
