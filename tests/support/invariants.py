@@ -51,6 +51,7 @@ def assert_sound(module: Operation, plan: Plan) -> None:
     _resources(module, op, plan)
     _wgmma(op, plan)
     uses = [_use(op, task) for task in range(len(ws.task_blocks(op)))]
+    _without_staging(uses)
     counts = _initialized(op.parent)
     _producer(uses[-1], counts, plan)
     _values(uses, counts, plan)
@@ -212,6 +213,13 @@ def _same_layout(copy: Copy) -> None:
 def _fields(layout: object) -> tuple[object, ...]:
     assert isinstance(layout, Layout)
     return (layout.name, *(entry for entry in layout.fields if entry[0] != "rank"))
+
+
+def _without_staging(uses: list[Use]) -> None:
+    """A store that goes through a buffer of the producer's sends nothing."""
+    copied = {copy.buffers for use in uses for copy in use.copies}
+    for use in uses:
+        use.stores = [store for store in use.stores if store[0] not in copied]
 
 
 def _values(uses: list[Use], counts: dict[Value, int], plan: Plan) -> None:
