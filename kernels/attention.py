@@ -197,27 +197,22 @@ class Choice:
 def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
     """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/experiments.md.
 
-    Small tiles let several blocks share an SM and hide each other's start and end: best for short sequences and where
-    the exponentials take as long as the products (head_dim 64). High tiles read K and V less often: best otherwise.
+    Where the exponentials take as long as the products (head_dim 64) several blocks that share an SM hide them from
+    each other; elsewhere high tiles are best, which read K and V less often.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
-        return Config(64, 128 if causal and seqlen_q >= 16384 else 64, num_warps=4, num_stages=2)
-    if head_dim == 128 and seqlen_q < 2048:
-        return Config(64, 128, num_warps=4, num_stages=2)
+        return Config(64, 64 if causal and seqlen_q < 2048 else 128, num_warps=4, num_stages=2)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
 
 
 def default_choice(head_dim: int, causal: bool, seqlen_q: int) -> Choice:
     """What `attention` launches for `seqlen_q` queries a head: the specialized kernel, unless the plain one is faster.
 
-    The plain one was measured to be so, at its best tile, for head_dim 64 without a mask on long sequences
-    (docs/experiments.md).
+    At the tiles of `default_config` it was faster nowhere that was measured (docs/experiments.md).
     """
-    if head_dim == 64 and not causal and seqlen_q >= 2048:
-        return Choice(False, Config(64, 128, num_warps=4, num_stages=2))
     return Choice(True, default_config(head_dim, seqlen_q, causal))
 
 

@@ -10,7 +10,7 @@ from wspec.plan.plan import Plan, id_of
 from wspec.tiles import TileCost, tile_cost
 
 
-def pays(function: Operation, plan: Plan) -> bool:
+def pays(function: Operation) -> bool:
     """Is there something to gain from a loop over tiles: does the kernel not have one already?
 
     The next tile's operands arrive while this one is finished, its result is stored while the next one is computed,

@@ -87,7 +87,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         run.show("input", module)
         machine = load_machine(options.machine)
         if plan is None:
-            module, plan = run.step("plan", _decide, module, machine, options)
+            module, plan = run.step("plan", decide, module, machine, options)
         else:
             module = _numbered(persist(module) if plan.persistent else module)
             run.step("plan", validate, plan, _function(module), machine)
@@ -107,38 +107,33 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     return Outcome(module, plan, (done,), run.stages, run.times)
 
 
-def _decide(module: Operation, machine: Machine, options: Options) -> tuple[Operation, Plan]:
+def decide(module: Operation, machine: Machine, options: Options) -> tuple[Operation, Plan]:
     """The module to work on, with a loop over tiles or without, and its plan. Raises Declined."""
     function = _function(module)
     hindered = obstacle(function)
     if hindered is not None and options.persistent:
         why, where = hindered
         raise Declined(Remark("not-persistent", f"the kernel cannot walk through tiles: {why}", where.location))
-    plan, declined = None, None
-    if not options.persistent:
-        try:
-            plan = make_plan(build_graph(function), machine, options)
-        except Declined as found:
-            if found.remark.code != "no-chain" or hindered is not None or options.persistent is False:
-                raise
-            declined = found  # a loop over tiles may bring a store to hand over
-    if plan is not None and (hindered is not None or options.persistent is False or not _to_loop(function, plan)):
-        return module, plan
-    looped = _numbered(persist(module.clone({})))
+    walks = hindered is None and options.persistent is not False and (options.persistent or pays(function))
+    flat = None if options.persistent else _planned(module, machine, options)
+    if isinstance(flat, Plan) and flat.helpers:
+        return module, flat  # the model compares chains with kernels that have no loop over tiles
+    looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
+    if isinstance(looped, Plan) and not (isinstance(flat, Plan) and flat.blocks_per_sm > looped.blocks_per_sm):
+        cost = cost_of_tiles(function, machine, looped)
+        return _numbered(persist(module)), replace(looped, persistent=True, tiles=cost.to_text())
+    chosen = looped if flat is None else flat
+    if not isinstance(chosen, Plan):
+        assert chosen is not None
+        raise chosen
+    return module, chosen
+
+
+def _planned(module: Operation, machine: Machine, options: Options) -> Plan | Declined:
     try:
-        chosen = make_plan(build_graph(_function(looped)), machine, options)
-    except Declined as found:
-        if plan is None:
-            raise declined or found from None
-        return module, plan
-    if plan is not None and chosen.blocks_per_sm < plan.blocks_per_sm:
-        return module, plan
-    return looped, replace(chosen, persistent=True, tiles=cost_of_tiles(function, machine, chosen).to_text())
-
-
-def _to_loop(function: Operation, plan: Plan) -> bool:
-    """Is a loop over tiles worth a try? Chains were compared with kernels that have none."""
-    return not plan.helpers and pays(function, plan)
+        return make_plan(build_graph(_function(module)), machine, options)
+    except Declined as declined:
+        return declined
 
 
 def _numbered(module: Operation) -> Operation:
@@ -174,6 +169,8 @@ def describe(plan: Plan) -> str:
     late = sum(len(schedule.late) > 0 for schedule in plan.loops)
     third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
+    overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
+    overlap += "; blocks walk through tiles" if plan.persistent else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
         f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"

@@ -18,7 +18,7 @@ from wspec import ir
 from wspec.check import explore
 from wspec.pipeline import Outcome, specialize
 
-PROVED = "proved: no deadlock and no race, for any trip count (3 tasks, 14 barriers, 8 buffers, "
+PROVED = "proved: no deadlock and no race, for any trip count (3 tasks, 12 barriers, 8 buffers, "
 
 
 @pytest.fixture(scope="module")
@@ -141,11 +141,20 @@ def test_undecided(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
 
 def test_explain() -> None:
     out = done("explain", KERNEL)
-    assert "k (tour_kernel.py:18): a ring of 3 buffers of 32 KiB" in out
+    assert "q (tour_kernel.py:13): one buffer of 32 KiB, filled anew for every tile" in out
+    assert "k (tour_kernel.py:18): a ring of 2 buffers of 32 KiB" in out
     assert "the loop at tour_kernel.py:17: v = descriptor_load, acc = warp_group_dot run an iteration late" in out
-    assert "the store at tour_kernel.py:28 goes through the buffer of q" in out
-    assert "what you can change" in out and "--overlap 0" in out
+    assert "the store at tour_kernel.py:28 goes through a buffer of its own" in out
+    assert "walk through the tiles of the grid" in out and "one stage more takes 64 KiB" in out
+    assert "what you can change" in out and "--overlap 0" in out and "--persistent 0" in out
     assert f"\n{PROVED}" in out
+
+
+def test_explain_a_block_for_every_tile() -> None:
+    out = done("explain", KERNEL, "--persistent", "0")
+    assert "q (tour_kernel.py:13): one buffer of 32 KiB, filled once" in out
+    assert "the store at tour_kernel.py:28 goes through the buffer of q" in out
+    assert "walk through" not in out and "--persistent" not in out
 
 
 @pytest.mark.parametrize(
@@ -178,7 +187,8 @@ def test_demo() -> None:
     assert rows["bytes spilled"][-1] == "0"
     plain, specialized = (int(rows["USETMAXREG"][at]) for at in (0, 1))
     assert plain == 0 and specialized > 0
-    assert "2 consumer warp groups" in ended.stdout and "k            3" in ended.stdout
+    assert "2 consumer warp groups" in ended.stdout and "k            2" in ended.stdout
+    assert "walk through" in ended.stdout
     assert f"\n\n{PROVED}" in ended.stdout
     assert re.search(r"\ncubin for sm_90a: \d{5,} bytes; -o FOLDER writes it", ended.stdout)
     for what in ("plain  ", "specialized, random", "specialized, adversarial"):

@@ -18,15 +18,18 @@ def text() -> str:
 def test_the_table() -> None:
     rows = [line.split() for line in done("plan", KERNEL).splitlines()]
     assert ["mma", "consumer", "2", "4", "240", "computes,", "1/2", "of", "the", "tile", "each"] in rows
-    assert ["k", "3", "32", "KiB", "96", "KiB", "whole", "reused", "tour_kernel.py:18"] in rows
+    assert ["k", "2", "32", "KiB", "64", "KiB", "whole", "reused", "tour_kernel.py:18"] in rows
+    assert ["q", "1", "32", "KiB", "32", "KiB", "sliced,", "dim", "0", "for", "a", "tile", "tour_kernel.py:13"] in rows
+    assert ["stores", "through", "a", "buffer", "of", "its", "own:", "tour_kernel.py:28"] in rows
+    assert any(row[:1] == ["tiles"] for row in rows)
     loop = next(row for row in rows if row and row[0] == "tour_kernel.py:17")
     assert loop[2] == "5" and "acc" in loop
     assert any(row[:1] == ["predicted"] and "tensor" in row for row in rows)
 
 
 def test_options() -> None:
-    out = done("plan", KERNEL, "--overlap", "0", "--depth", "2", "--gate", "off")
-    assert "k            2" in out and "nothing" in next(
+    out = done("plan", KERNEL, "--overlap", "0", "--depth", "1", "--gate", "off")
+    assert "k            1" in out and "nothing" in next(
         line for line in out.splitlines() if "tour_kernel.py:17" in line
     )
 
@@ -43,21 +46,21 @@ def test_a_plan_comes_back(text: str, tmp_path: Path) -> None:
 
 
 def test_an_edited_plan_is_followed(text: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(text.replace("depth = 3", "depth = 2"))
+    (tmp_path / "plan.toml").write_text(text.replace("depth = 2", "depth = 1"))
     flags = ["--plan", str(tmp_path / "plan.toml")]
-    assert "k            2" in done("plan", KERNEL, *flags)
-    assert "memdesc<2x128x128xbf16" in done("dump", KERNEL, "--stage", "lower_channels", *flags)
+    assert "k            1" in done("plan", KERNEL, *flags)
+    assert "memdesc<1x128x128xbf16" in done("dump", KERNEL, "--stage", "lower_channels", *flags)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("depth = 3", "depth = 0", "depth must be at least 1"),
-        ("depth = 3", "depth = 9", "[plan-mismatch]"),
-        ("depth = 3", 'deepth = "3"', "unknown field 'deepth'"),
+        ("depth = 2", "depth = 0", "depth must be at least 1"),
+        ("depth = 2", "depth = 9", "[plan-mismatch]"),
+        ("depth = 2", 'deepth = "3"', "unknown field 'deepth'"),
         ("[[tasks]]", "[tasks", "not valid TOML"),
         ('fingerprint = "', 'fingerprint = "0', "fingerprint: made for kernel 0"),
-        ("loads = [13]", "loads = [14]", "[plan-mismatch]"),
+        ("loads = [32]", "loads = [33]", "[plan-mismatch]"),
     ],
 )
 def test_bad_plans(text: str, tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -129,12 +129,15 @@ def test_chains_are_proved_and_do_not_spill(bits: int) -> None:
     assert report.resources.spill_bytes == 0 and report.resources.hgmma > 0
 
 
-def test_the_default_persistent_product_is_a_chain() -> None:
+@pytest.mark.parametrize(("chain", "helpers"), [("auto", []), ("on", ["store"])])
+def test_the_persistent_product_stores_while_it_goes_on(chain: str, helpers: list[str]) -> None:
     a, out = (torch.zeros(256, 256, dtype=torch.bfloat16) for _ in range(2))
     launch = persistent.Launch.of(a, a, out)
     assert launch.grid == (2,)
-    report = wspec.compile(persistent.matmul_persistent_kernel, check="off").outcome(*launch.args, **launch.meta)
-    assert report.plan is not None and [task.name for task in report.plan.helpers] == ["store"]
+    kernel = wspec.compile(persistent.matmul_persistent_kernel, check="off", chain=chain)
+    report = kernel.outcome(*launch.args, **launch.meta)
+    assert report.plan is not None and [task.name for task in report.plan.helpers] == helpers
+    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["own"]
     assert report.resources.spill_bytes == 0
 
 

@@ -2,7 +2,8 @@
 
 `input.ttgir` is what the compiler is given, `plan.toml` the plan it is given with it. `checks.txt` says what matters of
 each pass's output (`SPLIT: ...` for split, and so on); a file `<pass>.ttgir` is that whole output. Each pass reads the
-text the pass before has printed, so every dump is seen to be a valid input. To keep the whole output of another pass,
+text the pass before has printed, so every dump is seen to be a valid input. Where the plan is of a kernel whose blocks
+walk through tiles, persist is the first pass. To keep the whole output of another pass,
 create the empty file and run `pytest tests/passes --update`.
 """
 
@@ -17,12 +18,13 @@ from tests.support.goldens import assert_golden, assert_matches, prefixes
 from tests.support.invariants import assert_sound
 from wspec import bridge
 from wspec.ir import check_valid, print_module, read
+from wspec.passes.persist import persist
 from wspec.pipeline import PASSES
 from wspec.plan.plan import Plan, number
 
 FOLDER = Path(__file__).parent / "programs"
 PROGRAMS = sorted(path.name for path in FOLDER.iterdir())
-NAMES = [one.__name__ for one in PASSES]
+NAMES = [persist.__name__, *(one.__name__ for one in PASSES)]
 
 
 @functools.cache
@@ -31,8 +33,12 @@ def outputs(program: str) -> dict[str, str]:
     folder = FOLDER / program
     plan = Plan.from_text((folder / "plan.toml").read_text())
     module = read((folder / "input.ttgir").read_text())
-    number(next(op for op in module.walk() if op.name == "tt.func"))
     texts: dict[str, str] = {}
+    if plan.persistent:
+        check_valid(persist(module))
+        texts[persist.__name__] = print_module(module)
+        module = read(texts[persist.__name__])
+    number(next(op for op in module.walk() if op.name == "tt.func"))
     for one in PASSES:
         module = one(module, plan)
         check_valid(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.passes.test_programs import FOLDER, PROGRAMS, outputs
 from tests.support.invariants import assert_sound
 from tests.support.simulate import World, stores_of_plain, stores_of_tasks
+from tests.support.worlds import walked
 from wspec.ir import print_module, read
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
@@ -23,7 +25,7 @@ LAST = PASSES[-1].__name__
 def world(trips: int, other: int, blind: bool = False) -> World:
     """Integers for the arguments of every program."""
     integers = {"k": 64 * trips, "n": 64 * trips, "middle": 64 * min(other, trips), "last": 64 * other, "tiles": other}
-    return World(integers, blind=blind)
+    return World(integers, grid=(3, 2, 1), blind=blind)
 
 
 def plain(program: str) -> Operation:
@@ -38,9 +40,10 @@ CHAINS = frozenset({"dequantize", "persistent_store", "scores"})  # tests/execut
 def test_programs_store_what_they_stored(program: str, trips: int) -> None:
     module = read(outputs(program)[LAST])
     for other in (0, 1, 3):
-        expected = stores_of_plain(plain(program), world(trips, other))
         for seed in range(4):
-            first, *_, producer = stores_of_tasks(module, world(trips, other), seed)
+            tiles, launched = walked(module, world(trips, other), random.Random(seed))
+            expected = [stored for tile in tiles for stored in stores_of_plain(plain(program), tile)]
+            first, *_, producer = stores_of_tasks(module, launched, seed)
             assert first == expected
             assert producer == []
 

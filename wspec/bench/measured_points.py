@@ -56,7 +56,7 @@ def attention_point(case: tuple[int, bool, str, int], kind: str, tile: tuple[int
         kind=kind,
         signature=types,
         constexprs={"BLOCK_M": rows, "BLOCK_N": columns, "HEAD_DIM": dim, "CAUSAL": causal},
-        options={"num_warps": warps, "num_stages": stages, "persistent": False},
+        options={"num_warps": warps, "num_stages": stages},
         arguments={"seqlen_q": length, "seqlen_k": length, "heads": heads, "group": 1},
         grid=(-(-length // rows), heads, batch),
         ms=flop / tflops / 1e9,

@@ -19,6 +19,7 @@ from wspec.plan.machine import load_machine
 from wspec.simulate import Prediction, Simulator
 from wspec.simulate.costs import NAMES
 from wspec.simulate.points import Accuracy, Point, accuracy, read_points, write_points
+from wspec.tiles import TABLE, TileCost, launch_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,15 +54,22 @@ class Predictor:
 
     def __init__(self, machine: str, clock_mhz: float) -> None:
         self.machine, self.clock_mhz = load_machine(machine), clock_mhz
-        self._simulators: dict[str, Simulator] = {}
+        self._simulators: dict[str, tuple[Simulator, str, int]] = {}
 
     def predict(self, point: Point) -> Prediction:
-        simulator = self._simulators.get(point.compiled)
-        if simulator is None:
-            simulator = self._simulators[point.compiled] = self._compile(point)
-        return simulator.predict(point.arguments, point.grid, clock_mhz=point.clock_mhz or self.clock_mhz)
+        if point.compiled not in self._simulators:
+            self._simulators[point.compiled] = self._compile(point)
+        simulator, cost, blocks = self._simulators[point.compiled]
+        arguments, grid = dict(point.arguments), point.grid
+        if cost:
+            tiles, names = TileCost.from_text(cost), simulator.program.names
+            values = {at: int(arguments[names[at]]) for at in tiles.parameters}
+            count, table = launch_table(tiles, grid, values, self.machine.sm_count * blocks)
+            arguments[TABLE], grid = table.tolist(), (count, 1, 1)
+        return simulator.predict(arguments, grid, clock_mhz=point.clock_mhz or self.clock_mhz)
 
-    def _compile(self, point: Point) -> Simulator:
+    def _compile(self, point: Point) -> tuple[Simulator, str, int]:
+        """The simulator; what a tile costs, if blocks walk through tiles; blocks on an SM."""
         kernel = load_kernel(point.kernel).function
         is_plain = point.kind == "plain"
         options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}
@@ -71,9 +79,10 @@ class Predictor:
             if registers is None:
                 found = offline.outcome().resources
                 registers = found.registers if found is not None else None
-            return Simulator(ir.read(bridge.plain_ttgir(offline.source)), self.machine, registers)
-        final = bridge.final_ttgir(offline.dump("specialized"), offline.source)
-        return Simulator(ir.read(final), self.machine, point.registers)
+            return Simulator(ir.read(bridge.plain_ttgir(offline.source)), self.machine, registers), "", 1
+        final, plan = bridge.final_ttgir(offline.dump("specialized"), offline.source), offline.plan()
+        assert plan is not None
+        return Simulator(ir.read(final), self.machine, point.registers), plan.tiles, plan.blocks_per_sm
 
 
 def _part(point: Point) -> str:

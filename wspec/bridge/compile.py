@@ -19,7 +19,8 @@ from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.miscompiled import refusal
 from wspec.bridge.proof import Checker, rule
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
-from wspec.bridge.resources import ptxas_notes, spill_bytes
+from wspec.bridge.resources import ptxas_notes, sass, spill_bytes
+from wspec.bridge.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import FileLoc
@@ -134,8 +135,9 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     if too_big is not None:
         return _declined(verdict, too_big)
     advice = _advice(source, finished)
-    if advice and options.gate == "model":
-        return _declined(verdict, advice[0])
+    grave = [remark for remark in advice if remark.severity == "warning"]
+    if grave and options.gate == "model":
+        return _declined(verdict, grave[0])
     wrong = refusal(source.name, kernel_location(source), finished, options)
     if wrong is not None:
         return _declined(verdict, wrong)
@@ -170,12 +172,15 @@ def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
 
 
 def _advice(source: KernelSource, finished: Finished) -> list[Remark]:
-    """What ptxas did that costs speed. Under the gate the kernel is left alone for it."""
+    """What ptxas did that may cost speed; for the warnings among it the kernel is left alone under the gate."""
     place, found = kernel_location(source), []
     note = "use smaller tiles or more warps, or try overlap=False; gate=off runs it all the same"
     if spilled := spill_bytes(finished.ptxas_log):
         message = f"ptxas spilled {spilled} bytes of the specialized kernel's registers"
-        found.append(Remark("registers", message, place, note=note, severity="warning"))
+        if spills_while_multiplying(sass(finished.cubin)):
+            found.append(Remark("registers", message, place, note=note, severity="warning"))
+        else:
+            found.append(Remark("registers", f"{message}, none of them in a loop that multiplies", place))
     if notes := ptxas_notes(finished.ptxas_log):
         message = f"ptxas serialized the specialized kernel's wgmma ({', '.join(notes)})"
         found.append(Remark("serialized-wgmma", message, place, note=note, severity="warning"))

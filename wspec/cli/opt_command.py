@@ -13,21 +13,26 @@ from wspec.cli.screen import show
 from wspec.diagnostics import Declined, WspecError
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
+from wspec.ir.loc import value_name
 from wspec.options import Options
-from wspec.pipeline import PASSES
+from wspec.passes.persist import TABLE, persist
+from wspec.pipeline import PASSES, decide
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
 from wspec.plan.plan import Plan, number
 from wspec.plan.planner import make_plan
 from wspec.plan.validate import validate
 
+ALL = "all"
 BY_NAME = {one.__name__: one for one in PASSES}
+PERSIST = persist.__name__  # runs before there is a plan, and only where the plan is to be of a persistent kernel
+FIRST = (PERSIST, next(iter(BY_NAME)))
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the module after the passes."""
     if args.passes == "list":
-        show("\n".join(BY_NAME))
+        show("\n".join((PERSIST, *BY_NAME)))
         return 0
     names = pass_names(args.passes)
     place = "<stdin>" if args.input == "-" else args.input
@@ -43,27 +48,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def pass_names(text: str) -> list[str]:
-    """The passes asked for. Raises WspecError."""
+    """The passes asked for; `all` stays, as persist is one of them only for some kernels. Raises WspecError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in BY_NAME and name != "all":
-            raise unknown("pass", name, [*BY_NAME, "all"])
-    return [each for name in names for each in (BY_NAME if name == "all" else [name])]
+        if name not in BY_NAME and name not in (PERSIST, ALL):
+            raise unknown("pass", name, [PERSIST, *BY_NAME, ALL])
+    return names
 
 
 def run_passes(module: Operation, names: list[str], options: Options, plan: Plan | None) -> Operation:
     """The module after the passes, verified after each. Makes the plan where none is given. Raises WspecError."""
     split = ws.find(module) is not None
-    if split and names[0] == "split":
-        raise bad_input("the module is split already", "leave the pass split out")
-    if not split and names[0] != "split":
-        raise bad_input(f"the pass {names[0]} works on a module that is split", "begin with --passes split")
+    if split and names[0] in (*FIRST, ALL):
+        raise bad_input("the module is split already", f"leave the passes {' and '.join(FIRST)} out")
+    if not split and names[0] not in (*FIRST, ALL):
+        raise bad_input(f"the pass {names[0]} works on a module that is split", f"begin with --passes {FIRST[1]}")
     if plan is None and split:
         raise bad_input("a module that is split needs the plan it was split by", "give it with --plan")
     if not split:
-        plan = _plan(module, options, plan)
+        module, plan = _begin(module, names[0], options, plan)
     assert plan is not None
-    for name in names:
+    for name in (each for name in names if name != PERSIST for each in (BY_NAME if name == ALL else [name])):
         try:
             module = BY_NAME[name](module, plan)
         except (AssertionError, KeyError, StopIteration) as error:
@@ -73,19 +78,33 @@ def run_passes(module: Operation, names: list[str], options: Options, plan: Plan
     return module
 
 
-def _plan(module: Operation, options: Options, plan: Plan | None) -> Plan:
-    functions = [op for op in module.walk() if op.name == "tt.func"]
-    if len(functions) != 1:
-        raise bad_input(f"passes need a module with one function, this has {len(functions)}")
-    number(functions[0])
+def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -> tuple[Operation, Plan]:
+    """The numbered module with its plan; with a loop over tiles where that is asked for, or part of all passes."""
+    number(_function(module))
     machine = load_machine(options.machine)
     try:
         if plan is None:
-            return make_plan(build_graph(functions[0]), machine, options)
-        validate(plan, functions[0], machine)
-        return plan
+            if first == FIRST[1]:
+                return module, make_plan(build_graph(_function(module)), machine, options)
+            return decide(module, machine, options if first == ALL else options.replace(persistent=True))
+        if first == PERSIST or (first == ALL and plan.persistent and not _has_table(module)):
+            persist(module)
+            number(_function(module))
+        validate(plan, _function(module), machine)
+        return module, plan
     except Declined as declined:
         raise WspecError(declined.remark) from None
+
+
+def _function(module: Operation) -> Operation:
+    functions = [op for op in module.walk() if op.name == "tt.func"]
+    if len(functions) != 1:
+        raise bad_input(f"passes need a module with one function, this has {len(functions)}")
+    return functions[0]
+
+
+def _has_table(module: Operation) -> bool:
+    return any(value_name(arg.location) == TABLE for arg in _function(module).regions[0].block.args)
 
 
 def _check(module: Operation, place: str) -> None:

@@ -88,7 +88,8 @@ def _as_input(make: Callable[[], T]) -> T:
 
 def _maker(args: argparse.Namespace, kernels: dict[str, Kernel], sizes: dict[str, Any]) -> Maker:
     if args.random:
-        return random_maker(next(iter(kernels.values())).parameters, sizes, parse_grid(args))
+        asked = [one for one in next(iter(kernels.values())).parameters if one.name != TABLE]
+        return random_maker(asked, sizes, parse_grid(args))
     if args.grid is not None:
         raise bad_input("--grid goes with --random; an example has a grid of its own")
     if is_ir(args.input):

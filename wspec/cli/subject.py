@@ -116,8 +116,9 @@ class Subject(ABC):
     def stage_names(self) -> tuple[str, ...]:
         """Every stage there is, in order; nothing of Triton's part is run to tell."""
         names = list(self.front.stages)
-        if "input" in names:
-            names.insert(names.index("input") + 1, "graph")
+        planned = next((name for name in ("persist", "input") if name in names), None)
+        if planned is not None:
+            names.insert(names.index(planned) + 1, "graph")
         has_binary = self.front.specialized or not isinstance(self, TextSubject)
         return (*names, *(BINARY_STAGES if has_binary else ()))
 

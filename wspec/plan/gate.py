@@ -34,7 +34,9 @@ def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, group
     plain = max(longer + (0.5 * shorter + machine.mbarrier_latency) * 2 / max(before, 2), work.tma)
     if _accumulates_only(heaviest):
         fewer = groups < before
-        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else machine.plain_mn_major)
+        walks = any(op.name == "scf.for" for op in heaviest.ancestors())
+        ratio = machine.plain_walking if walks and not fewer else machine.plain_mn_major
+        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else ratio)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": work.compute, "memory": work.tma}
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 

@@ -41,6 +41,7 @@ class Machine:
     setup_latency: float
     plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
     plain_mn_major: float  # B stored [K, N]
+    plain_walking: float  # the same where blocks walk through tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         setup_latency=latency["setup"],
         plain_k_major=data["plain"]["k_major"],
         plain_mn_major=data["plain"]["mn_major"],
+        plain_walking=data["plain"]["walking"],
     )
 
 

@@ -9,6 +9,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Block, Operation
 from wspec.options import Options
 from wspec.plan.buffers import VIEWS
+from wspec.plan.costs import loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Channel, LoopSchedule, id_of, is_shallow
@@ -70,6 +71,22 @@ def keep_in_flight(
     return tuple(
         replace(schedule, in_flight=True) if accumulators(loop.regions[0].block, loads.__contains__) else schedule
         for loop, schedule in zip(loops, schedules, strict=True)
+    )
+
+
+def take_turns(
+    loops: list[Operation], schedules: tuple[LoopSchedule, ...], replicas: int, machine: Machine, options: Options
+) -> tuple[LoopSchedule, ...]:
+    """Let consumer groups issue the dots of pipelined loops one after the other, where the tensor core is the bound.
+
+    Where the CUDA cores are, a group that waits for its turn keeps them idle.
+    """
+    if replicas < 2 or options.turns is False:
+        return schedules
+    work = [loop_work(loop, machine) for loop in loops]
+    return tuple(
+        replace(one, turns=bool(one.late) and (bool(options.turns) or cycles.mma >= cycles.compute))
+        for one, cycles in zip(schedules, work, strict=True)
     )
 
 

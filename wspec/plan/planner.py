@@ -8,7 +8,6 @@ Every refusal is a `Declined` with a place.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import networkx as nx
@@ -19,7 +18,7 @@ from wspec.options import Options
 from wspec.plan.chain_choice import choose as choose_chain
 from wspec.plan.gate import check_pays, predict
 from wspec.plan.machine import Machine
-from wspec.plan.occupancy import choose_occupancy, keep_in_flight
+from wspec.plan.occupancy import choose_occupancy, keep_in_flight, take_turns
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -74,8 +73,7 @@ def _without_chain(
         if fits(function, staging, channels) and not (own and is_shallow(channels)):
             break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
-    if options.turns and replicas > 1:
-        schedules = tuple(replace(one, turns=bool(one.late)) for one in schedules)
+    schedules = take_turns(loops, schedules, replicas, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
     prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)

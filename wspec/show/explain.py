@@ -22,9 +22,12 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said.append(f"{share}, with {consumer.registers} registers a thread")
     said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
-    for store, channel, _ in plan.staging:
-        where = places([store], operations)
-        said.append(f"the store at {where} goes through the buffer of {channel}, which nobody reads any more")
+    said += [_store(store, channel, operations) for store, channel, _ in plan.staging]
+    if plan.persistent:
+        said.append(
+            "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
+            "while this one is finished"
+        )
     return said
 
 
@@ -40,6 +43,13 @@ def _helpers(plan: Plan, operations: Operations) -> list[str]:
     return said
 
 
+def _store(store: int, channel: str, operations: Operations) -> str:
+    start = f"the store at {places([store], operations)} goes through"
+    if not channel:
+        return f"{start} a buffer of its own, and goes on while the next tile is computed"
+    return f"{start} the buffer of {channel}, which nobody reads any more"
+
+
 def _warps(count: int) -> str:
     return "one warp" if count == 1 else f"{count} warps"
 
@@ -48,6 +58,8 @@ def _channel(channel: Channel, operations: Operations) -> str:
     where = places(channel.loads, operations)
     if not channel.reused:
         return f"{channel.name} ({where}): one buffer of {kib(channel.buffer_bytes)}, filled once"
+    if channel.stays:
+        return f"{channel.name} ({where}): one buffer of {kib(channel.buffer_bytes)}, filled anew for every tile"
     ring = f"a ring of {channel.depth} buffers of {kib(channel.buffer_bytes)}"
     return f"{channel.name} ({where}): {ring}, up to {channel.depth} iterations ahead"
 
@@ -82,7 +94,7 @@ def why(plan: Plan, machine: Machine) -> list[str]:
         )
     if expected.chain_note:
         said.append(f"no third task: {expected.chain_note}")
-    rings = [channel for channel in plan.channels if channel.reused]
+    rings = [channel for channel in plan.channels if channel.reused and not channel.stays]
     each = sum(channel.buffer_bytes for channel in rings)
     budget = block_smem(machine, plan.blocks_per_sm)
     if rings and budget - plan.smem_bytes < each:
@@ -103,4 +115,6 @@ def changes(plan: Plan) -> list[str]:
     said.append(f"blocks that share an SM (now {plan.blocks_per_sm}): --blocks N")
     if any(schedule.late for schedule in plan.loops):
         said.append("no overlap of dots inside a group: --overlap 0")
+    if plan.persistent:
+        said.append("a block for every tile: --persistent 0")
     return said

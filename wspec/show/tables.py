@@ -23,7 +23,7 @@ def plan_view(plan: Plan, operations: Operations, machine: Machine) -> Renderabl
     parts: list[RenderableType] = [_tasks(plan), _channels(plan, operations)]
     if plan.loops:
         parts.append(_loops(plan, operations))
-    parts.append(_totals(plan, machine))
+    parts.append(_totals(plan, operations, machine))
     return Group(*_spaced(parts))
 
 
@@ -73,7 +73,7 @@ def _channels(plan: Plan, operations: Operations) -> Table:
 
 def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str, ...]:
     share = f"sliced, dim {channel.sliced_dim}" if channel.sliced else "whole"
-    lives = "reused" if channel.reused else "filled once"
+    lives = "filled once" if not channel.reused else "for a tile" if channel.stays else "reused"
     stored = [number for number, name, _ in plan.staging if name == channel.name]
     if stored:
         lives += f", then stages the store at {places(stored, operations)}"
@@ -130,13 +130,18 @@ def _place(op: Operation | None, number: int) -> str:
     return place_text(op.location).rpartition("/")[2] if op is not None else f"operation {number}"
 
 
-def _totals(plan: Plan, machine: Machine) -> Text:
+def _totals(plan: Plan, operations: Operations, machine: Machine) -> Text:
     expected = plan.prediction
     lines = [
         f"warps     {plan.total_warps} in all (whole groups of 4), the kernel had {plan.source_warps}",
         f"shared    {plan.smem_bytes} bytes of {machine.smem_bytes}; {plan.blocks_per_sm} "
         f"block{'s' if plan.blocks_per_sm > 1 else ''} an SM",
     ]
+    if plan.persistent:
+        lines.append("tiles     as many blocks as fit on the GPU walk through those of the grid")
+    own = [store for store, channel, _ in plan.staging if not channel]
+    if own:
+        lines.append(f"stores    through a buffer of its own: {places(own, operations)}")
     if expected.iteration_cycles:
         ratio = expected.plain_iteration_cycles / expected.iteration_cycles
         lines.append(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class Point:
     ms: float
     registers: int | None = None  # a thread has, where it was looked up
     clock_mhz: float = 0.0  # while it ran; 0: not known
+
+    def with_options(self, **options: Any) -> Point:
+        """The same launch of a kernel compiled with other options."""
+        return replace(self, options={**self.options, **options})
 
     @property
     def compiled(self) -> str:

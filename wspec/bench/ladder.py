@@ -1,0 +1,133 @@
+"""The ladder: what each technique brings, alone and together, predicted and measured.
+
+`python -m wspec.bench.ladder [--head-dim 128] [--seqlen 16384] [--causal] [--json FILE] [--markdown FILE]` measures
+attention on a Hopper GPU at one shape, bf16, 16384 tokens; `--predict` only predicts and needs no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import wspec
+from wspec.bench.attention_cases import HIDDEN, TOKENS
+from wspec.bench.measured_points import attention_point
+from wspec.bench.peers import peers
+from wspec.bench.report import Table, console
+from wspec.bench.simulator import Predictor
+from wspec.bench.timing import Timing, Variant, measure
+from wspec.kernels import attention
+from wspec.simulate.points import Point
+
+TECHNIQUES = {"overlap": "QK of the next keys beside the softmax", "turns": "groups take turns", "persistent": "tiles"}
+"""Option -> what it switches on."""
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("overlap",),
+    ("persistent",),
+    ("overlap", "turns"),
+    ("overlap", "persistent"),
+    ("overlap", "turns", "persistent"),
+)
+"""What is on; turns are of pipelined loops only, so they do not stand alone."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m wspec.bench.ladder", description=__doc__.split("\n")[0])
+    parser.add_argument("--head-dim", type=int, default=128, choices=attention.HEAD_DIMS)
+    parser.add_argument("--seqlen", type=int, default=16384)
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--predict", action="store_true", help="no GPU: predictions alone")
+    parser.add_argument("--clock", type=float, default=0.0, metavar="MHZ", help="of the prediction")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    args = parser.parse_args(argv)
+    if not args.predict and not torch.cuda.is_available():
+        print("error: measuring needs a GPU; --predict does not", file=sys.stderr)
+        return 2
+    timings = {} if args.predict else _measured(args)
+    found = _table(args, timings)
+    found.show(console())
+    if args.markdown:
+        args.markdown.write_text(found.markdown())
+    if args.json:
+        args.json.write_text(json.dumps({name: one.samples_us for name, one in timings.items()}, indent=1) + "\n")
+    return 0
+
+
+def step_name(step: tuple[str, ...]) -> str:
+    return " + ".join(("specialized", *step))
+
+
+def _options(step: tuple[str, ...]) -> dict[str, Any]:
+    return {name: name in step for name in TECHNIQUES}
+
+
+def _measured(args: argparse.Namespace) -> dict[str, Timing]:
+    heads, batch = HIDDEN // args.head_dim, TOKENS // args.seqlen
+    shape = (batch, args.seqlen, heads, args.head_dim)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(3))
+    kernels: dict[str, tuple[Any, attention.Config]] = {}
+    for config in attention.plain_configs(args.head_dim):
+        if config.num_stages == 2 and config.block_n in (64, 128):
+            kernels[f"plain {config}"] = (attention.attention_fwd, config)
+    own = attention.default_config(args.head_dim, args.seqlen, args.causal)
+    for step in STEPS:
+        kernels[step_name(step)] = (wspec.compile(attention.attention_fwd, gate="off", **_options(step)), own)
+    variants = []
+    for name, (kernel, config) in kernels.items():
+        run = functools.partial(attention.attention, q, k, v, causal=args.causal, config=config, kernel=kernel)
+        run()
+        variants.append(Variant(name, (run,)))
+    variants += [
+        Variant(peer.name, (peer.make(q, k, v, args.causal),), peer.around) for peer in peers() if peer.name != "FA2"
+    ]
+    torch.cuda.synchronize()
+    return measure(variants, rounds=11)
+
+
+def point(args: argparse.Namespace, step: tuple[str, ...]) -> Point:
+    """The launch of a step, for the predictor; its time is not known."""
+    own = attention.default_config(args.head_dim, args.seqlen, args.causal)
+    tile = (own.block_m, own.block_n, own.num_warps, own.num_stages)
+    made = attention_point((args.head_dim, args.causal, "bf16", args.seqlen), "specialized", tile, 1.0)
+    return made.with_options(**_options(step))
+
+
+def _table(args: argparse.Namespace, timings: dict[str, Timing]) -> Table:
+    flop = 4 * TOKENS * args.seqlen * HIDDEN / (2 if args.causal else 1)
+    plains = {name: one for name, one in timings.items() if name.startswith("plain")}
+    best = min(plains, key=lambda name: plains[name].median_us) if plains else ""
+    predictor = Predictor("h200", args.clock)
+    rows: list[tuple[str, ...]] = []
+    names = [step_name(step) for step in STEPS]
+    shown = [best, *names, *(name for name in timings if name not in plains and name not in names)]
+    base = 0.0
+    for name in (one for one in shown if one):
+        predicted = ""
+        if name in names:
+            us = predictor.predict(point(args, STEPS[names.index(name)])).microseconds
+            base = base or us
+            predicted = f"{flop / us / 1e6:.0f}"
+        one = timings.get(name)
+        measured = f"{flop / one.median_us / 1e6:.0f}" if one is not None else ""
+        over = f"{one.speedup_over(timings[best]):.3f}" if one is not None and best else ""
+        first = f"{one.speedup_over(timings[names[0]]):.3f}" if one is not None else ""
+        gain = f"{base / us:.3f}" if predicted else ""
+        rows.append((name, measured, over, first, predicted, gain, f"{100 * one.spread:.1f}" if one else ""))
+    mask = "causal" if args.causal else "full"
+    title = f"The ladder: D={args.head_dim}, S={args.seqlen}, {mask}, bf16, TFLOP/s"
+    columns = ("what is on", "measured", "x plain", "x the first step", "predicted", "x predicted first", "spread %")
+    return Table(title, columns, tuple(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
