@@ -22,6 +22,7 @@ from torch import Tensor
 
 from wspec.kernels.attention import LOG2_E, attention_reference
 from wspec.kernels.matmul import matmul_reference
+from wspec.kernels.quantized import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -150,6 +151,68 @@ def matmul_bound(a: Tensor, b: Tensor, expected: Tensor, result: torch.dtype) ->
     """u |C| for rounding the result, and k 2^-23 |A| |B| for sums of k products in float32."""
     sums = a.shape[1] * 2 * SINGLE * (a.double().abs() @ b.double().abs())
     return unit_roundoff(result) * expected.abs() + sums + smallest_error(result)
+
+
+def persistent(
+    types: Mapping[str, str], constexprs: Mapping[str, Any], seed: int, *, m: int = 0, n: int = 0, k: int = 0
+) -> Example:
+    """`matmul_persistent_kernel` on fewer programs than there are tiles."""
+    block_m, block_n, block_k = (int(constexprs[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    m, n, k = m or 2 * block_m + 48, n or block_n + 32, k or 3 * block_k + 16
+    dtype, result = _dtype(types["a_desc"]), _dtype(types["c_desc"])
+    draw = torch.Generator().manual_seed(seed)
+    a, weight = _normal(draw, (m, k), dtype), _normal(draw, (n, k), dtype)
+    c = torch.full((m, n), math.nan, dtype=result)
+    arguments = {"a_desc": a, "b_desc": weight, "c_desc": c, "m": m, "n": n, "k": k}
+    expected = matmul_reference(a, weight.T, dtype=torch.float64)
+    output = Output(c, expected, matmul_bound(a, weight.T, expected, result))
+    return Example((2,), arguments, {"c_desc": output})
+
+
+# ----------------------------------------------------------------------------------------- quantized weights
+
+
+def int8_weights(
+    types: Mapping[str, str], constexprs: Mapping[str, Any], seed: int, *, m: int = 0, n: int = 0, k: int = 0
+) -> Example:
+    """`int8_weights_kernel`; sizes that end within a tile: 0 chooses them by the tile. A sum of two parts where the
+    kernel writes float32."""
+    block_m, block_n, block_k = (int(constexprs[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    m, n, k = m or block_m + 5, n or block_n + 48, k or 5 * block_k + 16
+    draw, result = torch.Generator().manual_seed(seed), _dtype(types["c_desc"])
+    a = _normal(draw, (m, k), torch.bfloat16)
+    q, scale = quantize_int8(_normal(draw, (n, k), torch.float32))
+    parts = 2 if result is torch.float32 else 1
+    k_part = -(-k // (block_k * parts)) * block_k
+    c = torch.full((parts, m, n), math.nan, dtype=result)
+    arguments = {"a_desc": a, "w_desc": q, "scale_ptr": scale, "c_desc": c, "n": n, "k_part": k_part}
+    pieces = [slice(part * k_part, (part + 1) * k_part) for part in range(parts)]
+    expected = torch.stack([int8_reference(a[:, at], q[:, at], scale, dtype=torch.float64) for at in pieces])
+    weight = q.double() * scale.double()[:, None]
+    bounds = [matmul_bound(a[:, at], weight[:, at].T, expected[i], result) for i, at in enumerate(pieces)]
+    output = Output(c, expected, torch.stack(bounds) + SINGLE * expected.abs())
+    return Example((-(-n // block_n), -(-m // block_m), parts), arguments, {"c_desc": output})
+
+
+def int4_weights(
+    types: Mapping[str, str], constexprs: Mapping[str, Any], seed: int, *, m: int = 0, n: int = 0, groups: int = 6
+) -> Example:
+    """`int4_weights_kernel`. The product of a number and its scale is rounded to bfloat16: u |A| |W| more."""
+    block_m, block_n, group = (int(constexprs[name]) for name in ("BLOCK_M", "BLOCK_N", "GROUP"))
+    m, n, k = m or block_m + 5, n or block_n + 48, groups * group
+    draw, result = torch.Generator().manual_seed(seed), _dtype(types["c_desc"])
+    a = _normal(draw, (m, k), torch.bfloat16)
+    q, scale = quantize_int4(_normal(draw, (n, k), torch.float32), group)
+    c = torch.full((1, m, n), math.nan, dtype=result)
+    sizes = {"n": n, "k_half": k // 2, "k_part": k // 2}
+    arguments = {"a_desc": a, "w_desc": q, "scale_ptr": scale, "c_desc": c, **sizes}
+    expected = int4_reference(a, q, scale, dtype=torch.float64)
+    weight = dequantize_int4(q, scale, torch.float64)
+    bound = matmul_bound(a, weight.T, expected, result)
+    bound += unit_roundoff(torch.bfloat16) * (a.double().abs() @ weight.abs().T)
+    return Example(
+        (-(-n // block_n), -(-m // block_m), 1), arguments, {"c_desc": Output(c, expected[None], bound[None])}
+    )
 
 
 # ------------------------------------------------------------------------------------------------ elementwise

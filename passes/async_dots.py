@@ -30,7 +30,7 @@ def async_dots(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     running = {schedule.loop for schedule in plan.loops if schedule.in_flight}
-    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+    for block in ws.task_blocks(op)[:-1]:
         for inner in _blocks_with_dots(block):
             loop = inner.parent_op
             if loop is not None and id_of(loop) in running and (dots := accumulators(inner, _is_ring)):

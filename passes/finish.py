@@ -22,10 +22,9 @@ def finish(module: Operation, plan: Plan) -> Operation:
     for inner in module.walk():
         for name in [n for n in inner.attributes if n.startswith("wspec.")]:
             del inner.attributes[name]
-    consumer, producer = plan.consumer, plan.producer
-    requested = (consumer.registers,) * (consumer.replicas - 1) + (producer.registers,)
+    requested = tuple(task.registers for task, _ in plan.regions()[1:])
     op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
-    module.attributes['"ttg.num-warps"'] = i32(consumer.warps)
+    module.attributes['"ttg.num-warps"'] = i32(plan.consumer.warps)
     # setmaxnreg needs a limit at launch; Triton's own is for one block an SM and may be more than a thread can have.
     if plan.blocks_per_sm > 1 or start_registers(plan) == MAX_START:
         module.attributes["ttg.maxnreg"] = i32(start_registers(plan))

@@ -2,6 +2,7 @@
 
     wspec.acquire       wait_barrier %empty[i], phase ^ 1
     wspec.copy %t, %d   barrier_expect %full[i], bytes; async_tma_copy_global_to_local %d, %full[i], %ring[i]
+    wspec.commit        arrive_barrier %full[i], 1            (of a value that threads have written)
     wspec.wait      =>  wait_barrier %full[i], phase
     wspec.buffer %t     memdesc_index %ring[i]
     wspec.release %t    arrive_barrier %empty[i], 1
@@ -75,8 +76,8 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
     for name, buffer in _rings(blocks):
         _allocate(build, op, plan, name, buffer, views)
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
-    for index, (block, rings) in enumerate(zip(blocks, views, strict=True)):
-        _lower_task(block, rings, producer=index == len(blocks) - 1)
+    for block, rings in zip(blocks, views, strict=True):
+        _lower_task(block, rings)
     return module
 
 
@@ -109,7 +110,7 @@ def _allocate(
 ) -> None:
     channel = _channel(plan, name)
     ring_type = MemDescType((channel.depth, *buffer.shape), buffer.element, buffer.encoding, SMEM, True)
-    readers = 1 if channel.sliced else plan.consumer.replicas
+    readers = plan.arrivals(channel)
     buffers = build.create("ttg.local_alloc", [], [ring_type]).result
     full = _barriers(build, channel.depth, 1)
     empty = _barriers(build, channel.depth, readers) if channel.reused else None
@@ -136,10 +137,11 @@ def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
 # ---------------------------------------------------------------------------------------------- lowering
 
 
-def _lower_task(block: Block, rings: Mapping[str, Ring], producer: bool) -> None:
+def _lower_task(block: Block, rings: Mapping[str, Ring]) -> None:
     used = sorted(_used(block))
+    filled = {_name(op) for top in block.ops for op in top.walk() if op.name == "wspec.acquire"}
     build = Builder(block, 0, block.terminator.location)
-    start = {name: Position(build.constant(0), build.constant(1 if producer else 0)) for name in used}
+    start = {name: Position(build.constant(0), build.constant(1 if name in filled else 0)) for name in used}
     _Lowering(rings).block(block, start)
 
 
@@ -218,9 +220,10 @@ class _Lowering:
         index = op.operands[0]
         if op.name == "wspec.buffer":
             _replace(op, _at(build, ring.buffers, index, ring.buffer))
-        elif op.name == "wspec.release":
-            assert ring.empty is not None
-            barrier = _at(build, ring.empty, index, _BARRIER)
+        elif op.name in ("wspec.release", "wspec.commit"):
+            barriers = ring.empty if op.name == "wspec.release" else ring.full
+            assert barriers is not None
+            barrier = _at(build, barriers, index, _BARRIER)
             predicate = op.operands[1] if len(op.operands) > 1 else _true(build)
             build.create("ttng.arrive_barrier", [barrier, predicate], [], {"count": i32(1)})
         else:

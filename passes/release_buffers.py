@@ -8,9 +8,10 @@
 
 A tensor core operation reads until the wait that completes it; anything else has read when it is done. A tile that
 threads read into registers needs a fence before it is handed back: the next copy comes through the asynchronous proxy
-and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/experiments.md). Where
-a loop keeps its dots in flight, the buffer is carried into the next iteration and released there, and behind the loop
-for the last one. Channels that are filled once are never released. Runs after async_dots has put the waits.
+and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/experiments.md). A
+task that sends values on hands its tiles back behind the value, whose fence serves both. Where a loop keeps its dots in
+flight, the buffer is carried into the next iteration and released there, and behind the loop for the last one. Channels
+that are filled once are never released. Runs after async_dots has put the waits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import I1, I32, IntegerAttr, StringAttr
-from wspec.ir.wgmma import WAIT, completions, is_async
+from wspec.ir.wgmma import DOT, WAIT, completions, is_async
 from wspec.plan.buffers import VIEWS
 from wspec.plan.plan import Plan
 
@@ -33,23 +34,41 @@ def release_buffers(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     reused = {channel.name for channel in plan.channels if channel.reused}
-    for block in ws.task_blocks(op)[: plan.consumer.replicas]:
+    computed = {channel.name for channel in plan.values}
+    for block in ws.task_blocks(op)[:-1]:
         for inner in [o for top in block.ops for o in top.walk() if o.name == "wspec.wait"]:
             channel = inner.attributes["channel"]
             assert isinstance(channel, StringAttr)
-            if channel.text in reused or channel.text.rsplit(".", 1)[0] in reused:
-                _release(inner)
+            base = channel.text if channel.text in reused else channel.text.rsplit(".", 1)[0]
+            if base in reused:
+                _release(inner, fenced=base not in computed)
     return module
 
 
-def _release(wait: Operation) -> None:
+def _release(wait: Operation, fenced: bool) -> None:
+    """`fenced`: what threads have read is handed to the copy engine; values come from other threads."""
     block = wait.parent
     assert block is not None
     dot = _left_running(block, wait.result)
     if dot is not None:
         _release_later(wait, dot)
         return
-    _release_in(block, wait, _names(block, wait.result), _read_into_registers(block, wait.result))
+    names = _names(block, wait.result)
+    last = _last_reader(block, names)
+    if last is not None and fenced and (sent := _sent_after(block, last)) is not None:
+        _hand_back(Builder(block, block.ops.index(sent) + 1, wait.location), wait, [wait.result], fence=False)
+        return
+    _release_in(block, wait, names, fenced and _read_into_registers(block, wait.result))
+
+
+def _sent_after(block: Block, last: Operation) -> Operation | None:
+    """The last commit of a task that only sends on what it has read: the fence before it serves the reads too."""
+    ops = block.ops[block.ops.index(last) + 1 :]
+    commits = [op for op in ops if op.name == "wspec.commit"]
+    fences = [op for op in ops if op.name == "ttng.fence_async_shared"]
+    if not commits or not fences or is_async(last) or any(op.name == DOT for op in block.ops):
+        return None
+    return commits[-1]
 
 
 def _release_in(block: Block, wait: Operation, names: set[Value], fence: bool) -> None:

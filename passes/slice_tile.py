@@ -31,19 +31,22 @@ from wspec.plan.plan import Channel, Plan
 from wspec.plan.tile import DOTS, Conflict, Slicing, privatize_leaves, shape_of, slice_rows, unit_dim_pairs
 
 WGMMA_ROWS = 64
+TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 
 def slice_tile(module: Operation, plan: Plan) -> Operation:
     """Retype every consumer region for its replica, and the descriptors that carry slices."""
     op = ws.find(module)
     assert op is not None
-    replicas = plan.consumer.replicas
-    factor = plan.source_warps // plan.consumer.warps
-    if replicas == 1 and factor == 1:
+    blocks, regions = ws.task_blocks(op), plan.regions()
+    if all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
         return module
-    for replica, block in enumerate(ws.task_blocks(op)[:replicas]):
-        _slice_region(block, replica, replicas, factor)
-    _slice_copies(ws.task_blocks(op)[-1], plan)
+    for block, (task, replica) in zip(blocks[:-1], regions[:-1], strict=True):
+        if any(inner.name == TMA_STORE for inner in _walk(block)):
+            _slice_stored(block, plan)
+        else:
+            _slice_region(block, replica, task.replicas, max(1, plan.source_warps // task.warps))
+    _slice_copies(blocks[-1], plan)
     _retype_descriptors(module, op, plan)
     return module
 
@@ -54,6 +57,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
 def _slice_region(block: Block, replica: int, replicas: int, factor: int) -> None:
     privatize_leaves(block)
     dots = [op for op in _walk(block) if op.name in DOTS]
+    dots = dots or [op for op in _walk(block) if op.name == "ttg.local_store"]  # of a task that only sends tiles
     slicing = slice_rows(block, dots, replicas, WGMMA_ROWS) if replicas > 1 else Slicing({})
     if isinstance(slicing, Conflict):
         raise AssertionError(f"the plan slices what cannot be sliced: {slicing.why}")
@@ -127,13 +131,29 @@ def _retype_constant(op: Operation) -> None:
 # ------------------------------------------------------------------------------------ producer, descriptors
 
 
+def _slice_stored(block: Block, plan: Plan) -> None:
+    """A task that stores what others send: smaller buffers, each to its place."""
+    for op in list(_walk(block)):
+        if op.name == "wspec.buffer" and (channel := _channel(op, plan)).sliced:
+            op.result.type = shrink_type(op.result.type, channel.sliced_dim, plan.copies(channel), 1)
+    for op in [op for op in _walk(block) if op.name == TMA_STORE]:
+        source = op.operands[-1].op
+        assert source is not None
+        channel, replica = _channel(source, plan), op.int_attr("replica")
+        if replica is not None:
+            dim, size = _sliced_dim(op.operands[0], channel)
+            add_rows(op, 1 + dim, replica * size // plan.copies(channel))
+            del op.attributes["replica"]
+
+
 def _slice_copies(block: Block, plan: Plan) -> None:
     for op in list(_walk(block)):
         replica = op.int_attr("replica")
         if op.name != "wspec.copy" or replica is None:
             continue
-        dim, size = _sliced_block_dim(op, plan)
-        add_rows(op, 2 + dim, replica * size // plan.consumer.replicas)
+        channel = _channel(op, plan)
+        dim, size = _sliced_dim(op.operands[1], channel)
+        add_rows(op, 2 + dim, replica * size // plan.copies(channel))
         del op.attributes["replica"]
 
 
@@ -144,17 +164,19 @@ def _channel(op: Operation, plan: Plan) -> Channel:
     return next(channel for channel in plan.channels if channel.name in (name.text, base))
 
 
-def _sliced_block_dim(copy: Operation, plan: Plan) -> tuple[int, int]:
-    block = shape_of(copy.operands[1].type)
-    dim = _channel(copy, plan).sliced_dim
-    where = [d for d, size in enumerate(block) if size != 1][dim]
+def _sliced_dim(desc: Value, channel: Channel) -> tuple[int, int]:
+    """The dimension of the descriptor's box that replicas share, and its size."""
+    block = shape_of(desc.type)
+    where = [d for d, size in enumerate(block) if size != 1][channel.sliced_dim]
     return where, block[where]
 
 
 def _descriptors(block: Block, plan: Plan, replicas: int) -> Iterable[tuple[Value, int]]:
     for op in _walk(block):
         if op.name == "wspec.copy" and _channel(op, plan).sliced:
-            yield op.operands[1], _sliced_block_dim(op, plan)[0]
+            yield op.operands[1], _sliced_dim(op.operands[1], _channel(op, plan))[0]
+        elif op.name == TMA_STORE and (source := op.operands[-1].op) is not None and _channel(source, plan).sliced:
+            yield op.operands[0], _sliced_dim(op.operands[0], _channel(source, plan))[0]
         elif op.name in ("tt.descriptor_store", "tt.descriptor_load"):
             moved = op.operands[1] if op.name == "tt.descriptor_store" else op.result
             block_shape, tile = shape_of(op.operands[0].type), shape_of(moved.type)

@@ -14,6 +14,9 @@ Copying everything and pruning keeps control flow (sequences of loops, branches,
 zero) exactly as it was in every task: each walks the same iterations. The address arithmetic of the loads stays in the
 producer, duplicated where a consumer needs it too.
 
+In a chain a task sends values that it computes to the next one, which does not compute them (`plan/values.py`); the
+last one makes the stores.
+
 Channels are abstract here: `wspec.acquire`/`wspec.copy` fill the next buffer, `wspec.wait` is ready when it is full and
 yields a token, `wspec.buffer` names the buffer of a token. A channel that replicas slice has one ring each, `q.0`,
 `q.1`. Runs first, because all later passes work inside one task.
@@ -21,26 +24,28 @@ yields a token, `wspec.buffer` names the buffer of a token. A channel that repli
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.ops import info
 from wspec.ir.prune import prune
 from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
-from wspec.plan.plan import ID, Channel, Plan, id_of
+from wspec.plan.plan import ID, Channel, Plan, Task, id_of
+from wspec.plan.values import channel_name, cut_values, drop_effects, value_buffer
 
 
 def split(module: Operation, plan: Plan) -> Operation:
     """Replace the function's body by one `ttg.warp_specialize` with a task in each region."""
     function = next(op for op in module.walk() if op.name == "tt.func")
     body = function.regions[0].block
-    consumers = [_consumer(body, plan, replica) for replica in range(plan.consumer.replicas)]
-    producer = _producer(body, plan)
-    warps = [plan.consumer.warps] * (len(consumers) - 1) + [plan.producer.warps]
-    op = ws.create(consumers[0], [*consumers[1:], producer], warps, function.location)
+    buffers = {channel.name: value_buffer(body, channel) for channel in plan.values}
+    tasks = plan.regions()
+    regions = [_computing(body, plan, task, replica, buffers) for task, replica in tasks[:-1]]
+    warps = [task.warps for task, _ in tasks[1:]]
+    op = ws.create(regions[0], [*regions[1:], _producer(body, plan)], warps, function.location)
     body.ops[:-1] = []
     body.insert(0, op)
     ws.capture_free_values(op)
@@ -66,16 +71,13 @@ def _loads(block: Block, plan: Plan) -> list[tuple[Operation, Channel]]:
     return found
 
 
-def channel_name(channel: Channel, replica: int) -> str:
-    """The ring of one replica: its own where the tile is sliced, the common one otherwise."""
-    return f"{channel.name}.{replica}" if channel.sliced else channel.name
+# --------------------------------------------------------------------------------------- consumer, helpers
 
 
-# ---------------------------------------------------------------------------------------------- consumer
-
-
-def _consumer(body: Block, plan: Plan, replica: int) -> Region:
-    region = _copy(body, "ttg.warp_yield" if replica == 0 else "ttg.warp_return")
+def _computing(body: Block, plan: Plan, task: Task, replica: int, buffers: Mapping[str, MemDescType]) -> Region:
+    region = _copy(body, "ttg.warp_yield" if task is plan.consumer and replica == 0 else "ttg.warp_return")
+    if plan.values:
+        cut_values(region.block, plan, task, replica, buffers)
     for load, channel in _loads(region.block, plan):
         _receive(region.block, load, channel_name(channel, replica))
     prune(region.block)
@@ -162,8 +164,8 @@ def _move_view(root: Block, view: Operation, build: Builder) -> None:
 def _producer(body: Block, plan: Plan) -> Region:
     region = _copy(body, "ttg.warp_return")
     for load, channel in _loads(region.block, plan):
-        _send(load, channel, plan.consumer.replicas if channel.sliced else 1)
-    _drop_effects(region.block)
+        _send(load, channel, plan.copies(channel))
+    drop_effects(region.block)
     prune(region.block)
     return region
 
@@ -177,33 +179,3 @@ def _send(load: Operation, channel: Channel, copies: int) -> None:
         if copies > 1:
             marks["replica"] = IntegerAttr(replica, I32)
         build.create("wspec.copy", [token, *load.operands], [], attributes=marks)
-
-
-KEPT = frozenset({"wspec.acquire", "wspec.copy", "scf.for", "scf.if", "scf.yield", "scf.while", "scf.condition"})
-
-
-def _drop_effects(block: Block) -> None:
-    """Stores and other effects are the consumers' to do."""
-    for op in list(block.ops[:-1]):
-        if op.name in KEPT:
-            for region in op.regions:
-                for inner in region.blocks:
-                    _drop_inner(inner)
-        elif _has_effects(op):
-            op.erase()
-
-
-def _has_effects(op: Operation) -> bool:
-    """Nothing reads the result of an operation that writes: the planner has made sure."""
-    row = info(op.name)
-    return not op.results or (row is not None and row.category in ("atomic", "store", "debug"))
-
-
-def _drop_inner(block: Block) -> None:
-    for op in list(block.ops):
-        if op.name in KEPT:
-            for region in op.regions:
-                for inner in region.blocks:
-                    _drop_inner(inner)
-        elif op is not block.ops[-1] and _has_effects(op):
-            op.erase()

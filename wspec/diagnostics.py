@@ -36,6 +36,7 @@ REASONS: dict[str, str] = {
     "interpreter": "Triton's interpreter runs the kernel; there is nothing to compile",
     "not-persistent": "the blocks of the kernel cannot walk through tiles",
     "already-specialized": "the kernel states its own warp specialization",
+    "no-chain": "a chain of tasks was asked for and cannot be had",
     "gate-slower": "the model expects the specialized kernel to be slower",
     "serialized-wgmma": "ptxas serialized the asynchronous tensor core instructions",
     "internal-error": "wspec failed; this is a bug in wspec",

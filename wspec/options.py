@@ -67,6 +67,21 @@ class Options:
         None, Spec(bool, "as many blocks as fit on the GPU walk through the tiles of the grid", optional=True)
     )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
+    chain: str = _option(
+        "auto",
+        Spec(
+            str,
+            "a third task between or behind loading and multiplying: where the model finds it faster, always where "
+            "there is a place for it, or never",
+            ("auto", "on", "off"),
+        ),
+    )
+    value_depth: int | None = _option(
+        None, Spec(int, "buffers in the ring of a value that a third task computes", low=1, high=8, optional=True)
+    )
+    helper_warps: int | None = _option(
+        None, Spec(int, "warps of a third task that serves all consumers", choices=(4, 8, 16), optional=True)
+    )
     turns: bool | None = _option(
         None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )

@@ -116,8 +116,10 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         said, note = f"the kernel cannot walk through tiles: {why}", "leave persistent to wspec, which sees to it"
         raise Declined(Remark("not-persistent", said, where.location, note=note))
     walks = hindered is None and options.persistent is not False and (options.persistent or pays(function))
-    looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
     flat = None if options.persistent else _planned(module, machine, options)
+    if isinstance(flat, Plan) and flat.helpers:
+        return module, flat  # the model compares chains with kernels that have no loop over tiles
+    looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and flat.blocks_per_sm > looped.blocks_per_sm):
         cost = cost_of_tiles(function, machine, looped)
         return _numbered(persist(module)), replace(looped, persistent=True, tiles=cost.to_text())
@@ -166,10 +168,11 @@ def describe(plan: Plan) -> str:
     consumer, producer = plan.consumer, plan.producer
     rings = ", ".join(f"{c.name} x{c.depth}" for c in plan.channels)
     late = sum(len(schedule.late) > 0 for schedule in plan.loops)
+    third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
     overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
-        f"{consumer.warps} warps and a producer of {producer.warps}; rings {rings}{overlap}"
+        f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"
     )

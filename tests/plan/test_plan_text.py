@@ -58,7 +58,8 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 
 
 def test_every_field_stands_in_the_text() -> None:
-    plan = sample()
+    chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1)
+    plan = sample(channels=(chain,), prediction=Prediction(chain_cycles=1.0, chain_note="too slow"))
     text = plan.to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction):
         for field in dataclasses.fields(kind):

@@ -32,8 +32,13 @@ class Use:
     """What one task does with barriers, by the allocation they belong to."""
 
     waits: list[tuple[Value, Value]] = field(default_factory=list)  # (barriers, index)
-    arrives: list[Value] = field(default_factory=list)
+    arrives: list[tuple[Value, Value]] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
+    stores: list[tuple[Value, Value]] = field(default_factory=list)  # (buffers, index) that threads write
+
+    def sent(self) -> dict[Value, Value]:
+        """Full barriers -> buffers of the rings that the task's threads fill."""
+        return {full: ring for ring, index in self.stores for full, at in self.arrives if at is index}
 
 
 def assert_sound(module: Operation, plan: Plan) -> None:
@@ -46,8 +51,10 @@ def assert_sound(module: Operation, plan: Plan) -> None:
     _resources(module, op, plan)
     _wgmma(op, plan)
     uses = [_use(op, task) for task in range(len(ws.task_blocks(op)))]
+    _without_staging(uses)
     counts = _initialized(op.parent)
     _producer(uses[-1], counts, plan)
+    _values(uses, counts, plan)
     _consumers(uses, counts, plan)
     assert_proved(module)
 
@@ -78,28 +85,28 @@ def _walk(block: Block) -> Iterator[Operation]:
 
 
 def _resources(module: Operation, op: Operation, plan: Plan) -> None:
-    consumer, producer = plan.consumer, plan.producer
+    tasks = [task for task, _ in plan.regions()]
     warps, registers = op.attr("partitionNumWarps"), op.attr("requestedRegisters")
     assert isinstance(warps, DenseArrayAttr) and isinstance(registers, DenseArrayAttr)
-    others = consumer.replicas - 1
-    assert warps.values == (consumer.warps,) * others + (producer.warps,)
-    assert registers.values == (consumer.registers,) * others + (producer.registers,)
-    assert all(24 <= count <= 256 and count % 8 == 0 for count in (*registers.values, consumer.registers))
-    assert module.int_attr("ttg.num-warps") == consumer.warps
-    groups = -(-producer.warps // 4) * 4
-    asked = 32 * (consumer.registers * consumer.warps * consumer.replicas + producer.registers * groups)
+    assert warps.values == tuple(task.warps for task in tasks[1:])
+    assert registers.values == tuple(task.registers for task in tasks[1:])
+    assert all(24 <= task.registers <= 256 and task.registers % 8 == 0 for task in tasks)
+    assert module.int_attr("ttg.num-warps") == plan.consumer.warps
+    rest = [task for task in tasks if task.warps < 4 or task.kind == "producer"]  # they share a warp group
+    shared = max(task.registers for task in rest) * -(-sum(task.warps for task in rest) // 4) * 4
+    asked = 32 * (sum(task.registers * task.warps for task in tasks if task not in rest) + shared)
     assert asked * plan.blocks_per_sm <= SM_REGISTERS
 
 
 def _wgmma(op: Operation, plan: Plan) -> None:
     """The four warps of a warp group hold 64 rows that follow each other, and every warp of the task has a part."""
-    for block in ws.task_blocks(op):
+    for block, (task, _) in zip(ws.task_blocks(op), plan.regions(), strict=True):
         for dot in (inner for inner in _walk(block) if inner.name == "ttng.warp_group_dot"):
             type = dot.result.type
             assert isinstance(type, TensorType) and isinstance(type.encoding, Layout)
             rows, columns = type.encoding.ints("warpsPerCTA")
             assert rows % 4 == 0, f"a warp group does not hold 64 rows of {type}"
-            assert rows * columns == plan.consumer.warps
+            assert rows * columns == task.warps
 
 
 # --------------------------------------------------------------------------------------------------- barriers
@@ -149,7 +156,10 @@ def _use(op: Operation, task: int) -> Use:
             use.waits.append(_element(op, inner.operands[0]))
         elif inner.name == "ttng.arrive_barrier":
             assert inner.int_attr("count") == 1
-            use.arrives.append(_element(op, inner.operands[0])[0])
+            use.arrives.append(_element(op, inner.operands[0]))
+        elif inner.name == "ttg.local_store" and (made := inner.operands[1].op) is not None:
+            if made.name == "ttg.memdesc_index":  # a staged store goes through a view of a whole ring, or an old tile
+                use.stores.append(_element(op, inner.operands[1]))
         elif inner.name == "ttng.barrier_expect":
             expected[inner.operands[0]] = inner.int_attr("size") or 0
         elif inner.name == COPY:
@@ -169,7 +179,8 @@ def _use(op: Operation, task: int) -> Use:
 def _producer(use: Use, counts: dict[Value, int], plan: Plan) -> None:
     """Every ring of the plan is filled, by copies of the right size, each into a buffer that was waited for."""
     rings = {copy.full: copy.buffers for copy in use.copies}
-    wanted = [(channel, ring) for channel in plan.channels for ring in range(_rings(plan, channel.sliced))]
+    loaded = [channel for channel in plan.channels if not channel.source]
+    wanted = [(channel, ring) for channel in loaded for ring in range(plan.copies(channel))]
     assert len(rings) == len(set(rings.values())) == len(wanted)
     assert not use.arrives
     for copy in use.copies:
@@ -179,12 +190,7 @@ def _producer(use: Use, counts: dict[Value, int], plan: Plan) -> None:
         assert copy.bytes == _bytes(copy.buffers) // _depth(copy.buffers)
         _same_layout(copy)
     by_bytes = sorted(_bytes(buffers) for buffers in rings.values())
-    parts = {True: plan.consumer.replicas, False: 1}
-    assert by_bytes == sorted(c.depth * c.buffer_bytes // parts[c.sliced] for c, _ in wanted)
-
-
-def _rings(plan: Plan, sliced: bool) -> int:
-    return plan.consumer.replicas if sliced else 1
+    assert by_bytes == sorted(c.depth * c.buffer_bytes // plan.copies(c) for c, _ in wanted)
 
 
 def _bytes(ring: Value) -> int:
@@ -209,31 +215,51 @@ def _fields(layout: object) -> tuple[object, ...]:
     return (layout.name, *(entry for entry in layout.fields if entry[0] != "rank"))
 
 
+def _without_staging(uses: list[Use]) -> None:
+    """A store that goes through a buffer of the producer's sends nothing."""
+    copied = {copy.buffers for use in uses for copy in use.copies}
+    for use in uses:
+        use.stores = [store for store in use.stores if store[0] not in copied]
+
+
+def _values(uses: list[Use], counts: dict[Value, int], plan: Plan) -> None:
+    """Every ring of values is filled by one task, in buffers that it waits for; one arrival says that one is full."""
+    sent = [(full, ring) for use in uses for full, ring in use.sent().items()]
+    wanted = [channel for channel in plan.values for _ in range(plan.copies(channel))]
+    assert len(sent) == len({ring for _, ring in sent}) == len(wanted)
+    assert all(counts[full] == 1 and _depth(full) == _depth(ring) for full, ring in sent)
+    sizes = sorted(c.depth * c.buffer_bytes // plan.copies(c) for c in wanted)
+    assert sorted(_bytes(ring) for _, ring in sent) == sizes
+
+
 def _consumers(uses: list[Use], counts: dict[Value, int], plan: Plan) -> None:
-    """Every wait is for a ring that the producer fills, and every release is waited for by the producer."""
-    producer = uses[-1]
-    filled = {copy.full for copy in producer.copies}
-    empties = _empties(producer)
-    for use in uses[:-1]:
+    """Every wait is for a ring that another task fills, and every release is waited for by that task."""
+    filled = {full: task for task, use in enumerate(uses) for full in (*(c.full for c in use.copies), *use.sent())}
+    empties = {full: empty for use in uses for full, empty in _empties(use).items()}
+    read: set[Value] = set()
+    for task, use in enumerate(uses[:-1]):
         assert not use.copies
-        waited = {full for full, _ in use.waits}
-        assert waited <= filled, "a consumer waits for what nobody fills"
-        released = set(use.arrives)
+        acquired = set(_empties(use).values())
+        waited = {barriers for barriers, _ in use.waits} - acquired
+        assert waited <= set(filled), "a task waits for what nobody fills"
+        assert all(filled[full] != task for full in waited), "a task waits for itself"
+        released = {barriers for barriers, _ in use.arrives} - set(use.sent())
         assert released == {empties[full] for full in waited if full in empties}, "a task releases what it reads"
-    assert filled == {full for use in uses[:-1] for full, _ in use.waits}, "a ring that nobody reads"
+        read |= waited
+    assert set(filled) == read, "a ring that nobody reads"
     for empty in empties.values():
-        assert counts[empty] == sum(empty in use.arrives for use in uses[:-1])
-    reused = sum(_rings(plan, channel.sliced) for channel in plan.channels if channel.reused)
+        assert counts[empty] == sum(any(empty is barriers for barriers, _ in use.arrives) for use in uses)
+    reused = sum(plan.copies(channel) for channel in plan.channels if channel.reused)
     assert len(empties) == reused
-    assert set(counts) == filled | set(empties.values()), "a barrier that nobody uses"
+    assert set(counts) == set(filled) | set(empties.values()), "a barrier that nobody uses"
 
 
-def _empties(producer: Use) -> dict[Value, Value]:
-    """Full barriers -> empty barriers of the same ring: the producer waits for a buffer before it fills it."""
+def _empties(use: Use) -> dict[Value, Value]:
+    """Full barriers -> empty barriers of the rings a task fills: it waits for a buffer before it fills it."""
+    fills = [(copy.full, copy.index) for copy in use.copies]
+    fills += [(full, at) for _, index in use.stores for full, at in use.arrives if at is index]
     found: dict[Value, Value] = {}
-    for copy in producer.copies:
-        before = [barriers for barriers, index in producer.waits if index is copy.index and barriers is not copy.full]
-        for barriers in before:
-            assert found.setdefault(copy.full, barriers) is barriers
-    assert {barriers for barriers, _ in producer.waits} == set(found.values())
+    for full, index in fills:
+        for barriers in [barriers for barriers, at in use.waits if at is index and barriers is not full]:
+            assert found.setdefault(full, barriers) is barriers
     return found

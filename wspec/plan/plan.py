@@ -25,7 +25,7 @@ class Task:
     """Operations that run together on one set of warps."""
 
     name: str
-    kind: str  # "producer": moves tiles; "consumer": computes on them
+    kind: str  # "producer": moves tiles; "consumer": multiplies them; "helper": another link of a chain
     warps: int  # per replica
     registers: int  # a thread
     replicas: int = 1  # how many warp groups run it, each on a slice of the tile
@@ -33,15 +33,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A ring of shared-memory buffers from the producer to the consumers."""
+    """A ring of shared-memory buffers from one task to others: of tiles from memory, or of values a task computes."""
 
     name: str
-    loads: tuple[int, ...]  # the load operations that fill it, in program order
+    loads: tuple[int, ...]  # the load operations that fill it, in program order; of a value: what computes it
     depth: int  # buffers in the ring
     buffer_bytes: int  # one buffer, all replicas together
     sliced_dim: int = -1  # the tile dimension replicas share, or -1: every replica reads all of it
     reused: bool = True  # False: filled once in the kernel's life, so nothing needs to be released
     stays: bool = False  # True: the tile is read by a loop that streams others
+    source: str = ""  # the task that computes the value; "": the producer loads it
+    readers: tuple[str, ...] = ()  # the tasks that read it; none named: the consumer
+    result: int = 0  # which result of the operation the value is
 
     @property
     def sliced(self) -> bool:
@@ -66,6 +69,8 @@ class Prediction:
     plain_iteration_cycles: float = 0.0  # the same loop unspecialized
     overhead_cycles: float = 0.0  # extra start-up cost of specializing
     bound: str = ""  # what limits the steady state
+    chain_cycles: float = 0.0  # the best chain of tasks that was not taken; 0: there was none
+    chain_note: str = ""  # why it was not taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,43 @@ class Plan:
         return next(task for task in self.tasks if task.kind == "producer")
 
     @property
+    def helpers(self) -> tuple[Task, ...]:
+        """The tasks of a chain beside producer and consumer."""
+        return tuple(task for task in self.tasks if task.kind == "helper")
+
+    @property
+    def values(self) -> tuple[Channel, ...]:
+        """The channels that carry what a task computes."""
+        return tuple(channel for channel in self.channels if channel.source)
+
+    def regions(self) -> tuple[tuple[Task, int], ...]:
+        """(task, replica) of each region of the specialized kernel: consumers, helpers, the producer."""
+        ordered = (self.consumer, *self.helpers, self.producer)
+        return tuple((task, replica) for task in ordered for replica in range(task.replicas))
+
+    def task(self, name: str) -> Task:
+        return next(task for task in self.tasks if task.name == name)
+
+    def readers(self, channel: Channel) -> tuple[Task, ...]:
+        """The tasks that read a channel."""
+        return tuple(map(self.task, channel.readers)) or (self.consumer,)
+
+    def copies(self, channel: Channel) -> int:
+        """How many rings a channel has: one for each replica where they share its tile."""
+        ends = [task.replicas for task in self.readers(channel)]
+        if channel.source:
+            ends.append(self.task(channel.source).replicas)
+        return max(ends) if channel.sliced else 1
+
+    def arrivals(self, channel: Channel) -> int:
+        """How many warp groups hand a buffer of each ring back."""
+        return sum(1 if channel.sliced else task.replicas for task in self.readers(channel))
+
+    def does_effects(self, task: Task) -> bool:
+        """Does the task make the kernel's stores? The end of the chain does."""
+        return task.kind != "producer" and all(channel.source != task.name for channel in self.values)
+
+    @property
     def total_warps(self) -> int:
         """Warps the kernel launches, in whole warp groups."""
         warps = sum(task.warps * task.replicas for task in self.tasks)
@@ -105,7 +147,7 @@ class Plan:
 
     def to_text(self) -> str:
         """The plan as TOML; edit it and load it with `Plan.from_text`."""
-        return _to_toml(asdict(self))
+        return _to_toml(_without_defaults(asdict(self)))
 
     @staticmethod
     def from_text(text: str) -> Plan:
@@ -119,6 +161,17 @@ class Plan:
 
 class PlanError(ValueError):
     """A plan text that cannot be used; the message names the field."""
+
+
+_ONLY_CHAINS = {"source": "", "readers": (), "result": 0, "chain_cycles": 0.0, "chain_note": ""}
+
+
+def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
+    """What only chains have is left out of other plans."""
+    for table in (*data["channels"], data["prediction"]):
+        for name in [name for name in table if name in _ONLY_CHAINS and table[name] == _ONLY_CHAINS[name]]:
+            del table[name]
+    return data
 
 
 def _scalar(value: Any) -> str:
@@ -196,11 +249,15 @@ def _from_dict(data: dict[str, Any]) -> Plan:
     if plan.version != 1:
         raise PlanError(f"plan: version: this wspec reads version 1, found {plan.version}")
     kinds = sorted(task.kind for task in plan.tasks)
-    if kinds != ["consumer", "producer"]:
+    if [kind for kind in kinds if kind != "helper"] != ["consumer", "producer"]:
         raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")
+    if "helper" in kinds and len({task.name for task in plan.tasks}) != len(plan.tasks):
+        raise PlanError("plan: tasks: names must differ")
     for channel in plan.channels:
         if channel.depth < 1:
             raise PlanError(f"plan: channels.{channel.name}: depth must be at least 1, found {channel.depth}")
+        if unknown := {*channel.readers, channel.source} - {task.name for task in plan.tasks} - {""}:
+            raise PlanError(f"plan: channels.{channel.name}: there is no task {sorted(unknown)[0]!r}")
     return plan
 
 

@@ -2,7 +2,8 @@
 
 The order of the decisions: which loads are streamed (partition.py), how many consumer warp groups share the tile
 (replicas.py), what runs late in a consumer (schedule.py) and how many blocks share an SM (occupancy.py), how deep the
-rings are (rings.py), and whether it all pays (gate.py). Every refusal is a `Declined` with a place.
+rings are (rings.py), whether it all pays (gate.py), and whether a third task would be faster still (chain_choice.py).
+Every refusal is a `Declined` with a place.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from functools import partial
 import networkx as nx
 
 from wspec.diagnostics import Declined
+from wspec.ir.core import Operation
 from wspec.options import Options
+from wspec.plan.chain_choice import choose as choose_chain
 from wspec.plan.gate import check_pays, predict
 from wspec.plan.machine import Machine
 from wspec.plan.occupancy import choose_occupancy, keep_in_flight, take_turns
 from wspec.plan.partition import (
+    Site,
     check_addresses,
     check_effects,
     check_memory,
@@ -41,6 +45,14 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     for site in sites:
         check_addresses(function, site)
     check_memory(function, sites)
+    single = partial(_without_chain, function, loops, sites, machine)
+    return single(options) if options.chain == "off" else choose_chain(function, loops, sites, machine, options, single)
+
+
+def _without_chain(
+    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options
+) -> Plan:
+    """Loading and multiplying, no third task."""
     warps = source_warps(function)
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps

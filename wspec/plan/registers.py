@@ -109,10 +109,11 @@ def available(machine: Machine, blocks: int, consumer_warps: int, producer_regis
 
 def check_registers(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
     """The tasks must find what they ask for, or they would wait for it forever. Raises Declined."""
-    consumer, producer = plan.consumer, plan.producer
-    warps = consumer.warps * consumer.replicas
+    groups = [task for task in plan.tasks if task.warps * task.replicas >= WARP_GROUP and task.kind != "producer"]
+    warps = sum(task.warps * task.replicas for task in groups)
     start = launch_registers(machine, plan.blocks_per_sm, warps)
-    asked = consumer.registers * warps + producer.registers * WARP_GROUP
+    rest = max(task.registers for task in plan.tasks if task not in groups)  # they share a warp group
+    asked = sum(task.registers * task.warps * task.replicas for task in groups) + rest * WARP_GROUP
     if asked > start * (warps + WARP_GROUP):
         why = f"the tasks ask for more than the {start} registers a thread there are"
         raise Declined(Remark("registers", why, function.location, note="ask for fewer registers or fewer blocks"))

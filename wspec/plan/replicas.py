@@ -53,6 +53,7 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
     body = copy.regions[0].block
     privatize_leaves(body)
     dots = [op for op in copy.walk() if op.name in DOTS]
+    dots = dots or [op for op in copy.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
     slicing = slice_rows(body, dots, replicas, WGMMA_ROWS)
     if isinstance(slicing, Conflict):
         return slicing
@@ -62,7 +63,7 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
     wanted = {id_of(site.load) for site in sites}
     found: dict[int, int] = {}
     for op in copy.walk():
-        if id_of(op) in wanted and op.name == "tt.descriptor_load":
+        if op.name == "wspec.buffer" or (id_of(op) in wanted and op.name == "tt.descriptor_load"):
             dim = slicing.dim(op.result)
             if dim is not None:
                 found[id_of(op)] = [d for d, size in enumerate(shape_of(op.result.type)) if size != 1].index(dim)

@@ -32,16 +32,20 @@ def make_channels(
     machine: Machine,
     options: Options,
     blocks: int,
+    scratch: int | None = None,
 ) -> tuple[tuple[Channel, ...], int]:
-    """The channels of these loads and the bytes of shared memory they take, with `own` bytes of stores' buffers.
+    """The channels of these loads and the bytes of shared memory they take, with `own` bytes of others' buffers.
 
+    Others are stores, and values that tasks compute; `scratch` is what is needed beside all buffers, where it is known.
     A tile that stays while a loop runs has one buffer; those that the loop streams have rings of equal depth.
     Raises Declined where they do not fit.
     """
     groups = _group(sites)
     fixed = sum(byte_size(g[0].load.result.type) for g in groups if not g[0].hot)
     per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].hot)
-    scratch = own + scratch_bytes(function, [site.load for site in sites], replicas, staged)
+    if scratch is None:
+        scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
+    scratch += own
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].hot)
@@ -101,7 +105,7 @@ def can_share(group: list[Site], site: Site) -> bool:
 
 def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
     load = group[0].load
-    name = _unique(_source_name(function, load), names)
+    name = unique(_source_name(function, load), names)
     return Channel(
         name,
         tuple(id_of(site.load) for site in group),
@@ -109,7 +113,7 @@ def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[in
         byte_size(load.result.type),
         sliced.get(id_of(load), -1),
         bool(outer_loops(load)),
-        not group[0].hot,
+        stays=not group[0].hot,
     )
 
 
@@ -128,7 +132,7 @@ def _source_name(function: Operation, load: Operation) -> str:
     return owner.removesuffix("_desc")
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def unique(name: str, taken: set[str]) -> str:
     name = name.replace(".", "_")
     candidate, count = name, 1
     while candidate in taken:

@@ -283,12 +283,16 @@ def _blocks(block: Block) -> Iterator[Block]:
 
 
 def slice_rows(block: Block, dots: Iterable[Operation], replicas: int, min_rows: int) -> Slicing | Conflict:
-    """Slice the rows (dimension 0) of the given dots' results `replicas` ways, each at least `min_rows` high."""
+    """Slice the rows (dimension 0) of the given dots' results `replicas` ways, each at least `min_rows` high.
+
+    Of a store to shared memory, which has no result, it is the tile's.
+    """
     groups = group(walk_block(block))
     roots: set[Node] = set()
     for dot in dots:
-        node = (dot.result, 0)
-        rows = shape_of(dot.result.type)[0]
+        tile = dot.result if dot.results else dot.operands[0]
+        node = (tile, 0)
+        rows = shape_of(tile.type)[0]
         if rows % replicas or rows // replicas < min_rows:
             return Conflict(dot, f"a tile of {rows} rows does not give {replicas} replicas {min_rows} rows each")
         if (reason := groups.reason(node)) is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
+from wspec.plan.chain_validate import check_chain
 from wspec.plan.costs import byte_size
 from wspec.plan.machine import Machine
 from wspec.plan.partition import (
@@ -38,10 +39,14 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     sites = {id_of(site.load): site for site in find_streams(function, loops)}
     _tasks(plan, function, loops, machine)
     _channels(plan, function, sites)
-    _slicing(plan, function, sites)
-    _staging(plan, function, sites)
-    _loops(plan, loops, sites)
-    _memory(plan, function, sites, machine)
+    scratch = None
+    if plan.helpers or plan.values:
+        scratch = check_chain(plan, function, sites)
+    else:
+        _slicing(plan, function, sites)
+        _staging(plan, function, sites)
+        _loops(plan, loops, sites)
+    _memory(plan, function, sites, machine, scratch)
 
 
 def _mismatch(field: str, message: str, function: Operation) -> Declined:
@@ -79,6 +84,8 @@ def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     seen: set[int] = set()
     for channel in plan.channels:
         field = f"channels.{channel.name}"
+        if channel.source:
+            continue
         for load in channel.loads:
             if load not in sites or load in seen:
                 raise _mismatch(f"{field}.loads", f"operation {load} is not a load that can be streamed once", function)
@@ -155,12 +162,14 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
 
 
-def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine) -> None:
+def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> None:
+    """`scratch`: what the tasks of a chain take beside the rings; None: to be found out."""
     rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
-    loads = [sites[load].load for channel in plan.channels for load in channel.loads]
-    staged = frozenset(store for store, *_ in plan.staging)
-    own = own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging})
-    need = rings + own + scratch_bytes(function, loads, plan.consumer.replicas, staged)
+    if scratch is None:
+        loads = [sites[load].load for channel in plan.channels for load in channel.loads]
+        staged = frozenset(store for store, *_ in plan.staging)
+        scratch = scratch_bytes(function, loads, plan.consumer.replicas, staged)
+    need = rings + own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) + scratch
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)

@@ -14,12 +14,13 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     """What was done, a sentence for each decision."""
     consumer, producer = plan.consumer, plan.producer
     said = [f"{_warps(producer.warps)}, {producer.registers} registers a thread, only to move tiles ahead of time:"]
-    said += [f"  {_channel(channel, operations)}" for channel in plan.channels]
+    said += [f"  {_channel(channel, operations)}" for channel in plan.channels if not channel.source]
     if consumer.replicas > 1:
         share = f"{consumer.replicas} warp groups share the tile, 1/{consumer.replicas} of its rows each"
     else:
         share = f"{_warps(consumer.warps)} compute on the whole tile"
     said.append(f"{share}, with {consumer.registers} registers a thread")
+    said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
     said += [_store(store, channel, operations) for store, channel, _ in plan.staging]
     if plan.persistent:
@@ -27,6 +28,18 @@ def done(plan: Plan, operations: Operations) -> list[str]:
             "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
             "while this one is finished"
         )
+    return said
+
+
+def _helpers(plan: Plan, operations: Operations) -> list[str]:
+    """The third task of a chain, and what goes through shared memory between it and the consumer."""
+    said: list[str] = []
+    for helper in plan.helpers:
+        sends = any(channel.source == helper.name for channel in plan.values)
+        where = "computes for them" if sends else "stores while they go on"
+        warps = _warps(helper.warps * helper.replicas)
+        said.append(f"a task {helper.name!r} of {warps}, {helper.registers} registers a thread, {where}:")
+        said += [f"  {_channel(channel, operations)}" for channel in plan.values]
     return said
 
 
@@ -79,6 +92,8 @@ def why(plan: Plan, machine: Machine) -> list[str]:
             f"{expected.plain_iteration_cycles:.0f} ({gain:.2f} x), bound: {expected.bound}; and "
             f"{expected.overhead_cycles:.0f} cycles to set up"
         )
+    if expected.chain_note:
+        said.append(f"no third task: {expected.chain_note}")
     rings = [channel for channel in plan.channels if channel.reused and not channel.stays]
     each = sum(channel.buffer_bytes for channel in rings)
     budget = block_smem(machine, plan.blocks_per_sm)

@@ -53,11 +53,13 @@ def _tasks(plan: Plan) -> Table:
 
 def _task(task: Task, plan: Plan) -> tuple[str, ...]:
     if task.kind == "producer":
-        does = f"fills {', '.join(channel.name for channel in plan.channels)}"
-    elif task.replicas > 1:
-        does = f"computes, 1/{task.replicas} of the tile each"
+        does = f"fills {', '.join(channel.name for channel in plan.channels if not channel.source)}"
+    elif not any(channel.source == task.name for channel in plan.values) and task.kind == "helper":
+        does = f"stores {', '.join(channel.name for channel in plan.values)}"
     else:
-        does = "computes"
+        sent = [channel.name for channel in plan.values if channel.source == task.name]
+        does = "computes" + (f" {', '.join(sent)}" if sent else "")
+        does += f", 1/{task.replicas} of the tile each" if task.replicas > 1 else ""
     return task.name, task.kind, str(task.replicas), str(task.warps), str(task.registers), does
 
 

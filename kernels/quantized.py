@@ -1,0 +1,324 @@
+"""Products with quantized weights as plain Triton kernels for Hopper: bf16 activations, weights of 8 or 4 bits.
+
+C = A W^T with A [M, K] in bfloat16 and W [N, K] as whole numbers times scales. Few rows of A (a decoding step has 16
+to 256) leave most of a tensor core instruction's 64 rows empty, so the kernels compute the transposed product: the
+weights' N is the instruction's M, and a tile has as many columns as there are tokens.
+
+* `int8_weights_kernel`: one scale for each row of W, applied to the sum;
+* `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
+
+With few tiles, K is divided between programs, whose sums are added afterwards.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies of jit functions are read by Triton, which has no types to give their arguments.
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.kernels.arguments import check_cuda, check_no_grad, check_tensor, tma_strides
+from wspec.kernels.reference import exact_float32_products
+
+MIDDLE = 8
+"""What is subtracted from a number of 4 bits as it is stored."""
+
+
+@triton.jit
+def int8_weights_kernel(
+    a_desc, w_desc, scale_ptr, c_desc, n, k_part,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """One BLOCK_M x BLOCK_N tile of C, or of one part of its sum; grid (columns, rows, parts).
+
+    a_desc: [M, K]; w_desc: [N, K] int8; scale_ptr: [N] float32; c_desc: [parts, M, N].
+    """
+    first_n = tl.program_id(0) * BLOCK_N
+    first_m = tl.program_id(1) * BLOCK_M
+    part = tl.program_id(2)
+    start = part * k_part
+    acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    for first_k in tl.range(start, start + k_part, BLOCK_K):
+        q = w_desc.load([first_n, first_k])
+        a = a_desc.load([first_m, first_k])
+        w = q.to(tl.bfloat16)
+        acc = tl.dot(w, a.T, acc)
+    columns = first_n + tl.arange(0, BLOCK_N)
+    scale = tl.load(scale_ptr + columns, mask=columns < n, other=0.0)
+    c = (acc * scale[:, None]).T.to(c_desc.dtype)
+    c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
+
+
+@triton.jit
+def int4_weights_kernel(
+    a_desc, w_desc, scale_ptr, c_desc, n, k_half, k_part,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """One BLOCK_M x BLOCK_N tile of C, or of one part of its sum; grid (columns, rows, parts).
+
+    a_desc: [M, K]; w_desc: [N, K / 2] int8, of which the low halves belong to columns 0 .. K / 2 - 1 of W and the high
+    ones to the others; scale_ptr: [K / GROUP, N] bfloat16; c_desc: [parts, M, N]. A step covers BLOCK_K bytes, at most
+    GROUP. Scales are read a step ahead.
+    """
+    first_n = tl.program_id(0) * BLOCK_N
+    first_m = tl.program_id(1) * BLOCK_M
+    part = tl.program_id(2)
+    start = part * k_part
+    columns = first_n + tl.arange(0, BLOCK_N)
+    inside = columns < n
+    scales = scale_ptr + columns
+    low_scale = tl.load(scales + start // GROUP * n, mask=inside, other=0.0)
+    high_scale = tl.load(scales + (k_half + start) // GROUP * n, mask=inside, other=0.0)
+    acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
+    for first_k in tl.range(start, start + k_part, BLOCK_K):
+        following = tl.minimum(first_k + BLOCK_K, k_half - BLOCK_K)
+        next_low = tl.load(scales + following // GROUP * n, mask=inside, other=0.0)
+        next_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
+        q = w_desc.load([first_n, first_k])
+        low = ((q & 15).to(tl.bfloat16) - 8) * low_scale[:, None]
+        high = (((q >> 4) & 15).to(tl.bfloat16) - 8) * high_scale[:, None]
+        a_low = a_desc.load([first_m, first_k])
+        a_high = a_desc.load([first_m, k_half + first_k])
+        acc = tl.dot(low, a_low.T, acc)
+        acc = tl.dot(high, a_high.T, acc)
+        low_scale, high_scale = next_low, next_high
+    c = acc.T.to(c_desc.dtype)
+    c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`."""
+
+    block_m: int = 64
+    block_n: int = 64
+    block_k: int = 128
+    num_warps: int = 4
+    num_stages: int = 4
+    parts: int = 1
+
+    def __str__(self) -> str:
+        tile = f"{self.block_m}x{self.block_n}x{self.block_k}"
+        return f"{tile} w{self.num_warps} s{self.num_stages} p{self.parts}"
+
+
+SMS = 132  # of an H200
+
+
+def default_config(m: int, n: int, steps_k: int) -> Config:
+    """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
+
+    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile.
+    """
+    block_m = min(256, max(16, triton.next_power_of_2(m)))
+    tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
+    parts = 1
+    while tiles * parts * 2 <= SMS and steps_k % (256 * parts) == 0:
+        parts *= 2
+    return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
+
+
+@functools.cache
+def specialized_kernel(bits: int, chain: str) -> Any:
+    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
+
+    At every tile here the specialized kernel was faster than the plain one, so that the gate is not asked. Numbers of 4
+    bits take more arithmetic, and two warp groups.
+    """
+    import wspec
+
+    return wspec.compile(plain_kernel(bits), chain=chain, gate="off", helper_warps=8 if bits == 4 else None)
+
+
+def plain_kernel(bits: int) -> Any:
+    """The unspecialized jit function for weights of 8 or 4 bits."""
+    return int8_weights_kernel if bits == 8 else int4_weights_kernel
+
+
+def matmul_int8_weights(
+    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None, kernel: Any = None
+) -> torch.Tensor:
+    """A (weight * scale)^T as a contiguous bfloat16 [M, N], with sums in float32.
+
+    a: [M, K] bfloat16; weight: [N, K] int8; scale: [N] float32, all on one CUDA device, rows 16-byte aligned.
+    kernel: the jit function to launch; the specialized one if None.
+
+    Raises TypeError or ValueError, naming the argument.
+    """
+    check_int8(a, weight, scale)
+    check_cuda("a", a)
+    launch = Launch.int8(a, weight, scale, config=config)
+    return launch.run(specialized_kernel(8, launch.chain) if kernel is None else kernel)
+
+
+def matmul_int4_weights(
+    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None, kernel: Any = None
+) -> torch.Tensor:
+    """A W^T as a contiguous bfloat16 [M, N], W being what `quantize_int4` packed; sums in float32.
+
+    a: [M, K] bfloat16; weight: [N, K / 2] int8; scale: [K / group, N] bfloat16. kernel: the jit function to launch; the
+    specialized one if None. Raises TypeError or ValueError, naming the argument.
+    """
+    check_int4(a, weight, scale)
+    check_cuda("a", a)
+    launch = Launch.int4(a, weight, scale, config=config)
+    return launch.run(specialized_kernel(4, launch.chain) if kernel is None else kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything `kernel[grid](*args, **meta)` needs for one call; made once, it can be run many times."""
+
+    grid: tuple[int, int, int]
+    args: tuple[Any, ...]
+    meta: dict[str, Any]
+    sums: torch.Tensor  # [parts, M, N]
+
+    @property
+    def chain(self) -> str:
+        """Whether a third task converts the weights. The compiler, which does not know the grid, counts on several
+        blocks that share an SM and hide each other's conversion; with one for each SM a third task is faster."""
+        return "on" if math.prod(self.grid) <= SMS else "auto"
+
+    @staticmethod
+    def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
+        """The launch for inputs that passed `check_int8`."""
+        tile = config or default_config(a.shape[0], weight.shape[0], a.shape[1])
+        sums, descriptors = _descriptors(a, weight, tile)
+        part = _part(a.shape[1], tile)
+        args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], part)
+        return Launch(_grid(sums, tile), args, _meta(tile), sums)
+
+    @staticmethod
+    def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
+        """The launch for inputs that passed `check_int4`."""
+        half = weight.shape[1]
+        tile = config or default_config(a.shape[0], weight.shape[0], half)
+        group = a.shape[1] // scale.shape[0]
+        if group % tile.block_k or half % (tile.block_k * tile.parts):
+            raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")
+        sums, descriptors = _descriptors(a, weight, tile)
+        args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], half, half // tile.parts)
+        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums)
+
+    def run(self, kernel: Any) -> torch.Tensor:
+        """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16."""
+        with torch.cuda.device(self.sums.device):
+            kernel[self.grid](*self.args, **self.meta)
+        return self.sums[0] if len(self.sums) == 1 else self.sums.sum(0).to(torch.bfloat16)
+
+    def warmup(self, kernel: Any) -> Any:
+        """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
+        with torch.cuda.device(self.sums.device):
+            return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[torch.Tensor, list[TensorDescriptor]]:
+    m, n = a.shape[0], weight.shape[0]
+    dtype = torch.bfloat16 if tile.parts == 1 else torch.float32
+    sums = torch.empty((tile.parts, m, n), dtype=dtype, device=a.device)
+    blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [1, tile.block_m, tile.block_n])
+    made = [
+        TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
+        for name, tensor, block in zip(("a", "weight", "out"), (a, weight, sums), blocks, strict=True)
+    ]
+    return sums, made
+
+
+def _part(k: int, tile: Config) -> int:
+    """How much of K one program goes through, in whole steps."""
+    return -(-k // (tile.block_k * tile.parts)) * tile.block_k
+
+
+def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
+    parts, m, n = sums.shape
+    return triton.cdiv(n, tile.block_n), triton.cdiv(m, tile.block_m), parts
+
+
+def _meta(tile: Config) -> dict[str, Any]:
+    return {
+        "BLOCK_M": tile.block_m,
+        "BLOCK_N": tile.block_n,
+        "BLOCK_K": tile.block_k,
+        "num_warps": tile.num_warps,
+        "num_stages": tile.num_stages,
+    }
+
+
+# ------------------------------------------------------------------------------------ checks, weights, references
+
+
+def check_int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> None:
+    """Raises TypeError or ValueError naming the argument that `matmul_int8_weights` cannot take."""
+    _check(a, weight, torch.int8)
+    check_tensor("scale", scale, 1, (torch.float32,))
+    if weight.shape[1] != a.shape[1]:
+        raise ValueError(f"weight: has rows of {weight.shape[1]}, but a has {a.shape[1]} columns")
+    if scale.shape[0] != weight.shape[0] or not scale.is_contiguous():
+        raise ValueError(f"scale: expected {weight.shape[0]} contiguous numbers, got {tuple(scale.shape)}")
+
+
+def check_int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> None:
+    """Raises TypeError or ValueError naming the argument that `matmul_int4_weights` cannot take."""
+    _check(a, weight, torch.int8)
+    check_tensor("scale", scale, 2, (torch.bfloat16,))
+    if weight.shape[1] * 2 != a.shape[1]:
+        raise ValueError(f"weight: has rows of {weight.shape[1]} bytes, but a has {a.shape[1]} columns")
+    if scale.shape[1] != weight.shape[0] or a.shape[1] % (2 * scale.shape[0]) or not scale.is_contiguous():
+        raise ValueError(f"scale: expected contiguous [groups, {weight.shape[0]}], got {tuple(scale.shape)}")
+
+
+def _check(a: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> None:
+    check_tensor("a", a, 2, (torch.bfloat16,))
+    check_no_grad("a", a)
+    check_tensor("weight", weight, 2, (dtype,))
+    if not (a.numel() and weight.numel()):
+        raise ValueError(f"a: nothing to multiply: {tuple(a.shape)} by {tuple(weight.shape)}")
+
+
+def quantize_int8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N, K] as int8 and a float32 scale for each row."""
+    scale = weight.float().abs().amax(1).clamp_min(1e-12) / 127
+    return (weight.float() / scale[:, None]).round().to(torch.int8), scale
+
+
+def quantize_int4(weight: torch.Tensor, group: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N, K] as [N, K / 2] bytes and [K / group, N] bfloat16 scales: column j in the low half of byte j, column
+    K / 2 + j in the high half."""
+    n, k = weight.shape
+    grouped = weight.float().reshape(n, k // group, group)
+    scale = (grouped.abs().amax(2).clamp_min(1e-12) / 7).to(torch.bfloat16)
+    numbers = (grouped / scale.float()[:, :, None]).round().clamp(-MIDDLE, MIDDLE - 1).to(torch.int8) + MIDDLE
+    numbers = numbers.reshape(n, k).to(torch.uint8)
+    packed = numbers[:, : k // 2] | (numbers[:, k // 2 :] << 4)
+    return packed.contiguous().view(torch.int8), scale.T.contiguous()
+
+
+def dequantize_int4(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """What `quantize_int4` packed, in `dtype`."""
+    numbers = torch.cat([weight & 15, weight >> 4 & 15], 1).to(dtype) - MIDDLE
+    return numbers * scale.T.to(dtype).repeat_interleave(numbers.shape[1] // scale.shape[0], 1)
+
+
+def int8_reference(
+    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A (weight * scale)^T in `dtype` (float32 or float64) on the inputs' device, without TF32."""
+    with exact_float32_products():
+        return (a.to(dtype) @ weight.to(dtype).T) * scale.to(dtype)
+
+
+def int4_reference(
+    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A W^T in `dtype` on the inputs' device, without TF32."""
+    with exact_float32_products():
+        return a.to(dtype) @ dequantize_int4(weight, scale, dtype).T

@@ -1,0 +1,120 @@
+"""Chains of three tasks on the CPU: plain, specialized and float64 agree, in every order."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.execute.test_machine_kernels import Subject, bits
+from tests.plan.test_chain import MODULES, text_of
+from tests.support.goldens import ROOT
+from wspec.cli.variants import variant_signature
+from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
+from wspec.execute import one_thread as executor_thread
+from wspec.ir import print_module, read
+from wspec.kernels.examples import Example
+from wspec.options import Options
+from wspec.pipeline import specialize
+from wspec.tiles import TABLE, even_table
+
+Which = tuple[str, str, str]
+CHAINS: tuple[Which, ...] = (
+    ("quantized", "int8_weights_kernel", "m64"),
+    ("quantized", "int8_weights_kernel", "parts"),
+    ("quantized", "int8_weights_kernel", "wide"),
+    ("quantized", "int4_weights_kernel", "m16"),
+    ("persistent", "matmul_persistent_kernel", "square"),
+    ("attention", "attention_fwd", "d64_causal"),
+)
+MORE: tuple[Which, ...] = (
+    *CHAINS,
+    ("quantized", "int8_weights_kernel", "m16"),
+    ("quantized", "int8_weights_kernel", "m256"),
+    ("quantized", "int4_weights_kernel", "m64"),
+    ("quantized", "int4_weights_kernel", "wide"),
+    ("persistent", "matmul_persistent_kernel", "bf16"),
+    ("attention", "attention_fwd", "d64"),
+)
+TILED: tuple[Which, ...] = (
+    ("quantized", "int8_weights_kernel", "m256"),
+    ("quantized", "int4_weights_kernel", "wide"),
+    ("matmul", "matmul_descriptor_kernel", "bf16"),
+    ("persistent", "matmul_persistent_kernel", "bf16"),
+    ("attention", "attention_fwd", "d64_causal"),
+)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    with executor_thread():
+        yield
+
+
+class Walker(Subject):
+    """A specialized kernel whose blocks, fewer than the tiles, walk through them."""
+
+    def run(self, kernel: Kernel, example: Example, schedule: Schedule | None = None) -> dict[str, float]:
+        if any(parameter.name == TABLE for parameter in kernel.parameters):
+            grid, table = even_table(example.grid, blocks=2)
+            arguments = {**example.arguments, TABLE: torch.from_numpy(table)}
+            example = replace(example, grid=grid, arguments=arguments)
+        return super().run(kernel, example, schedule)
+
+
+@functools.cache
+def subject(which: Which, persistent: bool | None = None) -> Subject:
+    file, kernel, variant = which
+    signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
+    text = text_of(*which)
+    made = specialize(read(text), Options(chain="on", persistent=persistent))
+    assert made.module is not None and made.plan is not None and made.plan.helpers
+    assert made.plan.persistent or not persistent
+    return Walker(signature, Kernel(read(text)), print_module(made.module))
+
+
+def check(which: Which, seed: int, schedules: Iterator[Schedule], persistent: bool | None = None) -> None:
+    """Plain within the bounds, and specialized the same bits in every order."""
+    one = subject(which, persistent)
+    example = one.example(seed)
+    shares = one.run(one.plain, example)
+    assert all(value <= 1 for value in shares.values()), shares
+    expected = bits(example)
+    for schedule in schedules:
+        example = one.example(seed)
+        one.run(one.specialized, example, schedule)
+        same = [torch.equal(a, b) for a, b in zip(bits(example), expected, strict=True)]
+        assert all(same), (schedule.name, same)
+
+
+@pytest.mark.parametrize("which", CHAINS, ids="-".join)
+@pytest.mark.parametrize("seed", range(2))
+def test_plain_chain_and_float64_agree(which: Which, seed: int) -> None:
+    some = subject(which).specialized.adversaries[seed::4]
+    check(which, seed, iter((FirstReady(), Random(seed), Priorities(seed), *some)))
+
+
+@pytest.mark.parametrize("which", TILED, ids="-".join)
+def test_chains_in_loops_over_tiles_agree(which: Which) -> None:
+    some = subject(which, True).specialized.adversaries[::4]
+    check(which, 0, iter((FirstReady(), Random(0), Priorities(0), *some)), True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", MORE, ids="-".join)
+def test_many_seeds(which: Which) -> None:
+    adversaries = subject(which).specialized.adversaries
+    for seed in range(100):
+        check(which, seed, iter((Random(seed), Priorities(seed), adversaries[seed % len(adversaries)])))
+
+
+@pytest.mark.parametrize("kernel", ["int8_weights_kernel", "int4_weights_kernel"])
+def test_wrong_weights_exceed_the_bounds(kernel: str) -> None:
+    one = subject(("quantized", kernel, "m16"))
+    example = one.example(0)
+    weights = example.arguments["w_desc"]
+    weights[:, :64] = weights[:, 64:128].clone()
+    assert max(one.run(one.plain, example).values()) > 2

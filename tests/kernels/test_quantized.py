@@ -1,0 +1,155 @@
+"""`wspec.kernels.quantized` and `persistent` without a GPU: what they refuse, weights, references, tiles, binaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import wspec
+from wspec.bench.quantized import Case, Entry, entries, launch_on_cpu
+from wspec.kernels import persistent
+from wspec.kernels.matmul import Config as Tile
+from wspec.kernels.quantized import (
+    Config,
+    Launch,
+    check_int4,
+    check_int8,
+    default_config,
+    dequantize_int4,
+    int4_reference,
+    int8_reference,
+    matmul_int4_weights,
+    matmul_int8_weights,
+    plain_kernel,
+    quantize_int4,
+    quantize_int8,
+)
+
+A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)
+Q4, S4 = torch.zeros(8, 128, dtype=torch.int8), torch.zeros(2, 8, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("a", "weight", "scale", "error", "match"),
+    [
+        (A.float(), Q, S, TypeError, "a: expected dtype"),
+        (A, Q.float(), S, TypeError, "weight: expected dtype"),
+        (A, Q, S.double(), TypeError, "scale: expected dtype"),
+        (A, Q[:, :128], S, ValueError, "weight: has rows of 128"),
+        (A, Q, S[:4], ValueError, "scale: expected 8"),
+        (A[:0], Q, S, ValueError, "a: nothing to multiply"),
+        (A.clone().requires_grad_(), Q, S, ValueError, "a: requires grad"),
+    ],
+)
+def test_bad_int8_input_names_the_argument(a: Any, weight: Any, scale: Any, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=f"^{match}"):
+        check_int8(a, weight, scale)
+
+
+@pytest.mark.parametrize(
+    ("weight", "scale", "match"),
+    [
+        (Q, S4, "weight: has rows of 256 bytes"),
+        (Q4, S4[:, :4].contiguous(), "scale: expected contiguous"),
+        (Q4, S4.T, "scale: expected contiguous"),
+    ],
+)
+def test_bad_int4_input_names_the_argument(weight: Any, scale: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=f"^{match}"):
+        check_int4(A, weight, scale)
+
+
+def test_cpu_tensors_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"^a: expected a CUDA tensor"):
+        matmul_int8_weights(A, Q, S)
+    with pytest.raises(ValueError, match=r"^a: expected a CUDA tensor"):
+        matmul_int4_weights(A, Q4, S4)
+    with pytest.raises(ValueError, match=r"^a: expected a CUDA tensor"):
+        persistent.matmul_persistent(A, A)
+
+
+def test_quantized_weights_are_close() -> None:
+    weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(0))
+    q, scale = quantize_int8(weight)
+    assert float((q.float() * scale[:, None] - weight).abs().max()) <= float(scale.max()) * 0.51
+    packed, scales = quantize_int4(weight)
+    assert packed.shape == (64, 256) and scales.shape == (4, 64)
+    assert float((dequantize_int4(packed, scales) - weight).abs().max()) <= float(scales.max()) * 1.02
+
+
+def test_packed_numbers_lie_half_a_row_apart() -> None:
+    weight = torch.zeros(1, 256)
+    weight[0, 3], weight[0, 128 + 5] = 7.0, -7.0
+    packed, scales = quantize_int4(weight)
+    assert (int(packed[0, 3]) & 15, int(packed[0, 5]) >> 4 & 15) == (15, 1)
+    assert torch.equal(dequantize_int4(packed, scales), weight)
+
+
+def test_references_are_the_products_of_the_dequantized_weights() -> None:
+    draw = torch.Generator().manual_seed(1)
+    a = torch.randn(4, 256, generator=draw).to(torch.bfloat16)
+    weight = torch.randn(8, 256, generator=draw)
+    q, scale = quantize_int8(weight)
+    expected = a.double() @ (q.double() * scale.double()[:, None]).T
+    assert torch.allclose(int8_reference(a, q, scale, dtype=torch.float64), expected)
+    packed, scales = quantize_int4(weight)
+    expected = a.double() @ dequantize_int4(packed, scales, torch.float64).T
+    assert torch.allclose(int4_reference(a, packed, scales, dtype=torch.float64), expected)
+
+
+@pytest.mark.parametrize(("m", "n", "parts"), [(16, 8192, 1), (1, 4096, 2), (64, 2048, 4), (256, 8192, 1)])
+def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
+    config = default_config(m, n, 8192)
+    assert config.parts == parts and config.block_m >= min(m, 256)
+    assert "p" in str(config)
+
+
+@pytest.mark.parametrize(("rows", "n", "chain"), [(64, 8192, "on"), (16, 8192, "on"), (64, 32768, "auto")])
+def test_a_third_task_where_every_sm_has_one_block(rows: int, n: int, chain: str) -> None:
+    a, weight = torch.zeros(rows, 64, dtype=torch.bfloat16), torch.zeros(n, 64, dtype=torch.int8)
+    assert Launch.int8(a, weight, torch.zeros(n)).chain == chain
+
+
+def test_steps_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^weight: 512 bytes a row"):
+        launch_on_cpu(Entry("plain", Config(16, block_k=256)), 4)
+
+
+def test_the_grid_of_the_benchmark() -> None:
+    assert {entry.kind for entry in entries(Case(8, 64, 4096, 4096))} == {"plain", "single", "chain"}
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_chains_are_proved_and_do_not_spill(bits: int) -> None:
+    kernel, launch = launch_on_cpu(Entry("chain", Config(64)), bits)
+    report = kernel.outcome(*launch.args, **launch.meta)
+    assert report.reason is None and "proved" in report.proof
+    assert report.resources.spill_bytes == 0 and report.resources.hgmma > 0
+
+
+@pytest.mark.parametrize(("chain", "helpers"), [("auto", []), ("on", ["store"])])
+def test_the_persistent_product_stores_while_it_goes_on(chain: str, helpers: list[str]) -> None:
+    a, out = (torch.zeros(256, 256, dtype=torch.bfloat16) for _ in range(2))
+    launch = persistent.Launch.of(a, a, out)
+    assert launch.grid == (2,)
+    kernel = wspec.compile(persistent.matmul_persistent_kernel, check="off", chain=chain)
+    report = kernel.outcome(*launch.args, **launch.meta)
+    assert report.plan is not None and [task.name for task in report.plan.helpers] == helpers
+    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["own"]
+    assert report.resources.spill_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "weight", "match"),
+    [(A, A[:, :128], "weight: has rows of 128"), (A[:0], A, "a: is empty"), (A, A.half(), "weight: dtype")],
+)
+def test_bad_persistent_input_names_the_argument(a: Any, weight: Any, match: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{match}"):
+        persistent.check_inputs(a, weight)
+
+
+def test_plain_kernels() -> None:
+    assert plain_kernel(8) is not plain_kernel(4)
+    assert persistent.default_config() == Tile(128, 256, 64, 8, 3)

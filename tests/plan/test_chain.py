@@ -1,0 +1,252 @@
+"""Chains: where kernels are cut, when the model takes a third task, and what a plan of one may say."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.cases import odd_cases
+from tests.support.compiling import Case
+from tests.support.goldens import ROOT
+from tests.support.invariants import assert_sound
+from wspec import bridge
+from wspec.cli.variants import variant_signature
+from wspec.ir import print_module, read
+from wspec.kernels import attention, matmul, persistent, quantized
+from wspec.options import Options
+from wspec.pipeline import Outcome, specialize
+from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
+from wspec.plan.graph import build_graph
+from wspec.plan.machine import load_machine
+from wspec.plan.partition import hot_loops
+from wspec.plan.plan import Channel, Plan, number
+
+MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "quantized": quantized}
+INT8, INT4 = ("quantized", "int8_weights_kernel"), ("quantized", "int4_weights_kernel")
+PERSISTENT, ATTENTION = ("persistent", "matmul_persistent_kernel"), ("attention", "attention_fwd")
+MATMUL = ("matmul", "matmul_descriptor_kernel")
+ODD = {case.name: case for case in odd_cases()}
+
+
+@functools.cache
+def text_of(file: str, kernel: str, variant: str) -> str:
+    signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
+    values = {**signature.values, **signature.options}
+    return bridge.ttgir(bridge.from_signature(getattr(MODULES[file], kernel), signature.types, values))
+
+
+def made(which: tuple[str, str], variant: str, plan: Plan | None = None, **options: Any) -> Outcome:
+    return specialize(read(text_of(*which, variant)), Options(**options), plan=plan)
+
+
+def plan_of(which: tuple[str, str], variant: str, **options: Any) -> Plan:
+    outcome = made(which, variant, **options)
+    assert outcome.plan is not None, outcome.remarks
+    return outcome.plan
+
+
+def tasks(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Warps and replicas, by name."""
+    return {task.name: (task.warps, task.replicas) for task in plan.tasks}
+
+
+def ends(plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(channel.name, channel.source, channel.readers) for channel in plan.channels]
+
+
+# ------------------------------------------------------------------------------------------------------ cuts
+
+
+@pytest.mark.parametrize(
+    ("which", "variant", "kinds"),
+    [
+        (INT8, "m64", {OPERANDS: 1}),
+        (INT4, "m64", {OPERANDS: 2}),
+        (PERSISTENT, "bf16", {STORE: 1}),
+        (("matmul", "matmul_descriptor_kernel"), "bf16", {}),
+        (ATTENTION, "d64", {CHAIN: 5, PRODUCT: 2}),
+    ],
+)
+def test_cuts(which: tuple[str, str], variant: str, kinds: dict[str, int]) -> None:
+    function = next(op for op in read(text_of(*which, variant)).walk() if op.name == "tt.func")
+    number(function)
+    build_graph(function)
+    cuts = find_cuts(function, hot_loops(function), load_machine("h200"))
+    assert {cut.kind: len(cut.values) for cut in cuts} == kinds
+
+
+# --------------------------------------------------------------------------------------------------- choices
+
+
+def test_a_dequantized_tile_is_made_by_a_task_of_its_own() -> None:
+    plan = plan_of(INT8, "m256")
+    assert tasks(plan) == {"mma": (4, 1), "convert": (4, 1), "load": (1, 1)}
+    assert ends(plan) == [("q", "", ("convert",)), ("a", "", ()), ("w", "convert", ("mma",))]
+    assert plan.loops[0].in_flight, "dots of converted tiles run on into the next iteration"
+
+
+def test_replicas_share_the_rows_of_values_and_tiles() -> None:
+    plan = plan_of(INT8, "wide", chain="on")
+    assert tasks(plan) == {"mma": (4, 2), "convert": (4, 2), "load": (1, 1)}
+    assert [channel.sliced_dim for channel in plan.channels] == [0, -1, 0]
+
+
+def test_replicas_share_a_right_operand_whole() -> None:
+    case = ODD["dequantized_b"]
+    plan = specialize(read(_text(case)), Options(chain="auto", gate="off")).plan
+    assert plan is not None
+    (value,) = plan.values
+    assert not value.sliced and plan.arrivals(value) == plan.consumer.replicas == 2
+    assert tasks(plan)["convert"] == (8, 1)
+
+
+def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
+    plan = plan_of(PERSISTENT, "bf16", chain="on")
+    assert plan.staging == (), "what the task stores comes from a ring"
+    assert tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
+    assert plan.total_warps == 12, "the storing warp shares the producer's warp group"
+    assert [channel.depth for channel in plan.channels] == [3, 3, 1]
+
+
+def test_a_store_that_runs_on_needs_no_task() -> None:
+    plan = plan_of(PERSISTENT, "bf16")
+    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["own"]
+    assert "with a task 'store' an iteration would take" in plan.prediction.chain_note
+
+
+@pytest.mark.parametrize(
+    ("which", "variant", "note"),
+    [
+        (INT8, "m64", "with a task 'convert' an iteration would take"),
+        (INT8, "wide", "with a task 'convert' an iteration would take"),
+        (INT4, "m64", "with a task 'convert' an iteration would take"),
+        (ATTENTION, "d64", "with a task 'lead' an iteration would take"),
+        (ATTENTION, "d128", "a chain of 20 warps leaves 96 registers a thread at launch"),
+    ],
+)
+def test_no_chain_where_the_model_expects_none_to_pay(which: tuple[str, str], variant: str, note: str) -> None:
+    plan = plan_of(which, variant, gate="off")
+    assert not plan.helpers and note in plan.prediction.chain_note
+
+
+def test_a_short_ring_behind_short_iterations_is_not_taken() -> None:
+    remark = made(PERSISTENT, "square").remarks[0]
+    assert remark.code == "gate-slower"
+
+
+def test_a_person_decides() -> None:
+    assert plan_of(INT8, "m64", chain="off", gate="off").helpers == ()
+    assert plan_of(INT8, "wide", chain="on").helpers
+    plan = plan_of(INT8, "m64", chain="on", value_depth=3, helper_warps=8)
+    assert plan.values[0].depth == 3 and tasks(plan)["convert"] == (8, 1)
+
+
+def test_a_chain_that_cannot_be_had_is_refused_by_name() -> None:
+    remark = made(MATMUL, "bf16", chain="on", persistent=False).remarks[0]
+    assert remark.code == "no-chain" and remark.note
+
+
+# ---------------------------------------------------------------------------------------- loops over tiles
+
+
+def test_a_loop_over_tiles_brings_a_store_to_hand_over() -> None:
+    plan = plan_of(MATMUL, "bf16", chain="on")
+    assert plan.persistent and plan.tiles and tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
+
+
+@pytest.mark.parametrize("options", [{}, {"chain": "on"}])
+def test_a_chain_is_not_put_into_a_loop_over_tiles_unasked(options: dict[str, Any]) -> None:
+    plan = plan_of(INT8, "m256", **options)
+    assert plan.helpers and not plan.persistent
+
+
+@pytest.mark.parametrize(
+    ("which", "variant"), [(INT8, "m256"), (INT4, "m64"), (MATMUL, "bf16"), (PERSISTENT, "bf16"), (ATTENTION, "d64")]
+)
+def test_chains_in_loops_over_tiles_are_sound(which: tuple[str, str], variant: str) -> None:
+    first = made(which, variant, chain="on", persistent=True)
+    assert first.plan is not None and first.module is not None
+    assert first.plan.helpers and first.plan.persistent
+    assert_sound(first.module, first.plan)
+    again = made(which, variant, Plan.from_text(first.plan.to_text()))
+    assert again.module is not None, again.remarks
+    assert print_module(again.module) == print_module(first.module)
+
+
+@pytest.mark.parametrize("name", ["three_dots", "attention_masked", "attention_two_loops", "attention_grouped"])
+def test_odd_kernels_are_sound_as_chains(name: str) -> None:
+    outcome = specialize(read(_text(ODD[name])), Options(chain="on", gate="off"))
+    assert outcome.module is not None and outcome.plan is not None and outcome.plan.helpers
+    assert_sound(outcome.module, outcome.plan)
+
+
+def _text(case: Case) -> str:
+    from tests.support.compiling import lowered
+
+    return lowered(case)
+
+
+# ----------------------------------------------------------------------------------------- plans from outside
+
+SUBJECTS = [(INT8, "m64"), (INT8, "wide"), (INT4, "m64"), (PERSISTENT, "bf16"), (ATTENTION, "d64")]
+
+
+@pytest.mark.parametrize(("which", "variant"), SUBJECTS)
+def test_a_plan_read_back_gives_the_same_kernel(which: tuple[str, str], variant: str) -> None:
+    first = made(which, variant, chain="on")
+    assert first.plan is not None and first.module is not None
+    assert_sound(first.module, first.plan)
+    again = made(which, variant, Plan.from_text(first.plan.to_text()))
+    assert again.module is not None, again.remarks
+    assert print_module(again.module) == print_module(first.module)
+
+
+Edit = Callable[[Plan], Plan]
+
+
+def ring(name: str, **changes: Any) -> Edit:
+    def edit(plan: Plan) -> Plan:
+        def one(channel: Channel) -> Channel:
+            return replace(channel, **changes) if channel.name == name else channel
+
+        return replace(plan, channels=tuple(map(one, plan.channels)))
+
+    return edit
+
+
+def task(name: str, **changes: Any) -> Edit:
+    return lambda plan: replace(
+        plan, tasks=tuple(replace(task, **changes) if task.name == name else task for task in plan.tasks)
+    )
+
+
+BAD: list[tuple[str, Edit]] = [
+    ("tasks", lambda plan: replace(plan, channels=tuple(c for c in plan.channels if not c.source))),
+    ("tasks.warps", task("convert", warps=2)),
+    ("tasks.warps", task("convert", replicas=2)),
+    ("tasks.registers", task("convert", registers=100)),
+    ("channels.w.loads", ring("w", loads=(5,))),
+    ("channels.w.loads", ring("w", loads=(1000,))),
+    ("channels.w.buffer_bytes", ring("w", buffer_bytes=64)),
+    ("channels.w.readers", ring("w", readers=("convert",))),
+    ("channels.w.readers", ring("w", reused=False)),
+    ("channels.w.stays", ring("w", stays=True)),
+    ("staging", lambda plan: replace(plan, loops=tuple(replace(loop, turns=True) for loop in plan.loops))),
+    ("channels.w.sliced_dim", ring("w", sliced_dim=0)),
+    ("channels.q.readers", ring("q", readers=("mma",))),
+    ("channels.a.readers", ring("a", readers=("convert",))),
+    ("channels.depth", ring("w", depth=16)),
+]
+
+
+@pytest.mark.parametrize(("field", "edit"), BAD)
+def test_what_does_not_fit_is_refused_with_the_field(field: str, edit: Edit) -> None:
+    plan = edit(plan_of(INT8, "m64", chain="on"))
+    outcome = made(INT8, "m64", plan)
+    assert outcome.module is None
+    assert outcome.remarks[0].code == "plan-mismatch"
+    assert outcome.remarks[0].message.startswith(f"plan: {field}: ")

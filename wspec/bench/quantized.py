@@ -1,0 +1,217 @@
+"""`python -m wspec.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of tasks.
+
+For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
+each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. Every kernel that is timed is checked
+against float32 first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import wspec
+from wspec.bench.accuracy import Error
+from wspec.bench.environment import environment, require_hopper
+from wspec.bench.precompile import precompile
+from wspec.bench.timing import Timing, Variant, fastest, input_sets, measure
+from wspec.kernels.quantized import (
+    Config,
+    Launch,
+    dequantize_int4,
+    int4_reference,
+    int8_reference,
+    plain_kernel,
+    quantize_int4,
+    quantize_int8,
+)
+
+KINDS = ("plain", "single", "chain")
+ALLOWED = 0.01  # relative error, ||C - reference|| / ||reference||; bfloat16 results give about 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """C [m, n] = A [m, k] W^T with weights of `bits`."""
+
+    bits: int
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"int{self.bits} {self.m}x{self.n}x{self.k}"
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.n * self.k * self.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Triton's kernel ("plain"), specialized without a third task ("single") or with one ("chain"), at a tile."""
+
+    kind: str
+    config: Config
+    depth: int | None = None  # of the rings of values
+    warps: int | None = None  # of the third task
+
+    def __str__(self) -> str:
+        chain = f" d{self.depth} h{self.warps}" if self.depth else ""
+        return f"{self.kind} {self.config}{chain}"
+
+    def function(self, bits: int) -> Any:
+        return _function(self.kind, bits, self.depth, self.warps)
+
+
+@functools.cache
+def _function(kind: str, bits: int, depth: int | None, warps: int | None) -> Any:
+    kernel = plain_kernel(bits)
+    if kind == "plain":
+        return kernel
+    chain = {"chain": "on", "value_depth": depth, "helper_warps": warps} if kind == "chain" else {"chain": "off"}
+    return wspec.compile(gate="off", **chain)(kernel)
+
+
+def entries(case: Case) -> list[Entry]:
+    """The tiles tried: a row block for the case, K divided where there would be fewer tiles than SMs."""
+    heights = (128, 256) if case.m >= 256 else (min(128, max(16, case.m)),)
+    found = []
+    for kind, block_m in itertools.product(KINDS, heights):
+        for block_n, block_k, warps in itertools.product((64, 128), (64, 128), (4, 8)):
+            accumulator = block_m * block_n // (32 * warps)  # registers a thread
+            if block_n < 16 * warps or accumulator > 128 or (kind != "plain" and warps * 16 != block_n):
+                continue
+            for stages, parts in itertools.product((3, 5) if kind == "plain" else (3,), (1, 2, 4)):
+                tiles = case.n // block_n * -(-case.m // block_m)
+                steps = case.k // block_k // (3 - case.bits // 4)
+                if (parts > 1 and tiles * parts > 320) or steps % parts:
+                    continue
+                config = Config(block_m, block_n, block_k, warps, stages, parts)
+                found.append(Entry(kind, config))
+                if kind == "chain" and warps == 4 and parts == 1:
+                    found += [Entry(kind, config, depth, helper) for depth in (2, 3) for helper in (4, 8, 16)]
+    return found
+
+
+Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def make_inputs(case: Case, device: torch.device, seed: int) -> Tensors:
+    """A, the weights and their scales."""
+    draw = torch.Generator(device).manual_seed(seed)
+    a = torch.randn(case.m, case.k, device=device, dtype=torch.bfloat16, generator=draw)
+    weight = torch.randn(case.n, case.k, device=device, generator=draw)
+    return a, *(quantize_int8(weight) if case.bits == 8 else quantize_int4(weight))
+
+
+def make_launch(case: Case, inputs: Tensors, config: Config) -> Launch:
+    return (Launch.int8 if case.bits == 8 else Launch.int4)(*inputs, config=config)
+
+
+def launch_on_cpu(entry: Entry, bits: int) -> tuple[Any, Launch]:
+    """A launch for `precompile`, of sizes that specialize as the timed ones do."""
+    case = Case(bits, 16, 256, 1024)
+    return entry.function(bits), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
+
+
+def _kernel_key(entry: Entry, bits: int) -> tuple[Any, ...]:
+    config = entry.config
+    tile = (config.block_m, config.block_n, config.block_k, config.num_warps, config.num_stages)
+    return (bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1)
+
+
+def compile_all(cases: list[Case]) -> None:
+    """Every kernel into the cache, in parallel; says what failed."""
+    begin = time.monotonic()
+    keys = {_kernel_key(entry, case.bits): (entry, case.bits) for case in cases for entry in entries(case)}
+    failures = precompile([functools.partial(launch_on_cpu, *made) for made in keys.values()])
+    for (entry, bits), failure in zip(keys.values(), failures, strict=True):
+        if failure is not None:
+            print(f"int{bits} {entry}: {failure[:200]}", file=sys.stderr)
+    print(f"compiled {len(keys)} kernels in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
+def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Tensor) -> Variant | None:
+    """The entry as something to time, after a check of its result; None where it cannot be had."""
+    kernel = entry.function(case.bits)
+    try:
+        launches = [make_launch(case, inputs, entry.config) for inputs in sets]
+        if entry.kind != "plain" and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:
+            return None
+        error = Error.of(launches[0].run(kernel), reference).relative
+    except Exception as failure:  # too much shared memory, found out at load
+        print(f"{case} {entry}: {str(failure)[:120]}", file=sys.stderr)
+        return None
+    if not error < ALLOWED:
+        print(f"{case} {entry}: WRONG, relative error {error:.3g}", flush=True)
+        return None
+    return Variant(str(entry), tuple(functools.partial(launch.run, kernel) for launch in launches))
+
+
+def _cublas(case: Case, sets: list[Tensors]) -> Variant:
+    weights = [
+        weight.to(torch.bfloat16) if case.bits == 8 else dequantize_int4(weight, scale).to(torch.bfloat16)
+        for _, weight, scale in sets[:2]
+    ]
+    products = tuple(functools.partial(torch.matmul, sets[i][0], weights[i].T) for i in range(len(weights)))
+    return Variant("cuBLAS bf16", products)
+
+
+def run_case(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
+    """Times of the best tile of each kind, and of cuBLAS."""
+    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
+    sets = [make_inputs(case, device, seed) for seed in range(input_sets(case.weight_bytes, l2_bytes, 6))]
+    reference = (int8_reference if case.bits == 8 else int4_reference)(*sets[0])
+    best: list[Variant] = []
+    sweep: dict[str, float] = {}
+    for kind in KINDS:
+        made = [_variant(case, sets, entry, reference) for entry in entries(case) if entry.kind == kind]
+        variants = {variant.name: variant for variant in made if variant is not None}
+        if variants:
+            timings = measure(list(variants.values()), rounds=3, window_ms=0.5, graph=True)
+            sweep |= {name: timing.median_us for name, timing in timings.items()}
+            best.append(variants[fastest(timings, 1)[0]])
+    final = measure([*best, _cublas(case, sets)], rounds=rounds, window_ms=2.0, graph=True)
+    _show(case, final)
+    return {"case": str(case), "us": {name: timing.median_us for name, timing in final.items()}, "sweep": sweep}
+
+
+def _show(case: Case, timings: dict[str, Timing]) -> None:
+    plain = next((timing for name, timing in timings.items() if name.startswith("plain")), None)
+    for name, timing in timings.items():
+        ratio = f"{timing.speedup_over(plain):.3f}" if plain is not None else "-"
+        rate = case.weight_bytes / timing.median_us / 1e6
+        print(f"{case!s:24} {name:34} {timing.median_us:8.1f} us  {rate:5.2f} TB/s  x plain {ratio}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bits", type=int, nargs="+", default=[8, 4])
+    parser.add_argument("--rows", type=int, nargs="+", default=[16, 64, 128, 256])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[4096, 8192], help="N and K, which are alike")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    cases = [Case(b, m, size, size) for b in options.bits for size in options.sizes for m in options.rows]
+    compile_all(cases)
+    device = require_hopper()
+    found = environment()
+    print({key: value for key, value in found.items() if key != "nvidia_smi"}, flush=True)
+    results = [run_case(case, device, options.rounds) for case in cases]
+    if options.json is not None:
+        options.json.write_text(json.dumps({"environment": found, "results": results}, indent=1, default=str))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

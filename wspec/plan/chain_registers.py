@@ -1,0 +1,58 @@
+"""Registers of the tasks of a chain: each gets what it needs, the consumer what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wspec.ir.core import Operation
+from wspec.ir.types import TensorType
+from wspec.options import Options
+from wspec.plan.costs import byte_size
+from wspec.plan.machine import Machine
+from wspec.plan.partition import decline, hot_loops
+from wspec.plan.plan import WARP_GROUP, Task
+from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.tile import DOTS
+
+LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
+
+
+def choose_registers(
+    tasks: tuple[Task, Task, Task],
+    loops: list[Operation],
+    helper_function: Operation,
+    blocks: int,
+    machine: Machine,
+    options: Options,
+) -> tuple[Task, Task, Task]:
+    """The tasks with their registers when `blocks` blocks share an SM. Raises Declined when they do not fit."""
+    consumer, helper, producer = tasks
+    groups = consumer.warps * consumer.replicas
+    own = helper.warps * helper.replicas if helper.warps >= WARP_GROUP else 0  # else it shares the producer's
+    warps = groups + own + WARP_GROUP
+    start = min(MAX_START, machine.registers // (32 * warps * blocks) // 8 * 8)
+    needed = helper_need(helper_function, helper) if own else producer.registers
+    spare = start * warps - producer.registers * WARP_GROUP - needed * own
+    given = options.consumer_registers or min(MAX_CONSUMER, spare // groups // 8 * 8)
+    least, wanted = instruction_need(loops), consumer_need(loops, (), 32 * groups)
+    if start < least or given < wanted:
+        raise decline(
+            "registers",
+            f"a chain of {warps} warps leaves {start} registers a thread at launch and {given} to the dots, which need "
+            f"{least} and {wanted}",
+            loops[0].location,
+            "use smaller tiles, or chain=off",
+        )
+    return replace(consumer, registers=given), replace(helper, registers=needed), producer
+
+
+def helper_need(function: Operation, helper: Task) -> int:
+    """Registers a thread of the helper needs, in steps of 8."""
+    threads = 32 * helper.warps * helper.replicas
+    loops = hot_loops(function)
+    if loops:
+        own = max(byte_size(op.result.type) for loop in loops for op in loop.walk() if op.name in DOTS)
+        return min(MAX_CONSUMER, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
+    tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
+    largest = max((byte_size(type) for type in tiles if isinstance(type, TensorType)), default=0)
+    return min(MAX_CONSUMER, -(-int(FIXED + SHARE * LIVE_TILES * largest / 4 / threads) // 8) * 8)
