@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
@@ -16,10 +15,8 @@ from wspec.cli.variants import variant_signature
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
-from wspec.kernels.examples import Example
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tiles import TABLE, even_table
 
 Which = tuple[str, str, str]
 CHAINS: tuple[Which, ...] = (
@@ -54,17 +51,6 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-class Walker(Subject):
-    """A specialized kernel whose blocks, fewer than the tiles, walk through them."""
-
-    def run(self, kernel: Kernel, example: Example, schedule: Schedule | None = None) -> dict[str, float]:
-        if any(parameter.name == TABLE for parameter in kernel.parameters):
-            grid, table = even_table(example.grid, blocks=2)
-            arguments = {**example.arguments, TABLE: torch.from_numpy(table)}
-            example = replace(example, grid=grid, arguments=arguments)
-        return super().run(kernel, example, schedule)
-
-
 @functools.cache
 def subject(which: Which, persistent: bool | None = None) -> Subject:
     file, kernel, variant = which
@@ -73,7 +59,7 @@ def subject(which: Which, persistent: bool | None = None) -> Subject:
     made = specialize(read(text), Options(chain="on", persistent=persistent))
     assert made.module is not None and made.plan is not None and made.plan.helpers
     assert made.plan.persistent or not persistent
-    return Walker(signature, Kernel(read(text)), print_module(made.module))
+    return Subject(signature, Kernel(read(text)), print_module(made.module))
 
 
 def check(which: Which, seed: int, schedules: Iterator[Schedule], persistent: bool | None = None) -> None:

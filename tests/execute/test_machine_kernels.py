@@ -286,7 +286,7 @@ BROKEN = (
 def test_broken_kernels_are_found(name: str, index: int, message: str) -> None:
     one = subject("attention", "attention_fwd", "d64")
     kernel = Kernel(without(one.text, name, index))
-    sizes = {"heads": 1, "seqlen_q": 64, "seqlen_k": 512}
+    sizes = {"heads": 1, "seqlen_q": 64, "seqlen_k": 1024}
     with pytest.raises(ProgramError, match=message):
         for schedule in (FirstReady(), *kernel.adversaries):
             one.run(kernel, one.example(0, sizes), schedule)

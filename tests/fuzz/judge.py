@@ -31,6 +31,7 @@ from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.pipeline import Outcome
 from wspec.plan.plan import Plan
+from wspec.tiles import TABLE, even_table
 
 T = TypeVar("T")
 MARK = "@stage "
@@ -142,11 +143,12 @@ def _not_as_asked(asked: Mapping[str, Any], plan: Plan) -> Iterator[str]:
         "consumers": plan.consumer.replicas,
         "blocks": plan.blocks_per_sm,
         "producer_warps": plan.producer.warps,
+        "persistent": plan.persistent if asked.get("persistent") is not None else None,
     }
     for name, value in found.items():
         if asked.get(name, value) != value:
             yield f"{name}={asked[name]} was asked for, the plan has {value}"
-    depths = {channel.depth for channel in plan.channels if channel.reused}
+    depths = {channel.depth for channel in plan.channels if channel.reused and not channel.stays}
     if "depth" in asked and depths - {asked["depth"]}:
         yield f"depth={asked['depth']} was asked for, the plan has {sorted(depths)}"
     if asked.get("overlap") is False and any(loop.late or loop.in_flight for loop in plan.loops):
@@ -207,7 +209,11 @@ def _execute(court: _Court, stage: str, kernel: Kernel, launch: Launch, schedule
     tensors = data.tensors(court.case.program, launch)
     court.verdict.runs += 1
     try:
-        kernel.run(data.grid(court.case.program, launch), arguments(court.case, launch, tensors), schedule=schedule)
+        grid, given = data.grid(court.case.program, launch), arguments(court.case, launch, tensors)
+        if any(parameter.name == TABLE for parameter in kernel.parameters):
+            grid, table = even_table(grid)
+            given[TABLE] = torch.from_numpy(table)
+        kernel.run(grid, given, schedule=schedule)
     except ExecutionError as error:
         raise Wrong(
             stage, f"{error.message}\n{_launch_text(court, launch)}, schedule '{schedule.name}'\n{error}"

@@ -118,7 +118,7 @@ def test_a_reason_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_options_that_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     honest = Compiling.specialized
     monkeypatch.setattr(Compiling, "specialized", lambda compiling: honest(Compiling(PRODUCT, compiling.folder)))
-    found = judge(hand.case(hand.product(), consumers=1, depth=3), tmp_path)
+    found = judge(hand.case(hand.product(), consumers=1, depth=1), tmp_path)
     assert stages(found) == {"options"} and len(found.findings) == 2
 
 

@@ -15,7 +15,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.core import uses as uses_below
 from wspec.ir.ops import info, is_pure
-from wspec.ir.types import I64, IntegerAttr, MemDescType
+from wspec.ir.types import I64, DenseArrayAttr, IntegerAttr, MemDescType
 
 ARRIVE, WAIT, INIT = "ttng.arrive_barrier", "ttng.wait_barrier", "ttng.init_barrier"
 EXPECT = "ttng.barrier_expect"
@@ -152,6 +152,13 @@ class Kernel:
             if any(isinstance(v.type, MemDescType) and self.root(v) is buffers for v in inner.operands):
                 return True
         return False
+
+
+def warps(module: Operation) -> list[int]:
+    """Of each task of a specialized module."""
+    op = ws.find(module)
+    found = op.attr("partitionNumWarps") if op is not None else None
+    return [module.int_attr("ttg.num-warps") or 4, *(found.values if isinstance(found, DenseArrayAttr) else ())]
 
 
 def depth(value: Value) -> int:

@@ -23,10 +23,11 @@ from wspec import bridge
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.ir.types import ScalarType, TensorDescType
+from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
+from wspec.tiles.launch import TABLE, even_table
 
 SEED = 20
 
@@ -163,7 +164,7 @@ NUMBERS: tuple[Mapping[str, int], ...] = (
     {"k": 64, "n": 64, "middle": 64, "last": 64, "tiles": 1},
     {"k": 128, "n": 128, "middle": 320, "last": 448, "tiles": 3},
     {"k": 64, "n": 320, "middle": 0, "last": 448, "tiles": 3},
-    {"k": 448, "n": 320, "middle": 192, "last": 320, "tiles": 2},
+    {"k": 448, "n": 320, "middle": 192, "last": 320, "tiles": 5},
 )
 CHAINS = ("dequantize", "persistent_store", "scores")  # what a mutant of a chain may do is not argued yet
 EXTENT = 512  # rows and columns of the tensors that programs are given
@@ -179,13 +180,16 @@ def _program_text(name: str) -> str:
 
 
 def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
-    """Random tensors for descriptors; integers by the names of the arguments, for others three."""
+    """Random tensors for descriptors; a table of tiles; integers by the names of the arguments, for others three."""
     torch.manual_seed(SEED)
     function = next(op for op in read(text).walk() if op.name == "tt.func")
     arguments: list[Any] = []
     for argument in function.regions[0].block.args:
         if isinstance(argument.type, TensorDescType):
             arguments.append(_descriptor(argument.type))
+        elif isinstance(argument.type, PointerType):
+            assert value_name(argument.location) == TABLE
+            arguments.append(torch.from_numpy(even_table((max(1, numbers["tiles"]),), blocks=1)[1]))
         else:
             assert isinstance(argument.type, ScalarType) and not argument.type.is_float, str(argument.type)
             arguments.append(numbers.get(value_name(argument.location) or "", 3))

@@ -56,6 +56,16 @@ class _Barrier:
 
 
 @dataclass(eq=False, slots=True)
+class _Named:
+    """A named barrier during the run."""
+
+    threads: int = 0  # that are there
+    came: list[int] = field(default_factory=list)  # nodes of this use
+    opened: list[int] = field(default_factory=list)  # node at which each use was over
+    uses: dict[int, int] = field(default_factory=dict)  # of each task, the last
+
+
+@dataclass(eq=False, slots=True)
 class _Access:
     step: Step
     task: int
@@ -74,6 +84,7 @@ class _Graph:
         self.last: list[int | None] = [None] * len(tasks)  # of each task
         self.barriers: dict[Slot, _Barrier] = {}
         self.over: list[_Barrier] = []  # that were invalidated
+        self.named: dict[int, _Named] = {}
         self.accesses: dict[Slot, list[_Access]] = {}
         self.running: list[list[_Access]] = [[] for _ in tasks]  # dots, oldest first
         self.storing: list[list[_Access]] = [[] for _ in tasks]
@@ -122,6 +133,8 @@ class _Graph:
         """One step; False for a wait that cannot pass yet."""
         if step.barrier is not None:
             return self.at_barrier(task, step, step.barrier)
+        if step.named is not None:
+            return self.at_named(task, step, *step.named)
         if step.kind == "dot wait":
             self.end(self.running[task], step.number, self.step_node(task))
         elif step.kind == "store wait":
@@ -213,6 +226,28 @@ class _Graph:
             barrier.complete.append(self.node(before, *barrier.arrived))
             barrier.arrived = []
             barrier.pending = barrier.count
+
+    def at_named(self, task: int, step: Step, number: int, expected: int) -> bool:
+        """It opens for all who came; who comes next must know of it, or might have been taken for one of those."""
+        barrier = self.named.setdefault(number, _Named())
+        if step.kind == "meet":
+            use = barrier.uses[task]
+            if use == len(barrier.opened):
+                return False
+            self.step_node(task, barrier.opened[use])
+            return True
+        node = self.step_node(task)
+        if barrier.opened and not self.comes_first(barrier.opened[-1], node):
+            raise Wrong("a named barrier is used again before its last use is over")
+        barrier.uses[task] = len(barrier.opened)
+        barrier.came.append(node)
+        barrier.threads += step.number
+        if barrier.threads > expected:
+            raise Wrong("more threads come to a named barrier than it is for")
+        if barrier.threads == expected:
+            barrier.opened.append(self.node(*barrier.came))
+            barrier.threads, barrier.came = 0, []
+        return True
 
     # ---- what must hold in the graph
 

@@ -11,7 +11,7 @@ import torch
 
 from tests.mutants.goldens import Golden, Launch
 from tests.mutants.order import what_is_wrong
-from tests.mutants.trace import Place
+from tests.mutants.trace import Place, Pointer
 from wspec.execute import (
     ExecutionError,
     FirstReady,
@@ -103,10 +103,12 @@ def corners(grid: tuple[int, ...]) -> list[tuple[int, int, int]]:
 
 def places(parameters: Sequence[Parameter], launch: Launch) -> Iterator[Place]:
     """Every program of the launch."""
-    integers: dict[int, int] = {}
+    integers: dict[int, int | Pointer] = {}
     for parameter, given in zip(parameters, launch.arguments, strict=True):
         if isinstance(given, int):
             integers[parameter.values[0].index] = given
+        elif isinstance(given, torch.Tensor) and given.dtype == torch.int32:
+            integers[parameter.values[0].index] = Pointer(tuple(given.tolist()))
         elif len(parameter.values) > 1:  # a descriptor, its sizes and its strides
             sizes = [int(size) for size in (*given.shape, *given.strides)]
             integers.update((value.index, size) for value, size in zip(parameter.values[1:], sizes, strict=True))

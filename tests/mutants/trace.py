@@ -7,6 +7,7 @@ the others do. Where that is not so `Unknown` is raised.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,8 +21,12 @@ from wspec.ir.types import IntegerAttr, MemDescType, ScalarType
 
 AtBarrier = Literal["init", "inval", "wait", "arrive", "expect", "copy"]
 InTask = Literal["dot", "dot wait", "use", "read", "write", "store", "store wait", "fence"]
-Kind = AtBarrier | InTask
+AtNamed = Literal["come", "meet"]  # bar.arrive comes to a named barrier; bar.sync comes, and meets the others
+Kind = AtBarrier | InTask | AtNamed
 Slot = tuple[Operation, int]  # an allocation and the number of the buffer or barrier in it
+
+
+_NAMED = re.compile(r"bar\.(?P<what>sync|arrive) (?P<number>\d+), (?P<threads>\d+);")
 
 
 class Unknown(Exception):
@@ -40,7 +45,8 @@ class Step:
     op: Operation
     barrier: Slot | None = None
     slots: tuple[Slot, ...] = ()  # buffers that are read or written
-    number: int = 0  # arrivals, bytes, pendings, or the phase that a wait asks for
+    number: int = 0  # arrivals, bytes, pendings, threads, or the phase that a wait asks for
+    named: tuple[int, int] | None = None  # a named barrier, and for how many threads
     result: Step | None = None  # the dot whose result is used
 
 
@@ -58,10 +64,23 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One program of a launch: the integers among the function's arguments, by index, and the place in the grid."""
+class Pointer:
+    """To an integer of a table in global memory that nobody writes."""
 
-    integers: Mapping[int, int]
+    table: tuple[int, ...]
+    at: int = 0
+
+    def read(self) -> int:
+        if not 0 <= self.at < len(self.table):
+            raise OutOfRange(f"entry {self.at} of a table of {len(self.table)}")
+        return self.table[self.at]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One program of a launch: integers and tables among the function's arguments, by index; the place in the grid."""
+
+    integers: Mapping[int, int | Pointer]
     program: tuple[int, int, int] = (0, 0, 0)
     grid: tuple[int, int, int] = (1, 1, 1)
 
@@ -71,7 +90,8 @@ def traces(module: Operation, place: Place) -> list[list[Step]]:
     function = next(op for op in module.walk() if op.name == "tt.func")
     found: list[list[Step]] = []
     body = function.regions[0].block
-    outer = _Task(place, {arg: place.integers.get(arg.index) for arg in body.args})
+    warps = facts.warps(module)
+    outer = _Task(place, {arg: place.integers.get(arg.index) for arg in body.args}, warps[0])
     outer.block(body)
     found.append(outer.steps)
     task_op = ws.find(module)
@@ -79,7 +99,7 @@ def traces(module: Operation, place: Place) -> list[list[Step]]:
     for number, block in enumerate(ws.task_blocks(task_op)):
         values = dict(outer.values) if number == 0 else {}
         values.update((arg, outer.values.get(v)) for arg, v in zip(block.args, task_op.operands, strict=False))
-        task = _Task(place, values)
+        task = _Task(place, values, warps[number])
         task.block(block)
         found.append(task.steps)
     return found
@@ -91,6 +111,7 @@ class _Task:
 
     place: Place
     values: dict[Value, Any]
+    warps: int
     steps: list[Step] = field(default_factory=list)
 
     def block(self, block: Block) -> list[Any]:
@@ -156,6 +177,8 @@ class _Task:
         operands = tuple(self.values.get(value) for value in op.operands)
         scalar = all(isinstance(result.type, ScalarType) for result in op.results)
         known = all(isinstance(value, int) for value in operands)
+        if operands and isinstance(operands[0], Pointer):
+            return self.pointed(op, operands[0], *operands[1:])
         if op.name == "arith.select" and isinstance(operands[0], int):
             return [operands[1] if operands[0] else operands[2]]
         if not scalar or not known or not op.name.startswith("arith."):
@@ -163,6 +186,14 @@ class _Task:
         if op.name == "arith.extui":
             return list(operands)
         return [value if isinstance(value, int) else None for value in evaluate(op, operands)]
+
+    def pointed(self, op: Operation, pointer: Pointer, *others: Any) -> list[Any]:
+        """What is read of a table, or a place in it."""
+        if op.name == "tt.load" and not others:
+            return [pointer.read()]
+        if op.name == "tt.addptr" and isinstance(others[0], int):
+            return [Pointer(pointer.table, pointer.at + others[0])]
+        return [None] * len(op.results)
 
     def dot(self, op: Operation) -> Step | None:
         """The result of an asynchronous dot is its step; the next one may go on adding to it while it runs."""
@@ -207,6 +238,20 @@ class _Task:
         row = info(op.name)
         if row is None or row.category == "barrier":
             raise Unknown(f"{op.name} may synchronize")
+        if op.name == "tt.elementwise_inline_asm":
+            self.named_barrier(op)
+
+    def named_barrier(self, op: Operation) -> None:
+        """`bar.sync` and `bar.arrive`, alone and with numbers."""
+        text = op.str_attr("asm_string") or ""
+        found = _NAMED.fullmatch(text)
+        if found is None and "bar" in text:
+            raise Unknown(f"assembly that may synchronize: {text}")
+        if found is not None:
+            named = int(found["number"]), int(found["threads"])
+            self.add("come", op, named=named, number=32 * self.warps)
+            if found["what"] == "sync":
+                self.add("meet", op, named=named)
 
     def slots(self, value: Value) -> tuple[Slot, ...]:
         view = self.values.get(value)

@@ -25,7 +25,9 @@ TILES = {64: (64, 64, 4, 2), 128: (128, 128, 8, 2), 256: (128, 64, 8, 2)}
 
 
 def point(dim: int, causal: bool, length: int = 4096) -> Point:
-    return attention_point((dim, causal, "bf16", length), "specialized", TILES[dim], 500.0)
+    """A launch of one block a tile, whose groups do not take turns: with turns no stretch of a loop is skipped."""
+    made = attention_point((dim, causal, "bf16", length), "specialized", TILES[dim], 500.0)
+    return made.with_options(persistent=False, turns=False)
 
 
 @functools.cache
@@ -122,7 +124,7 @@ def test_trace_of_a_module(tmp_path: Path) -> None:
 
 def test_points_are_read_from_the_tables(tmp_path: Path) -> None:
     points = points_from_tables(ROOT / "docs" / "experiments.md")
-    assert len([one for one in points if "attention" in one.kernel and "bf16" in one.name]) == 68
+    assert len([one for one in points if "attention" in one.kernel and "bf16" in one.name]) == 72
     assert len([one for one in points if "matmul" in one.kernel]) == 20
     write_points(points, tmp_path / "points.json")
     assert read_points(tmp_path / "points.json") == points
