@@ -94,7 +94,7 @@ def divide(a: Bounded, b: Bounded) -> Bounded:
     """GPUs divide within two units in the last place."""
     with np.errstate(all="ignore"):
         value = a.value / b.value
-        least = np.abs(b.value) - b.error
+        least = np.abs(b.value) - b.error - 2.0**-50 * (np.abs(b.value) + b.error)  # what float64 may have rounded off
         error = (a.error + np.abs(value) * b.error) / least
         error = np.where((a.error == 0) & (b.error == 0), 0.0, np.where(least > 0, error, np.inf))
         return rounded(value, error + 2 * UNIT * np.abs(value))

@@ -68,7 +68,7 @@ def ends(plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
         (INT4, "m64", {OPERANDS: 2}),
         (PERSISTENT, "bf16", {STORE: 1}),
         (("matmul", "matmul_descriptor_kernel"), "bf16", {}),
-        (ATTENTION, "d64", {CHAIN: 5, PRODUCT: 2}),
+        (ATTENTION, "d64", {CHAIN: 5, PRODUCT: 5}),
     ],
 )
 def test_cuts(which: tuple[str, str], variant: str, kinds: dict[str, int]) -> None:
