@@ -139,7 +139,9 @@ OPERATIONS: dict[str, tuple[Callable[[Bounded, Bounded], Bounded], Callable[[Arr
 
 def off(array: np.ndarray, by: np.ndarray) -> Bounded:
     """Numbers that are not quite known: `array` is one of the things they may be."""
-    return Bounded(array.astype(np.float64) + by.astype(np.float64), np.abs(by.astype(np.float64)))
+    value, by = array.astype(np.float64), by.astype(np.float64)
+    lost = np.where(by == 0, 0.0, 2.0**-50 * (np.abs(value) + np.abs(by)))  # what the sum may have rounded off
+    return Bounded(value + by, np.abs(by) + lost)
 
 
 @settings(deadline=None, max_examples=200)
