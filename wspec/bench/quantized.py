@@ -153,8 +153,7 @@ def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Ten
         print(f"{case} {entry}: {str(failure)[:120]}", file=sys.stderr)
         return None
     if not error < ALLOWED:
-        print(f"{case} {entry}: WRONG, relative error {error:.3g}", flush=True)
-        return None
+        raise SystemExit(f"{case} {entry}: WRONG, relative error {error:.3g}")
     return Variant(str(entry), tuple(functools.partial(launch.run, kernel) for launch in launches))
 
 
