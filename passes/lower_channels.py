@@ -102,7 +102,7 @@ def _rings(blocks: list[Block]) -> list[tuple[str, MemDescType]]:
 
 def _channel(plan: Plan, name: str) -> Channel:
     base = name.rsplit(".", 1)[0]
-    return next(c for c in plan.channels if c.name == name or (c.sliced and c.name == base))
+    return next(c for c in plan.channels if c.name == name or (c.apart and c.name == base))
 
 
 def _allocate(

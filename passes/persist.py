@@ -99,6 +99,19 @@ def persist(module: Operation) -> Operation:
     return module
 
 
+def tile_loop(function: Operation) -> Operation:
+    """The loop over tiles of a kernel that `persist` has wrapped; its body's arguments: count, entry, x, y, z."""
+    for op in function.regions[0].block.ops:
+        if op.name == "scf.for" and len(op.operands) > 3 and op.operands[3].type == _POINTER:
+            return op
+    raise AssertionError("the kernel has no loop over tiles")
+
+
+def read_table(build: Builder, function: Operation, offset: int) -> Value:
+    """A number of the table's header: 0 for the entries of a block, 1 to 3 for the grid."""
+    return _load(build, function.regions[0].block.args[-1], offset)
+
+
 def _add_argument(function: Operation) -> Value:
     block = function.regions[0].block
     table = block.add_arg(_POINTER, NameLoc(TABLE, function.location))

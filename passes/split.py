@@ -29,11 +29,12 @@ from dataclasses import replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Region, Value
+from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.prune import prune
 from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.plan import ID, Channel, Plan, Task, id_of
+from wspec.plan.team import MEMBER, differing_in, slice_in
 from wspec.plan.values import channel_name, cut_values, drop_effects, value_buffer
 
 
@@ -62,6 +63,16 @@ def _copy(body: Block, terminator: str) -> Region:
     return region
 
 
+def _number_member(block: Block, member: int) -> None:
+    """In the region of one member of a team its number is known."""
+    for op in [inner for top in block.ops for inner in top.walk() if inner.name == MEMBER]:
+        assert op.parent is not None
+        number = Builder(op.parent, op.parent.ops.index(op), op.location).constant(member)
+        for top in op.parent.ops:
+            replace_uses(top, {op.result: number})
+        op.erase()
+
+
 def _loads(block: Block, plan: Plan) -> list[tuple[Operation, Channel]]:
     found = []
     for op in block.ops:
@@ -76,6 +87,7 @@ def _loads(block: Block, plan: Plan) -> list[tuple[Operation, Channel]]:
 
 def _computing(body: Block, plan: Plan, task: Task, replica: int, buffers: Mapping[str, MemDescType]) -> Region:
     region = _copy(body, "ttg.warp_yield" if task is plan.consumer and replica == 0 else "ttg.warp_return")
+    _number_member(region.block, replica)
     if plan.values:
         cut_values(region.block, plan, task, replica, buffers)
     for load, channel in _loads(region.block, plan):
@@ -163,19 +175,35 @@ def _move_view(root: Block, view: Operation, build: Builder) -> None:
 
 def _producer(body: Block, plan: Plan) -> Region:
     region = _copy(body, "ttg.warp_return")
+    differing = differing_in(region.block)
     for load, channel in _loads(region.block, plan):
-        _send(load, channel, plan.copies(channel))
+        _send(load, channel, plan.copies(channel), differing)
     drop_effects(region.block)
     prune(region.block)
     return region
 
 
-def _send(load: Operation, channel: Channel, copies: int) -> None:
+def _send(load: Operation, channel: Channel, copies: int, differing: set[Value]) -> None:
     assert load.parent is not None
     build = Builder(load.parent, load.parent.ops.index(load), load.location)
     for replica in range(copies):
+        place = _place(build, load, replica, differing) if channel.private else load.operands
         marks = {"channel": StringAttr(channel_name(channel, replica)), ID: load.attributes[ID]}
         token = build.create("wspec.acquire", [], [I32], attributes=marks).result
         if copies > 1:
             marks["replica"] = IntegerAttr(replica, I32)
-        build.create("wspec.copy", [token, *load.operands], [], attributes=marks)
+        build.create("wspec.copy", [token, *place], [], attributes=marks)
+
+
+def _place(build: Builder, load: Operation, member: int, differing: set[Value]) -> list[Value]:
+    """Descriptor and coordinates of the load as a member of a team has them."""
+    assert load.parent is not None
+    ops = slice_in(load.parent, load.operands, differing)
+    assert ops is not None, "the plan gives members tiles whose place cannot be computed"
+    values: dict[Value, Value] = {}
+    for op in ops:
+        if op.name == MEMBER:
+            values[op.result] = build.constant(member)
+        else:
+            build.add(op.clone(values))
+    return [values.get(value, value) for value in load.operands]

@@ -61,7 +61,7 @@ def _ring(store: Operation, channel: Channel, replica: int) -> Value:
     """The whole ring of the replica's channel as one buffer for the store's tile, in the descriptor's layout."""
     assert store.parent is not None
     type = _flat_buffer(store)
-    name = f"{channel.name}.{replica}" if channel.sliced else channel.name
+    name = f"{channel.name}.{replica}" if channel.apart else channel.name
     build = Builder(store.parent, store.parent.ops.index(store), store.location)
     return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
 

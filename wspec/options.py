@@ -66,6 +66,11 @@ class Options:
     persistent: bool | None = _option(
         None, Spec(bool, "as many blocks as fit on the GPU walk through the tiles of the grid", optional=True)
     )
+    team: int | None = _option(
+        None,
+        Spec(int, "consumer warp groups that each work on a tile and share what they stream", low=1, high=3,
+             optional=True),
+    )  # fmt: skip
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     chain: str = _option(
         "auto",

@@ -14,6 +14,7 @@ from wspec.ir.verify import check_valid
 from wspec.options import Options
 from wspec.passes.async_dots import async_dots
 from wspec.passes.finish import finish
+from wspec.passes.form_team import NoTeam, form_team
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.persist import obstacle, persist
 from wspec.passes.pipeline_loops import pipeline_loops
@@ -89,7 +90,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         if plan is None:
             module, plan = run.step("plan", decide, module, machine, options)
         else:
-            module = _numbered(persist(module) if plan.persistent else module)
+            module = _numbered(_looped(module, plan.team, plan.team_axis) if plan.persistent else module)
             run.step("plan", validate, plan, _function(module), machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
@@ -119,6 +120,8 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
     flat = None if options.persistent else _planned(module, machine, options)
     if isinstance(flat, Plan) and flat.helpers:
         return module, flat  # the model compares chains with kernels that have no loop over tiles
+    if walks and options.team is not None and options.team > 1:
+        return _with_team(module, machine, options)
     looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and flat.blocks_per_sm > looped.blocks_per_sm):
         cost = cost_of_tiles(function, machine, looped)
@@ -128,6 +131,31 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         assert chosen is not None
         raise chosen
     return module, chosen
+
+
+def _looped(module: Operation, team: int, axis: int) -> Operation:
+    """With a loop over tiles, for a team of more than one on several tiles at a time. Raises NoTeam."""
+    looped = persist(module)
+    return form_team(looped, team, axis) if team > 1 else looped
+
+
+def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[Operation, Plan]:
+    """A team of the size that is asked for, along the first grid axis whose neighbours can share. Raises Declined."""
+    assert options.team is not None
+    whys: list[NoTeam] = []
+    for axis in range(3):
+        try:
+            looped = _numbered(_looped(module.clone({}), options.team, axis))
+        except NoTeam as why:
+            whys.append(why)
+            continue
+        plan = make_plan(build_graph(_function(looped)), machine, options.replace(chain="off"))
+        cost = cost_of_tiles(_function(module), machine, plan)
+        tiles = replace(cost, team=options.team, axis=axis)
+        return looped, replace(plan, persistent=True, team=options.team, team_axis=axis, tiles=tiles.to_text())
+    raise Declined(
+        Remark("not-persistent", f"the tiles cannot be worked on by a team: {whys[0]}", whys[0].where.location)
+    )
 
 
 def _planned(module: Operation, machine: Machine, options: Options) -> Plan | Declined:

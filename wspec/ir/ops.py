@@ -110,6 +110,7 @@ def _tensors(alu: OpInfo, slow: OpInfo) -> None:
     _rows("gpu", "thread_id block_id block_dim grid_dim lane_id cluster_id cluster_block_id", _row("index", cheap=True))
     _rows("ttg", "warp_id", _row("index", cheap=True))
     _rows("ttng", "cluster_id", _row("index", cheap=True))
+    _rows("wspec", "member", _row("index", cheap=True))  # the number of a warp group in its team
     _rows("tt", "splat unsplat expand_dims broadcast", _row("shape", cheap=True))
     _rows("tt", "reshape trans join split cat advance make_tensor_ptr", _row("shape"))
     _rows("ttg", "convert_layout", _row("layout"))  # through shared memory that it owns: not an effect

@@ -97,19 +97,21 @@ def choose_occupancy(
     memory: Callable[[int], tuple[tuple[Channel, ...], int]],
     machine: Machine,
     options: Options,
+    team: int = 1,
 ) -> tuple[int, tuple[LoopSchedule, ...]]:
-    """How many blocks share an SM, and whether the loops are pipelined.
+    """How many blocks share an SM, and whether the loops are pipelined; `team` groups of warps each have a tile.
 
     More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
     blocks as registers and two stages of rings allow, pipelined if that still fits.
     """
+    threads = 32 * consumer_warps // team
     wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
     for blocks in wanted or [1]:
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
             continue
         for overlap in (True, False) if options.overlap else (False,):
             schedules = _schedules(loops, sites, overlap)
-            need = consumer_need(loops, schedules, 32 * consumer_warps)
+            need = consumer_need(loops, schedules, threads)
             fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
             if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
                 continue
@@ -125,7 +127,7 @@ def choose_occupancy(
             "use smaller tiles, or fewer blocks",
         )
     if options.gate == "model":
-        need = consumer_need(loops, _schedules(loops, sites, False), 32 * consumer_warps)
+        need = consumer_need(loops, _schedules(loops, sites, False), threads)
         room = _available(machine, blocks, consumer_warps, options)
         have = (
             f"{room} can be had"

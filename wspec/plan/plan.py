@@ -45,10 +45,16 @@ class Channel:
     source: str = ""  # the task that computes the value; "": the producer loads it
     readers: tuple[str, ...] = ()  # the tasks that read it; none named: the consumer
     result: int = 0  # which result of the operation the value is
+    private: bool = False  # each member of a team has a ring of its own, for a tile of its own
 
     @property
     def sliced(self) -> bool:
         return self.sliced_dim >= 0
+
+    @property
+    def apart(self) -> bool:
+        """Does each replica have a ring of its own: for its slice of the tile, or for its own tile?"""
+        return self.sliced or self.private
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class Plan:
     prediction: Prediction = Prediction()
     persistent: bool = False  # blocks walk through tiles; operations are numbered with the loop over tiles in place
     tiles: str = ""  # what a tile costs, as `wspec.tiles.TileCost.to_text` gives it
+    team: int = 1  # consumers that each work on a tile of their own and share what they stream
+    team_axis: int = 0  # the grid axis along which their tiles are neighbours
     version: int = 1
 
     @property
@@ -126,11 +134,11 @@ class Plan:
         ends = [task.replicas for task in self.readers(channel)]
         if channel.source:
             ends.append(self.task(channel.source).replicas)
-        return max(ends) if channel.sliced else 1
+        return max(ends) if channel.apart else 1
 
     def arrivals(self, channel: Channel) -> int:
         """How many warp groups hand a buffer of each ring back."""
-        return sum(1 if channel.sliced else task.replicas for task in self.readers(channel))
+        return sum(1 if channel.apart else task.replicas for task in self.readers(channel))
 
     def does_effects(self, task: Task) -> bool:
         """Does the task make the kernel's stores? The end of the chain does."""
@@ -163,7 +171,9 @@ class PlanError(ValueError):
     """A plan text that cannot be used; the message names the field."""
 
 
-_ONLY_CHAINS = {"source": "", "readers": (), "result": 0, "chain_cycles": 0.0, "chain_note": ""}
+_ONLY_CHAINS = {
+    "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
+}  # fmt: skip
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Every refusal is a `Declined` with a place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import networkx as nx
@@ -28,11 +29,12 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, is_shallow, source_warps
+from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan, Task, fingerprint, id_of, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
-from wspec.plan.rings import make_channels
+from wspec.plan.rings import make_channels, private_loads
 from wspec.plan.staging import BUFFER, OWN, RING, choose, fits, named, own_bytes, staging_options
+from wspec.plan.team import size_of
 
 
 def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Plan:
@@ -56,7 +58,8 @@ def _without_chain(
     warps = source_warps(function)
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
-    options_of = staging_options(function, sites, sliced, replicas)
+    mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
+    options_of = staging_options(function, sites, mine, replicas)
     for kinds in ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,)):
         staging = choose(options_of, kinds)
         own = own_bytes(function, staging)
@@ -64,7 +67,9 @@ def _without_chain(
             continue
         memory = partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
         try:
-            blocks, schedules = choose_occupancy(loops, sites, replicas * consumer_warps, memory, machine, options)
+            blocks, schedules = choose_occupancy(
+                loops, sites, replicas * consumer_warps, memory, machine, options, size_of(function)
+            )
             channels, smem = memory(blocks)
         except Declined:
             if own:
@@ -73,18 +78,26 @@ def _without_chain(
         if fits(function, staging, channels) and not (own and is_shallow(channels)):
             break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
+    if size_of(function) > 1:
+        schedules = _first_pipelined(schedules)
     schedules = take_turns(loops, schedules, replicas, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
     prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
-        named(staging, channels), smem, blocks, prediction,
+        named(staging, channels), smem, blocks, prediction, team=size_of(function),
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":
         check_pays(plan, loops, options.depth)
     return plan
+
+
+def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:
+    """Only the first loop pipelined: three groups leave no registers for what two pipelined loops hand over."""
+    late = [schedule for schedule in schedules if schedule.late]
+    return tuple(schedule if schedule in late[:1] else replace(schedule, late=()) for schedule in schedules)
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:

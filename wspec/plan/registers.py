@@ -18,7 +18,7 @@ from wspec.plan.tile import DOTS
 
 WARP_GROUP_THREADS = 128
 FIXED = 24  # registers for addresses, barriers and loop control
-SHARE = 1.1  # tiles do not pack perfectly
+SHARE = 1.05  # tiles do not pack perfectly
 MAX_CONSUMER = 240
 MAX_START = 248  # the largest multiple of 8 a thread can have
 INSTRUCTION_OVERHEAD = 26
@@ -43,7 +43,7 @@ def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:
     dots = [op for op in body.ops if op.name in DOTS]
     fresh = [dot for dot in dots if not _accumulates(dot)]
     results = max((_tile_registers(dot.result, threads) for dot in fresh), default=0.0)
-    operands = max((_tile_registers(dot.operands[0], threads) for dot in dots), default=0.0)
+    operands = max((_tile_registers(dot.operands[0], threads) for dot in dots if id_of(dot) not in late), default=0.0)
     again = sum(_tile_registers(value, threads) for value in _crossing(loop, late) if _is_matrix(value))
     return carried + results + operands + again
 

@@ -8,6 +8,7 @@ from wspec.options import Options
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import WARP_GROUP, id_of, source_warps
+from wspec.plan.team import size_of
 from wspec.plan.tile import DOTS, Conflict, privatize_leaves, shape_of, slice_rows
 
 WGMMA_ROWS = 64
@@ -17,6 +18,8 @@ def choose_replicas(
     function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options
 ) -> tuple[int, dict[int, int]]:
     """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
+    if (team := size_of(function)) > 1:
+        return _of_team(function, warps, team, options)
     rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
     wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
     if wanted > 1:
@@ -42,6 +45,17 @@ def choose_replicas(
                 "use num_warps=4",
             )  # fmt: skip
     return 1, {}
+
+
+def _of_team(function: Operation, warps: int, team: int, options: Options) -> tuple[int, dict[int, int]]:
+    """A warp group for each member, on the whole of its tile."""
+    if warps != WARP_GROUP or options.consumers not in (None, team):
+        said = f"it has {warps} warps" if warps != WARP_GROUP else f"consumers={options.consumers} is asked for"
+        raise decline(
+            "not-partitionable", f"a team needs a warp group for each of its {team} tiles, {said}", function.location,
+            "use num_warps=4, and leave consumers to wspec",
+        )  # fmt: skip
+    return team, {}
 
 
 def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[int, int] | Conflict:

@@ -16,6 +16,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import Channel, id_of
 from wspec.plan.staging import rank_changes
+from wspec.plan.team import differing_in, size_of, slice_in
 from wspec.plan.tile import DOTS
 
 MAX_DEPTH = 8
@@ -41,11 +42,13 @@ def make_channels(
     Raises Declined where they do not fit.
     """
     groups = _group(sites)
-    fixed = sum(byte_size(g[0].load.result.type) for g in groups if not g[0].hot)
-    per_stage = sum(byte_size(g[0].load.result.type) for g in groups if g[0].hot)
+    team, private = size_of(function), private_loads(function, sites)
+    bytes_of = [byte_size(g[0].load.result.type) * (team if _any_in(g, private) else 1) for g in groups]
+    fixed = sum(size for size, g in zip(bytes_of, groups, strict=True) if not g[0].hot)
+    per_stage = sum(size for size, g in zip(bytes_of, groups, strict=True) if g[0].hot)
     if scratch is None:
-        scratch = scratch_bytes(function, [site.load for site in sites], replicas, staged)
-    scratch += own
+        scratch = scratch_bytes(function, [site.load for site in sites], 1 if team > 1 else replicas, staged) * team
+    scratch += own * team
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].hot)
@@ -62,7 +65,10 @@ def make_channels(
             "use smaller tiles" if options.depth is None else "ask for less depth",
         )
     names: set[str] = set()
-    channels = tuple(_channel(function, group, depth, sliced, names) for group in groups)
+    channels = tuple(
+        _channel(function, group, size, _any_in(group, private), depth, sliced, names)
+        for size, group in zip(bytes_of, groups, strict=True)
+    )
     return channels, fixed + depth * per_stage + scratch
 
 
@@ -103,17 +109,58 @@ def can_share(group: list[Site], site: Site) -> bool:
     return same and not nested
 
 
-def _channel(function: Operation, group: list[Site], depth: int, sliced: dict[int, int], names: set[str]) -> Channel:
+def _deciding(op: Operation) -> list[Value]:
+    """The values that decide whether, and how often, what is inside runs."""
+    return op.operands[:3] if op.name == "scf.for" else op.operands[:1] if op.name == "scf.if" else []
+
+
+def _any_in(group: list[Site], loads: set[Operation]) -> bool:
+    return any(site.load in loads for site in group)
+
+
+def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
+    """The loads whose tiles are a team member's own. Raises Declined where that cannot be arranged."""
+    differing = differing_in(function.regions[0].block)
+    found = {site.load for site in sites if any(value in differing for value in site.load.operands)}
+    for site in sites if differing else ():
+        if any(decides in differing for op in site.load.ancestors() for decides in _deciding(op)):
+            raise decline(
+                "not-partitionable",
+                "the members of a team would not all take this tile: what is around it depends on their number",
+                site.load.location,
+                "team=1 lets no tiles share what they read",
+            )
+    for load in found:
+        if load.parent is None or slice_in(load.parent, load.operands, differing) is None:
+            raise decline(
+                "not-partitionable",
+                "the place of a tile that is a team member's own depends on more than arithmetic on its number",
+                load.location,
+                "team=1 lets no tiles share what they read",
+            )
+    return found
+
+
+def _channel(
+    function: Operation,
+    group: list[Site],
+    size: int,
+    private: bool,
+    depth: int,
+    sliced: dict[int, int],
+    names: set[str],
+) -> Channel:
     load = group[0].load
     name = unique(_source_name(function, load), names)
     return Channel(
         name,
         tuple(id_of(site.load) for site in group),
         depth if group[0].hot else 1,
-        byte_size(load.result.type),
+        size,
         sliced.get(id_of(load), -1),
         bool(outer_loops(load)),
         stays=not group[0].hot,
+        private=private,
     )
 
 

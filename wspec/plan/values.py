@@ -48,7 +48,7 @@ _ROW = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 
 
 def channel_name(channel: Channel, replica: int) -> str:
     """The ring of one replica: its own where the tile is sliced, the common one otherwise."""
-    return f"{channel.name}.{replica}" if channel.sliced else channel.name
+    return f"{channel.name}.{replica}" if channel.apart else channel.name
 
 
 def find_value(block: Block, channel: Channel) -> Value:

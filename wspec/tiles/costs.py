@@ -63,6 +63,8 @@ class TileCost:
     fixed: float
     loops: tuple[LoopCost, ...] = ()
     scalars: tuple[Scalar, ...] = ()
+    team: int = 1  # neighbouring tiles that a block works on at a time
+    axis: int = 0  # of the grid, along which they are neighbours
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
@@ -125,7 +127,8 @@ class TileCost:
             {"loop": x.loop, "cycles": x.cycles, "factors": [_factor_row(f) for f in x.factors], "unknown": x.unknown}
             for x in self.loops
         ]
-        return json.dumps({"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars})
+        top = {"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars}
+        return json.dumps(top | {"team": self.team, "axis": self.axis})
 
     @staticmethod
     def from_text(text: str) -> TileCost:
@@ -134,7 +137,7 @@ class TileCost:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a tile's cost is not valid JSON: {error}") from None
-        top = _fields(data, ("version", "fixed", "loops", "scalars"), "the top level")
+        top = _fields(data, ("version", "fixed", "loops", "scalars", "team", "axis"), "the top level")
         if _whole(top["version"], "version") != _VERSION:
             raise _wrong("version", top["version"])
         scalars: list[Scalar] = []
@@ -145,7 +148,10 @@ class TileCost:
         loops = [_loop(x, f"loops[{i}]", len(scalars)) for i, x in enumerate(_list(top["loops"], "loops"))]
         if len({loop.loop for loop in loops}) != len(loops):
             raise ValueError("a tile's cost: a loop occurs twice")
-        return TileCost(_number(top["fixed"], "fixed"), tuple(loops), tuple(scalars))
+        team, axis = _whole(top["team"], "team"), _whole(top["axis"], "axis")
+        if team < 1 or axis not in (0, 1, 2):
+            raise _wrong("team", team) if team < 1 else _wrong("axis", axis)
+        return TileCost(_number(top["fixed"], "fixed"), tuple(loops), tuple(scalars), team, axis)
 
 
 # ------------------------------------------------------------------------------------------ from a function

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wspec.tiles.costs import TileCost
-from wspec.tiles.table import make_table
+from wspec.tiles.table import Costs, make_table
 
 Grid = tuple[int, int, int]
 TABLE = "wspec_tiles"
@@ -24,17 +24,33 @@ def launch_table(
     The table is the header (entries of a block, gx, gy, gz) and what `make_table` gives, block by block. Raises
     ValueError as that does.
     """
-    blocks = max(1, min(slots, math.prod(grid)))
-    return blocks, _flat(grid, make_table(cost.evaluate(grid, values), blocks))
+    costs = _of_teams(cost.evaluate(grid, values), cost.team, cost.axis)
+    blocks = max(1, min(slots, costs.size))
+    return blocks, _flat(grid, make_table(costs, blocks), cost.team, cost.axis)
 
 
-def even_table(grid: tuple[int, ...], blocks: int = 2) -> tuple[Grid, npt.NDArray[np.int32]]:
+def even_table(
+    grid: tuple[int, ...], blocks: int = 2, team: int = 1, axis: int = 0
+) -> tuple[Grid, npt.NDArray[np.int32]]:
     """(grid to launch, flat table) for tiles of equal cost: what an executor needs to run a persistent kernel."""
     x, y, z = (*grid, 1, 1, 1)[:3]
     whole: Grid = (x, y, z)
-    blocks = max(1, min(blocks, math.prod(whole)))
-    return (blocks, 1, 1), _flat(whole, make_table(np.ones(whole[::-1], np.float32), blocks))
+    costs = _of_teams(np.ones(whole[::-1], np.float32), team, axis)
+    blocks = max(1, min(blocks, costs.size))
+    return (blocks, 1, 1), _flat(whole, make_table(costs, blocks), team, axis)
 
 
-def _flat(grid: Grid, table: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _of_teams(costs: Costs, team: int, axis: int) -> Costs:
+    """What each team's tiles cost, [gz, gy, gx] with as many along the axis as there are teams: the dearest of them."""
+    if team == 1:
+        return costs
+    at = 2 - axis
+    missing = -costs.shape[at] % team
+    padded = np.pad(costs, [(0, missing if dim == at else 0) for dim in range(3)])
+    shape = [*padded.shape[:at], padded.shape[at] // team, team, *padded.shape[at + 1 :]]
+    return np.ascontiguousarray(padded.reshape(shape).max(axis=at + 1))
+
+
+def _flat(grid: Grid, table: npt.NDArray[np.int32], team: int, axis: int) -> npt.NDArray[np.int32]:
+    table[:, :, axis] *= team  # a team is named by the tile of its first member
     return np.concatenate([np.array([table.shape[0], *grid], np.int32), table.transpose(1, 0, 2).reshape(-1)])
