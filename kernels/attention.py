@@ -44,6 +44,8 @@ SHARED_MEMORY_BYTES = 232448
 """Shared memory one block may use on sm_90: 227 KiB (CUDA programming guide, compute capabilities)."""
 
 LOG2_E = math.log2(math.e)
+SMALLEST_SCALE = 2.0**-126
+"""Stands for a scale of 0, by which a masked score of minus infinity must not be multiplied."""
 
 
 @triton.jit
@@ -58,16 +60,14 @@ def _attend_block(
     k = k_desc.load([batch, kv_head, start, 0]).reshape(BLOCK_N, HEAD_DIM)
     scores = tl.dot(q, k.T)
     if MASKED:
-        keys = start + tl.arange(0, BLOCK_N)
-        scores = tl.where(keys[None, :] <= last_key, scores * scale_log2, -float("inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, 1))
-        # A row that has seen no key yet has maximum -inf, and -inf - -inf is NaN: measure such a row from 0.
-        base = tl.where(new_max == -float("inf"), 0.0, new_max)
-        p = tl.math.exp2(scores - base[:, None])
-    else:
-        new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
-        base = new_max
-        p = tl.math.exp2(scores * scale_log2 - base[:, None])
+        # In two parts: a thread's columns differ in the upper bits, which then are constants of its code.
+        keys = tl.arange(0, BLOCK_N)[None, :]
+        seen = (keys & -8) <= last_key - start - (keys & 7)
+        scores = tl.where(seen, scores, -float("inf"))
+    new_max = tl.maximum(row_max, tl.max(scores, 1) * scale_log2)
+    # A row that has seen no key yet has maximum -inf, and -inf - -inf is NaN: measure such a row from 0.
+    base = tl.where(new_max == -float("inf"), 0.0, new_max) if MASKED else new_max
+    p = tl.math.exp2(scores * scale_log2 - base[:, None])
     decay = tl.math.exp2(row_max - base)
     row_sum = row_sum * decay + tl.sum(p, 1)
     acc = acc * decay[:, None]
@@ -84,7 +84,7 @@ def attention_fwd(
     """One tile of BLOCK_M queries of one head; grid (ceil(seqlen_q / BLOCK_M), heads, batch).
 
     q_desc, o_desc: [B, H, Sq, D] in blocks [1, 1, BLOCK_M, D]; k_desc, v_desc: [B, H / group, Sk, D] in blocks
-    [1, 1, BLOCK_N, D]; lse_ptr: float32 [B, H, Sq] contiguous; scale_log2: softmax scale times log2(e), not negative.
+    [1, 1, BLOCK_N, D]; lse_ptr: float32 [B, H, Sq] contiguous; scale_log2: softmax scale times log2(e), positive.
     """
     tile = tl.program_id(0)
     head = tl.program_id(1)
@@ -318,7 +318,7 @@ class Launch:
                 _descriptor("v", v, kv_block),
                 _descriptor("out", out, q_block),
                 lse,
-                scale * LOG2_E,
+                max(scale * LOG2_E, SMALLEST_SCALE),
                 seqlen_q,
                 k.shape[2],
                 heads,

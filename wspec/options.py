@@ -90,6 +90,9 @@ class Options:
     turns: bool | None = _option(
         None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )
+    elide_barriers: bool = _option(
+        True, Spec(bool, "take out barriers of a warp group that order nothing, from the PTX of specialized kernels")
+    )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(
         24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)

@@ -14,6 +14,7 @@ from triton import knobs
 from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
+from wspec.bridge.arrivals import without_idle_barriers
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 
@@ -43,9 +44,10 @@ class Finished:
     ptxas_log: str
 
 
-def finish(text: str, source: KernelSource) -> Finished:
+def finish(text: str, source: KernelSource, elide_barriers: bool = False) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
+    `elide_barriers`: without the barriers of a warp group that order nothing (arrivals.py).
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
@@ -55,6 +57,8 @@ def finish(text: str, source: KernelSource) -> Finished:
     final = str(module.str())
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
+    if elide_barriers:
+        ptx, _ = without_idle_barriers(ptx)
     cubin, log = assemble(ptx, source)
     return Finished(final, llir, ptx, cubin, metadata, log)
 

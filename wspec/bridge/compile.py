@@ -125,7 +125,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
         return _Made(Result(False, verdict.remarks, verdict.plan))
     try:
         run = finish_isolated if options.isolate else finish
-        finished = run(verdict.text, source)
+        finished = run(verdict.text, source, options.elide_barriers)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)

@@ -1,0 +1,150 @@
+"""Barriers of a warp group that only slow it down, and are taken out of the PTX.
+
+Triton puts a barrier of the whole warp group before each arrival at an mbarrier and before many waits, so that what all
+its threads did in shared memory comes before what one of them says. Two of these have nothing to order:
+
+    wgmma.wait_group 1;                          try_wait [full];
+    bar.sync 0, 128;         // taken out        ...
+    @leader mbarrier.arrive [empty];             bar.sync 0, 128;     // taken out
+                                                 try_wait [full + 8];
+
+A tile that only the tensor core has read is handed back right behind the wait for that product. A `wgmma` belongs to all
+four warps: it runs when each has issued it, and each has passed the wait for its operands before; so when it is done for
+the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same way
+(`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
+
+A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
+it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+GROUP = 128  # threads of a warp group
+
+_LABEL = re.compile(r"^(\$L(?!__tmp)\w+):")  # $L__tmp are for debuggers
+_BRANCH = re.compile(r"^(@!?%?\w+\s+)?bra(\.uni)?\s+(\$L\w+)\s*;")
+_INDIRECT = re.compile(r"^(@!?%?\w+\s+)?brx\.idx\s+[^,]+,\s*(\$L\w+)\s*;")
+_TARGETS = re.compile(r"^(\$L\w+):\s*\.branchtargets")
+_ENDS = re.compile(r"^(ret|exit|trap)\b")
+_SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
+_GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
+_ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
+_WAIT = re.compile(r"^mbarrier\.try_wait")
+_DONE = re.compile(r"^wgmma\.wait_group")
+# What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
+_CLEAN = re.compile(
+    r"^(@!?%?\w+\s+)?(add|sub|mul|mad|fma|neg|abs|min|max|div|rem|rcp|sqrt|ex2|lg2|and|or|xor|not|shl|shr|bfe|bfi|prmt|lop3|"
+    r"selp|setp|set|slct|cvt|cvta|mov|shfl|vote|elect|popc|clz|brev|testp|copysign|bra|brx|dp4a|"
+    r"(ld|st|atom|red)(\.\w+|::)*\.(global|param|const|local)|ld\.param|st\.param|"
+    r"wgmma|bar\.arrive|mbarrier\.(try_wait|arrive)|setmaxnreg|griddepcontrol|prefetch)\b"
+)
+
+
+@dataclass(slots=True)
+class _Block:
+    lines: list[int] = field(default_factory=list)  # the instructions' places in the text
+    follow: list[str] = field(default_factory=list)  # labels of the blocks that may come next
+
+
+def without_idle_barriers(ptx: str) -> tuple[str, int]:
+    """(the PTX without them, how many were taken out)."""
+    lines = ptx.split("\n")
+    code = [_instruction(line) for line in lines]
+    blocks = _blocks(code)
+    dirty = _dirty_at_entry(blocks, code)
+    idle = [at for name, block in blocks.items() for at in _idle(block, code, dirty[name])]
+    for at in idle:
+        lines[at] = "\t// a barrier of the warp group stood here that had nothing to order"
+    return "\n".join(lines), len(idle)
+
+
+def _instruction(line: str) -> str:
+    """The line's instruction or label; empty for comments, directives and braces."""
+    text = line.split("//", 1)[0].strip()
+    nothing = not text or text[0] in "{}." or re.match(r"^([a-zA-Z_]\w*|\$L__tmp\d+):$", text)  # labels nobody goes to
+    return "" if nothing else text
+
+
+def _blocks(code: list[str]) -> dict[str, _Block]:
+    """Basic blocks by label, in order of the text; `""` is the first."""
+    targets: dict[str, list[str]] = {}
+    for at, text in enumerate(code):
+        if match := _TARGETS.match(text):
+            listed = " ".join(code[at : at + 200]).split(".branchtargets", 1)[1].split(";", 1)[0]
+            targets[match[1]] = re.findall(r"\$L\w+", listed)
+    blocks: dict[str, _Block] = {}
+    current = blocks[""] = _Block()
+    made = 0
+    open_ended = True
+    for at, text in enumerate(code):
+        if (match := _LABEL.match(text)) and match[1] not in targets:
+            if open_ended:
+                current.follow.append(match[1])
+            current, open_ended = blocks.setdefault(match[1], _Block()), True
+        elif text and not _LABEL.match(text):
+            current.lines.append(at)
+            ways = [m[3] for m in [_BRANCH.match(text)] if m] or targets.get(_named(text), [])
+            conditional = text.startswith("@")
+            if ways or _ENDS.match(text):
+                current.follow += ways
+                made += 1
+                following = blocks[f"${made}"] = _Block()
+                if conditional:
+                    current.follow.append(f"${made}")
+                current, open_ended = following, True
+    return blocks
+
+
+def _named(text: str) -> str:
+    match = _INDIRECT.match(text)
+    return match[2] if match else ""
+
+
+def _dirty_at_entry(blocks: dict[str, _Block], code: list[str]) -> dict[str, bool]:
+    """For each block: may a thread have touched shared memory since the last barrier, on some way to it?"""
+    dirty = dict.fromkeys(blocks, False)
+    dirty[""] = True
+    reached, work = {""}, [""]
+    while work:
+        name = work.pop()
+        after = dirty[name]
+        for at in blocks[name].lines:
+            after = _after(code[at], after)
+        for way in blocks[name].follow:
+            if way in blocks and (way not in reached or (after and not dirty[way])):
+                reached.add(way)
+                dirty[way] = dirty[way] or after
+                work.append(way)
+    return dirty
+
+
+def _after(text: str, dirty: bool) -> bool:
+    if _SYNC.match(text):
+        return False
+    return dirty or not _CLEAN.match(text)
+
+
+def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
+    """The barriers of a block that have nothing to order."""
+    found: list[int] = []
+    behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
+    for place, at in enumerate(block.lines):
+        text = code[at]
+        if _DONE.match(text):
+            behind = True
+        elif _GROUP_SYNC.match(text):
+            following = next((code[i] for i in block.lines[place + 1 :] if _speaks(code[i])), "")
+            if not dirty and (_WAIT.match(following) or (behind and _ARRIVE.match(following))):
+                found.append(at)
+        elif not _ARRIVE.match(text) and _speaks(text):
+            behind = False
+        dirty = _after(text, dirty)
+    return found
+
+
+def _speaks(text: str) -> bool:
+    """Is it more than arithmetic?"""
+    return not _CLEAN.match(text) or bool(re.match(r"^(@!?%?\w+\s+)?(wgmma|bar|mbarrier|setmaxnreg|bra|brx)\b", text))
