@@ -16,6 +16,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.plan.chain_choice import choose as choose_chain
+from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.gate import check_pays, predict
 from wspec.plan.machine import Machine
 from wspec.plan.occupancy import choose_occupancy, keep_in_flight, take_turns
@@ -28,7 +29,7 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, is_shallow, source_warps
+from wspec.plan.plan import WARP_GROUP, Plan, Task, fingerprint, id_of, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
 from wspec.plan.rings import make_channels
@@ -74,9 +75,14 @@ def _without_chain(
             break
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     schedules = take_turns(loops, schedules, replicas, machine, options)
+    schedules = move_exponentials(loops, schedules, replicas * consumer_warps, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
-    prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)
+    shares = {one.loop: one.exp2_on_fma for one in schedules}
+    prediction = predict(
+        loops, machine, any(s.late for s in schedules), groups, warps,
+        lambda loop, work: with_share(work, loop, shares[id_of(loop)], replicas * consumer_warps, machine),
+    )  # fmt: skip
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction,
