@@ -1,11 +1,11 @@
 """exp2_on_fma: compute a share of the exponentials of a loop by a polynomial, beside the exponential unit.
 
-                                                                  // of every 8 elements of a thread, with a share of 1/4
-    %p = math.exp2 %x    =>    %p = elementwise_inline_asm %x     //   6: ex2.approx.ftz.f32
+    %p = math.exp2 %x    =>    %p = elementwise_inline_asm %x     // share 1/4; of 8 elements of a thread,
+                                                                  //   6: ex2.approx.ftz.f32
                                                                   //   2: the polynomial
 
-The exponential unit takes 16 elements a cycle, the FMA pipes 128 instructions: where exponentials bound a loop, the plan
-moves some of them. Inline assembly keeps the tensor and its layout whole.
+The exponential unit takes few elements a cycle: where exponentials bound a loop, the plan may move some of them to the
+FMA pipes. Inline assembly keeps the tensor and its layout whole.
 
 The polynomial. x = n + f with n the nearest integer: adding 1.5 * 2^23 + 126 leaves n + 126 in the low bits of a float,
 taking it off again leaves n, both exact. 2^(f + 1) is a polynomial of degree 5 with p(0) = 2, the minimax one for the
@@ -48,7 +48,7 @@ _ON_UNIT = "ex2.approx.ftz.f32 {result}, {x};"
 
 
 def exp2_on_fma(module: Operation, plan: Plan) -> Operation:
-    """Divide the exponentials of the loops the plan names between the exponential unit and the FMA units."""
+    """Let the FMA units compute the share of the exponentials that the plan gives each loop."""
     op = ws.find(module)
     assert op is not None
     moved = {schedule.loop: round(schedule.exp2_on_fma * GROUP) for schedule in plan.loops}

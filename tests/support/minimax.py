@@ -1,4 +1,4 @@
-"""The polynomial 1 + c1 f + ... + cn f^n with the least relative error against 2^f on [-1/2, 1/2], by Remez's exchange."""
+"""The polynomial 1 + c1 f + ... + cn f^n nearest to 2^f on [-1/2, 1/2] in relative error, by Remez's exchange."""
 
 from __future__ import annotations
 

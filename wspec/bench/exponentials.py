@@ -38,7 +38,9 @@ def function(share: str) -> Any:
     return wspec.compile(exp2=share, gate="off", chain="off", remarks="off")(attention_fwd)
 
 
-def launch_of(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[Launch, torch.Tensor, torch.Tensor]:
+def launch_of(
+    case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> tuple[Launch, torch.Tensor, torch.Tensor]:
     """A launch at the tile that `attention` picks, its output and its log-sum-exp."""
     out, lse = torch.full_like(q, torch.nan), torch.full(q.shape[:3], torch.nan, device=q.device)
     config = default_config(case.kind.head_dim, case.seqlen_q, case.kind.causal)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from wspec.plan.machine import Machine
 from wspec.plan.exponentials import ERROR_BITS
+from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, LoopSchedule, Plan
 from wspec.plan.rings import block_smem
 from wspec.show.tables import Operations, kib, late_names, places
@@ -78,8 +78,8 @@ def _loop(schedule: LoopSchedule, operations: Operations) -> str:
     moved = ""
     if schedule.exp2_on_fma:
         moved = (
-            f"; FMA units compute {Fraction(schedule.exp2_on_fma)} of the elements of each exp2 of a tile, which leaves "
-            f"fewer to the exponential unit (relative error at most 2^-{ERROR_BITS})"
+            f"; FMA units compute {Fraction(schedule.exp2_on_fma)} of the elements of each exp2 of a tile, which "
+            f"leaves fewer to the exponential unit (relative error at most 2^-{ERROR_BITS})"
         )
     return _order(schedule, operations) + moved
 
