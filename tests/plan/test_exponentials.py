@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.support.cases import odd_cases
-from tests.support.compiling import Case, outcome, plain_module
+from tests.support.compiling import Case, binary, outcome, plain_module
 from tests.support.programs import function
 from wspec.diagnostics import WspecError
 from wspec.ir.core import Operation
@@ -85,6 +85,18 @@ def test_what_moves_costs_what_the_model_says() -> None:
 def test_plans_without_it_do_not_speak_of_it(text: str) -> None:
     made = plan_for(H200, exp2=text)
     assert "exp2_on_fma" not in made.to_text() and "exp2" not in describe(made)
+
+
+def test_a_chain_keeps_its_exponentials() -> None:
+    made = outcome(ATTENTION, exp2="1/2", gate="off", chain="on")
+    assert made.plan is not None and made.plan.helpers
+    assert not any(shares(made.plan)) and "exp2" not in describe(made.plan)
+
+
+@pytest.mark.parametrize("share", ["1/8", "1/2"])
+def test_nothing_is_spilled(share: str) -> None:
+    found = binary(ATTENTION, outcome(ATTENTION, exp2=share, gate="off"))
+    assert found.spill_store_bytes == found.spill_load_bytes == 0
 
 
 def test_loops_without_exponentials_are_left_alone() -> None:
