@@ -93,6 +93,15 @@ class Options:
     elide_barriers: bool = _option(
         True, Spec(bool, "take out barriers of a warp group that order nothing, from the PTX of specialized kernels")
     )
+    exp2: str = _option(
+        "auto",
+        Spec(
+            str,
+            "share of the exponentials of a loop that a polynomial on the FMA units computes (relative error at most "
+            "2^-22): what the model finds fastest, or a number of eighths; mufu: none, all on the exponential unit",
+            ("auto", "mufu", "1/8", "1/4", "3/8", "1/2"),
+        ),
+    )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
     producer_registers: int = _option(
         24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)

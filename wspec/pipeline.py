@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -13,6 +14,7 @@ from wspec.ir.core import Operation
 from wspec.ir.verify import check_valid
 from wspec.options import Options
 from wspec.passes.async_dots import async_dots
+from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.form_team import NoTeam, form_team
 from wspec.passes.lower_channels import lower_channels
@@ -24,6 +26,7 @@ from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.passes.take_turns import take_turns
 from wspec.persistence import cost_of_tiles, pays
+from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import Machine, load_machine
 from wspec.plan.plan import Plan, number
@@ -36,6 +39,7 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     split,  # first: everything later works inside one task
     slice_tile,  # while every region still is a whole program
     stage_stores,  # when buffer and tile belong to one replica
+    exp2_on_fma,  # while each exponential is one operation: pipelining copies it
     pipeline_loops,  # before dots become asynchronous: it decides their order
     async_dots,  # after the order is known: it decides the waits
     take_turns,  # after the waits: a turn ends when the dots are issued
@@ -199,6 +203,9 @@ def describe(plan: Plan) -> str:
     third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
     overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
+    share = max((schedule.exp2_on_fma for schedule in plan.loops), default=0.0)
+    if share:
+        overlap += f"; {Fraction(share)} of exp2 on the FMA units (relative error at most 2^-{ERROR_BITS})"
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "

@@ -492,7 +492,7 @@ _MATTERS = ("predicate", "axis", "order", "start", "atomic_rmw_op")
 
 
 def evaluate(op: Operation, operands: Result, blind: bool = False) -> Result:
-    """Integers are computed; everything else becomes a term."""
+    """Integers are computed; everything else becomes a term, 2^x the same one however it is computed."""
     value = op.attr("value")
     if op.name == "arith.constant":
         if isinstance(value, IntegerAttr):
@@ -509,4 +509,5 @@ def evaluate(op: Operation, operands: Result, blind: bool = False) -> Result:
         return (operands[1] if operands[0] else operands[2],)
     marks = tuple(str(op.attr(name)) for name in _MATTERS if name != "start" or not blind)
     inner = tuple(o.name for region in op.regions for block in region.blocks for o in block.ops)
-    return tuple(term(op.name, index, *operands, *marks, *inner) for index in range(len(op.results)))
+    name = "math.exp2" if "ex2.approx" in (op.str_attr("asm_string") or "") else op.name
+    return tuple(term(name, index, *operands, *marks, *inner) for index in range(len(op.results)))

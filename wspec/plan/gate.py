@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import IntegerAttr, Layout, MemDescType
 from wspec.plan.buffers import VIEWS
-from wspec.plan.costs import loop_work
+from wspec.plan.costs import Iteration, loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
 from wspec.plan.plan import WARP_GROUP, Plan, Prediction, is_shallow
@@ -15,7 +16,14 @@ from wspec.plan.registers import consumer_need
 from wspec.plan.tile import DOTS
 
 
-def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, groups: int, warps: int) -> Prediction:
+def predict(
+    loops: list[Operation],
+    machine: Machine,
+    plan_overlaps: bool,
+    groups: int,
+    warps: int,
+    specialized: Callable[[Operation, Iteration], Iteration] = lambda loop, work: work,
+) -> Prediction:
     """First figures: one iteration of the heaviest loop, specialized and not.
 
     In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
@@ -24,20 +32,23 @@ def predict(loops: list[Operation], machine: Machine, plan_overlaps: bool, group
     A loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does;
     there a measured ratio decides.
 
-    `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps.
+    `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
+    the work of an iteration of the specialized loop from that of the plain one.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
     longer, shorter = max(work.mma, work.compute), min(work.mma, work.compute)
+    ours = specialized(heaviest, work)
+    our_longer, our_shorter = max(ours.mma, ours.compute), min(ours.mma, ours.compute)
     before = plain_groups(loops, machine, warps)
-    cycles = max(longer + (0.15 if plan_overlaps else 0.35) * shorter * 2 / max(groups, 2), work.tma)
+    cycles = max(our_longer + (0.15 if plan_overlaps else 0.35) * our_shorter * 2 / max(groups, 2), work.tma)
     plain = max(longer + (0.5 * shorter + machine.mbarrier_latency) * 2 / max(before, 2), work.tma)
     if _accumulates_only(heaviest):
         fewer = groups < before
         walks = any(op.name == "scf.for" for op in heaviest.ancestors())
         ratio = machine.plain_walking if walks and not fewer else machine.plain_mn_major
         plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else ratio)
-    bounds = {"tensor core": work.mma, "exponential and arithmetic": work.compute, "memory": work.tma}
+    bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.compute, "memory": work.tma}
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 

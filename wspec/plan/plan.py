@@ -65,6 +65,7 @@ class LoopSchedule:
     late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
     in_flight: bool = False  # the dots of one iteration may still run while the next one's are issued
     turns: bool = False  # consumer groups issue their dots one group after the other
+    exp2_on_fma: float = 0.0  # share of the elements of each exp2 that FMA units compute, in eighths
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +172,16 @@ class PlanError(ValueError):
     """A plan text that cannot be used; the message names the field."""
 
 
-_ONLY_CHAINS = {
+_UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
+    "exp2_on_fma": 0.0, "team": 1, "team_axis": 0,
 }  # fmt: skip
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
-    """What only chains have is left out of other plans."""
-    for table in (*data["channels"], data["prediction"]):
-        for name in [name for name in table if name in _ONLY_CHAINS and table[name] == _ONLY_CHAINS[name]]:
+    """What few plans have is left out of the others."""
+    for table in (*data["channels"], *data["loops"], data["prediction"]):
+        for name in [name for name in table if name in _UNUSUAL and table[name] == _UNUSUAL[name]]:
             del table[name]
     return data
 

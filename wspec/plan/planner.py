@@ -17,6 +17,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.plan.chain_choice import choose as choose_chain
+from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.gate import check_pays, predict
 from wspec.plan.machine import Machine
 from wspec.plan.occupancy import choose_occupancy, keep_in_flight, take_turns
@@ -81,9 +82,15 @@ def _without_chain(
     if size_of(function) > 1:
         schedules = _first_pipelined(schedules)
     schedules = take_turns(loops, schedules, replicas, machine, options)
+    tile_warps = replicas * consumer_warps // size_of(function)
+    schedules = move_exponentials(loops, schedules, tile_warps, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
-    prediction = predict(loops, machine, any(s.late for s in schedules), groups, warps)
+    shares = {one.loop: one.exp2_on_fma for one in schedules}
+    prediction = predict(
+        loops, machine, any(s.late for s in schedules), groups, warps,
+        lambda loop, work: with_share(work, loop, shares[id_of(loop)], tile_warps, machine),
+    )  # fmt: skip
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction, team=size_of(function),

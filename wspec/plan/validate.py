@@ -11,6 +11,7 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.plan.chain_validate import check_chain
 from wspec.plan.costs import byte_size
+from wspec.plan.exponentials import exponentials, is_share
 from wspec.plan.machine import Machine
 from wspec.plan.partition import (
     Site,
@@ -155,6 +156,11 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
             raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
         if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
+        if not is_share(schedule.exp2_on_fma):
+            raise _mismatch("loops.exp2_on_fma", "a share is a number of eighths from 0 to 1", loop)
+        warps = plan.consumer.warps * plan.consumer.replicas
+        if schedule.exp2_on_fma and not exponentials(loop, warps):
+            raise _mismatch("loops.exp2_on_fma", "the loop has no exponentials to divide between units", loop)
         if schedule.turns and not any(op.name in DOTS for op in body.ops):
             raise _mismatch("loops.turns", "the body of the loop has no dot of its own", loop)
         shallow = [c.name for c in plan.channels if is_shallow([c])]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
+from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, LoopSchedule, Plan
 from wspec.plan.rings import block_smem
@@ -73,6 +75,16 @@ def _loops(schedules: Sequence[LoopSchedule], operations: Operations) -> list[st
 
 
 def _loop(schedule: LoopSchedule, operations: Operations) -> str:
+    moved = ""
+    if schedule.exp2_on_fma:
+        moved = (
+            f"; FMA units compute {Fraction(schedule.exp2_on_fma)} of the elements of each exp2 of a tile, which "
+            f"leaves fewer to the exponential unit (relative error at most 2^-{ERROR_BITS})"
+        )
+    return _order(schedule, operations) + moved
+
+
+def _order(schedule: LoopSchedule, operations: Operations) -> str:
     if schedule.late:
         late = late_names(schedule, operations)
         return f"{late} run an iteration late, so that dots run while the group computes on the results of others"
