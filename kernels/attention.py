@@ -133,15 +133,20 @@ def attention_fwd(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it."""
+    """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it.
+
+    team: how many neighbouring tiles share what they read, when the kernel is specialized.
+    """
 
     block_m: int = 128
     block_n: int = 128
     num_warps: int = 8
     num_stages: int = 2
+    team: int = 1
 
     def __str__(self) -> str:
-        return f"{self.block_m}x{self.block_n} w{self.num_warps} s{self.num_stages}"
+        shares = f" team {self.team}" if self.team > 1 else ""
+        return f"{self.block_m}x{self.block_n} w{self.num_warps} s{self.num_stages}{shares}"
 
 
 def shared_memory_bytes(config: Config, head_dim: int, element_bytes: int = 2) -> int:
@@ -197,14 +202,16 @@ class Choice:
 def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
     """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/experiments.md.
 
-    Where the exponentials take as long as the products (head_dim 64) several blocks that share an SM hide them from
-    each other; elsewhere high tiles are best, which read K and V less often.
+    Where the exponentials take as long as the products (head_dim 64) three groups of warps hide them from each other,
+    on three tiles that share K and V; of short sequences too few such triples come, and two blocks share an SM instead.
+    Elsewhere high tiles are best, which read K and V less often.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
-        return Config(64, 64 if causal and seqlen_q < 2048 else 128, num_warps=4, num_stages=2)
+        block_n = 64 if causal and seqlen_q < 2048 else 128
+        return Config(64, block_n, num_warps=4, num_stages=2, team=3 if seqlen_q >= 4096 else 1)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
 
 
@@ -222,11 +229,14 @@ def _check_head_dim(head_dim: int) -> None:
 
 
 @functools.cache
-def attention_fwd_ws() -> Any:
-    """`attention_fwd` under `wspec.compile`, made on first use so that the plain kernel needs no compiler of ours."""
+def attention_fwd_ws(team: int = 1) -> Any:
+    """`attention_fwd` under `wspec.compile`, made on first use so that the plain kernel needs no compiler of ours.
+
+    With a team of more than one the compiler is told so: it does not know how long sequences will be.
+    """
     import wspec
 
-    return wspec.compile(attention_fwd)
+    return wspec.compile(attention_fwd, team=team) if team > 1 else wspec.compile(attention_fwd)
 
 
 @overload
@@ -276,12 +286,11 @@ def attention(
     else:
         if config is None and kernel is None:
             choice = default_choice(q.shape[-1], causal, q.shape[2])
-            config, kernel = choice.config, attention_fwd_ws() if choice.specialized else attention_fwd
+            config, kernel = choice.config, None if choice.specialized else attention_fwd
+        tile = config or default_config(q.shape[-1], q.shape[2], causal)
         for part in _batch_parts(q.shape[0]):
-            launch = Launch.of(
-                q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=config
-            )
-            launch.run(attention_fwd_ws() if kernel is None else kernel)
+            launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
+            launch.run(attention_fwd_ws(tile.team) if kernel is None else kernel)
     return (out, lse) if return_lse else out
 
 

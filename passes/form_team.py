@@ -22,10 +22,10 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.isomorphism import Match
 from wspec.ir.types import I32, i32
-from wspec.passes.persist import read_table, tile_loop
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import ID
 from wspec.plan.team import MEMBER, differing_in, hindrance, slice_in
+from wspec.plan.tile_loop import grid_size, tile_loop
 
 LOAD = "tt.descriptor_load"
 
@@ -48,7 +48,7 @@ def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
     assert outer is not None
     first = block.args[2 + axis]
     before = Builder(outer, outer.ops.index(tile), tile.location)
-    extent = read_table(before, function, 1 + axis)
+    extent = grid_size(before, function, axis)
     last = before.binary("arith.subi", extent, before.constant(1))
     within = Builder(block, 0, tile.location)
     member = within.create(MEMBER, [], [I32], attributes={"size": i32(size)}).result

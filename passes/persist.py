@@ -23,32 +23,19 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.loc import NameLoc
 from wspec.ir.types import (
-    I1,
     I32,
     ArrayAttr,
-    Attribute,
-    DenseArrayAttr,
     DictAttr,
     FunctionType,
-    IntegerAttr,
-    PointerType,
     TypeAttr,
     i32,
 )
+from wspec.plan.tile_loop import POINTER, load_number
 
 TABLE = "wspec_tiles"
 """Name of the argument the launcher adds, after all others."""
 
 ENTRY = 4  # int32 of one entry, and of the header
-
-_POINTER = PointerType(I32)
-_LOAD: dict[str, Attribute] = {
-    "boundaryCheck": DenseArrayAttr(I32, ()),
-    "cache": i32(1),
-    "evict": i32(1),
-    "isVolatile": IntegerAttr(0, I1),
-    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
-}
 
 
 def obstacle(function: Operation) -> tuple[str, Operation] | None:
@@ -73,7 +60,7 @@ def persist(module: Operation) -> Operation:
     loop_block = region.add_block()
     counter = loop_block.add_arg(I32, function.location)
     assert counter.index == 0
-    entry = loop_block.add_arg(_POINTER, function.location)
+    entry = loop_block.add_arg(POINTER, function.location)
     ids = [loop_block.add_arg(I32, function.location) for _ in range(3)]
     body.ops[:-1] = [op for op in body.ops[:-1] if op.name == "arith.constant"]
     before = Builder(body, len(body.ops) - 1, function.location)
@@ -83,41 +70,28 @@ def persist(module: Operation) -> Operation:
     behind = loops[-1] + 1 if loops else 0
     for op in inside[:behind]:
         loop_block.append(op)
-    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [_POINTER]).result
-    next_ids = [_load(within, following, at) for at in range(3)]
+    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [POINTER]).result
+    next_ids = [load_number(within, following, at) for at in range(3)]
     for op in inside[behind:]:
         loop_block.append(op)
     loop_block.append(Operation.create("scf.yield", [following, *next_ids], location=function.location))
-    start = [_load(before, first, at) for at in range(3)]
+    start = [load_number(before, first, at) for at in range(3)]
     before.create(
         "scf.for",
         [before.constant(0), count, before.constant(1), first, *start],
-        [_POINTER, I32, I32, I32],
+        [POINTER, I32, I32, I32],
         regions=[region],
     )
     _answer(loop_block, inside, ids, table)
     return module
 
 
-def tile_loop(function: Operation) -> Operation:
-    """The loop over tiles of a kernel that `persist` has wrapped; its body's arguments: count, entry, x, y, z."""
-    for op in function.regions[0].block.ops:
-        if op.name == "scf.for" and len(op.operands) > 3 and op.operands[3].type == _POINTER:
-            return op
-    raise AssertionError("the kernel has no loop over tiles")
-
-
-def read_table(build: Builder, function: Operation, offset: int) -> Value:
-    """A number of the table's header: 0 for the entries of a block, 1 to 3 for the grid."""
-    return _load(build, function.regions[0].block.args[-1], offset)
-
-
 def _add_argument(function: Operation) -> Value:
     block = function.regions[0].block
-    table = block.add_arg(_POINTER, NameLoc(TABLE, function.location))
+    table = block.add_arg(POINTER, NameLoc(TABLE, function.location))
     old = function.properties["function_type"]
     assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
-    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, _POINTER), old.type.results))
+    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, POINTER), old.type.results))
     known = function.properties.get("arg_attrs")
     if isinstance(known, ArrayAttr):
         aligned = DictAttr((("tt.divisibility", i32(16)),))
@@ -128,17 +102,11 @@ def _add_argument(function: Operation) -> Value:
 def _first_entry(build: Builder, table: Value) -> tuple[Value, Value]:
     """(pointer to the block's first entry, number of its tiles)."""
     block = build.create("tt.get_program_id", [], [I32], {"axis": i32(0)}).result
-    before = build.binary("arith.muli", block, _load(build, table, 0))
+    before = build.binary("arith.muli", block, load_number(build, table, 0))
     four = build.constant(ENTRY)
     mine = build.binary("arith.addi", build.binary("arith.muli", before, four), four)
-    first = build.create("tt.addptr", [table, mine], [_POINTER]).result
-    return first, _load(build, first, 3)
-
-
-def _load(build: Builder, pointer: Value, offset: int) -> Value:
-    if offset:
-        pointer = build.create("tt.addptr", [pointer, build.constant(offset)], [_POINTER]).result
-    return build.create("tt.load", [pointer], [I32], _LOAD).result
+    first = build.create("tt.addptr", [table, mine], [POINTER]).result
+    return first, load_number(build, first, 3)
 
 
 def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Value) -> None:
@@ -151,7 +119,7 @@ def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Valu
             value = ids[axis]
             value.location = op.location
         else:
-            value = _load(Builder(op.parent, op.parent.ops.index(op), op.location), table, 1 + axis)
+            value = load_number(Builder(op.parent, op.parent.ops.index(op), op.location), table, 1 + axis)
         for top in block.ops:
             replace_uses(top, {op.result: value})
         op.erase()

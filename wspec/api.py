@@ -190,7 +190,8 @@ class _Compiler:
         if plan is None:
             return Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
         text = plan.to_text()
-        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages)
+        elide = plan.elide_barriers
+        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, elide)
 
     # ---- stages
 

@@ -90,8 +90,11 @@ class Options:
     turns: bool | None = _option(
         None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )
-    elide_barriers: bool = _option(
-        True, Spec(bool, "take out barriers of a warp group that order nothing, from the PTX of specialized kernels")
+    elide_barriers: bool | None = _option(
+        None,
+        Spec(
+            bool, "take barriers of a warp group that order nothing out of the specialized kernel's PTX", optional=True
+        ),
     )
     exp2: str = _option(
         "auto",

@@ -94,7 +94,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         if plan is None:
             module, plan = run.step("plan", decide, module, machine, options)
         else:
-            module = _numbered(_looped(module, plan.team, plan.team_axis) if plan.persistent else module)
+            module = _numbered(looped_over_tiles(module, plan.team, plan.team_axis) if plan.persistent else module)
             run.step("plan", validate, plan, _function(module), machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
@@ -137,7 +137,7 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
     return module, chosen
 
 
-def _looped(module: Operation, team: int, axis: int) -> Operation:
+def looped_over_tiles(module: Operation, team: int, axis: int) -> Operation:
     """With a loop over tiles, for a team of more than one on several tiles at a time. Raises NoTeam."""
     looped = persist(module)
     return form_team(looped, team, axis) if team > 1 else looped
@@ -149,7 +149,7 @@ def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[O
     whys: list[NoTeam] = []
     for axis in range(3):
         try:
-            looped = _numbered(_looped(module.clone({}), options.team, axis))
+            looped = _numbered(looped_over_tiles(module.clone({}), options.team, axis))
         except NoTeam as why:
             whys.append(why)
             continue
@@ -207,6 +207,7 @@ def describe(plan: Plan) -> str:
     if share:
         overlap += f"; {Fraction(share)} of exp2 on the FMA units (relative error at most 2^-{ERROR_BITS})"
     overlap += "; blocks walk through tiles" if plan.persistent else ""
+    overlap += f", {plan.team} neighbours at a time" if plan.team > 1 else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
         f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"

@@ -13,7 +13,7 @@ from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
-from wspec.passes.persist import persist
+from wspec.pipeline import looped_over_tiles
 from wspec.plan.machine import Machine, load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
@@ -67,19 +67,19 @@ class Report:
         if self.proof:
             parts.append(self.proof)
         if self.plan is not None:
-            found = operations(self.source, persistent=self.plan.persistent)
+            found = operations(self.source, self.plan)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))
         return "\n\n".join([*parts, f"binary: {self.resources}"])
 
 
-def operations(source: KernelSource, *, persistent: bool = False) -> dict[int, Operation]:
-    """Operation number, as plans use it, -> the operation.
+def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Operation]:
+    """Operation number, as the plan uses it, -> the operation.
 
-    Numbers count the walk of the kernel's function, with the loop over tiles where the plan is `persistent`.
+    Numbers count the walk of the kernel's function, with the loop over tiles and the team where the plan has them.
     """
     module = ir.read(bridge.ttgir(source))
-    if persistent:
-        module = persist(module)
+    if plan is not None and plan.persistent:
+        module = looped_over_tiles(module, plan.team, plan.team_axis)
     function = next(op for op in module.walk() if op.name == "tt.func")
     return dict(enumerate(function.walk()))
 

@@ -40,6 +40,7 @@ class Subject:
     signature: Signature
     plain: Kernel
     text: str  # of the specialized module; "" when the kernel is left alone
+    team: int = 1
 
     @functools.cached_property
     def specialized(self) -> Kernel:
@@ -58,7 +59,7 @@ class Subject:
         arguments = {name: value for name, value in example.arguments.items() if name in names}
         grid = example.grid
         if TABLE in names:
-            grid, table = even_table(example.grid, blocks)
+            grid, table = even_table(example.grid, blocks, self.team)
             arguments[TABLE] = torch.from_numpy(table)
         kernel.run(grid, arguments, schedule=schedule)
         return {name: share(output) for name, output in example.outputs.items()}
@@ -79,7 +80,7 @@ def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     text = bridge.ttgir(source)
     outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
-    return Subject(signature, Kernel(read(text)), made)
+    return Subject(signature, Kernel(read(text)), made, options.get("team", 1))
 
 
 FAST = (
@@ -106,6 +107,27 @@ LEFT_ALONE = (
 
 def bits(example: examples.Example) -> list[torch.Tensor]:
     return [output.tensor.clone() for output in example.outputs.values()]
+
+
+TEAMS = [("d64", 2), ("d64", 3), ("d64_causal", 2), ("d64_causal", 3)]
+QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer
+
+
+@pytest.mark.parametrize(("variant", "team"), TEAMS)
+@pytest.mark.parametrize("queries", QUERIES)
+def test_a_team_on_neighbouring_tiles(variant: str, team: int, queries: int) -> None:
+    """The same bits as the plain kernel, whatever part of a team has tiles, however long each member's loops are."""
+    one = subject("attention", "attention_fwd", variant, persistent=True, team=team)
+    for keys in (queries, 96):
+        sizes = {"seqlen_q": queries, "seqlen_k": keys}
+        example = one.example(queries, sizes)
+        one.run(one.plain, example)
+        expected = bits(example)
+        for schedule in (FirstReady(), Random(queries), *one.specialized.adversaries[::7]):
+            example = one.example(queries, sizes)
+            shares = one.run(one.specialized, example, schedule)
+            assert all(value <= 1 for value in shares.values()), shares
+            assert all(map(torch.equal, bits(example), expected)), (schedule.name, keys)
 
 
 def check(which: tuple[str, str, str], seed: int, schedules: Iterator[Schedule], **sizes: int) -> None:

@@ -192,7 +192,7 @@ def fake_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     monkeypatch.setattr(attention_cases, "TOKENS", 128)
     monkeypatch.setattr(attention_cases, "HIDDEN", 128)
     monkeypatch.setattr(attention, "SWEEP_SEQLEN", 32)
-    monkeypatch.setattr(attention, "attention_fwd_ws", lambda: "specialized")
+    monkeypatch.setattr(attention, "attention_fwd_ws", lambda team: "specialized")
     monkeypatch.setattr(attention, "plain_configs", lambda _: [kernel.Config(64, 64, 4, 2), kernel.Config()])
     monkeypatch.setattr(attention, "peers", lambda: [Peer("cuDNN", lambda q, k, v, causal: passing(3.0))])
     monkeypatch.setattr(attention, "what_became_of", lambda kind: {"kind": str(kind), "specialized": True})

@@ -26,7 +26,12 @@ from wspec.bench.timing import Timing, Variant, measure
 from wspec.kernels import attention
 from wspec.simulate.points import Point
 
-TECHNIQUES = {"overlap": "QK of the next keys beside the softmax", "turns": "groups take turns", "persistent": "tiles"}
+TECHNIQUES = {
+    "overlap": "QK of the next keys beside the softmax",
+    "turns": "groups take turns",
+    "persistent": "blocks walk through tiles",
+    "elide_barriers": "no barriers that order nothing",
+}
 """Option -> what it switches on."""
 
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -35,7 +40,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("persistent",),
     ("overlap", "turns"),
     ("overlap", "persistent"),
+    ("elide_barriers",),
     ("overlap", "turns", "persistent"),
+    ("overlap", "turns", "persistent", "elide_barriers"),
 )
 """What is on; turns are of pipelined loops only, so they do not stand alone."""
 

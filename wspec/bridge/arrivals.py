@@ -8,10 +8,10 @@ its threads did in shared memory comes before what one of them says. Two of thes
     @leader mbarrier.arrive [empty];             bar.sync 0, 128;     // taken out
                                                  try_wait [full + 8];
 
-A tile that only the tensor core has read is handed back right behind the wait for that product. A `wgmma` belongs to all
-four warps: it runs when each has issued it, and each has passed the wait for its operands before; so when it is done for
-the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same way
-(`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
+A tile that only the tensor core has read is handed back right behind the wait for that product. A `wgmma` belongs to
+all four warps: it runs when each has issued it, and each has passed the wait for its operands before; so when it is
+done for the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same
+way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
 
 A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
 it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.

@@ -40,6 +40,7 @@ class Verdict:
     tiles: str = ""  # as Result has it
     blocks_per_sm: int = 1
     stages: Mapping[str, str] = field(default_factory=dict)
+    elide_barriers: bool = False  # as `bridge.finish` takes it
 
 
 Compiler = Callable[[str], Verdict]
@@ -125,7 +126,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
         return _Made(Result(False, verdict.remarks, verdict.plan))
     try:
         run = finish_isolated if options.isolate else finish
-        finished = run(verdict.text, source, options.elide_barriers)
+        finished = run(verdict.text, source, verdict.elide_barriers)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)

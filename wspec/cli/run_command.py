@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
     sizes = recorded.sizes if recorded is not None else parse_sizes(args.sizes)
     subject = open_input(args)
     kernels = _kernels(args, subject, recorded)
-    session = _Session(args, kernels, _maker(args, kernels, sizes), sizes)
+    plan = subject.front.plan
+    neighbours = (plan.team, plan.team_axis) if plan is not None else (1, 0)
+    session = _Session(args, kernels, _maker(args, kernels, sizes), sizes, neighbours)
     with one_thread():
         return session.replay(recorded) if recorded is not None else session.all()
 
@@ -141,6 +143,7 @@ class _Session:
     kernels: dict[str, Kernel]
     maker: Maker
     sizes: dict[str, Any]
+    neighbours: tuple[int, int]  # a team's size and axis, as `even_table` takes them
     lines: dict[str, Line] = field(default_factory=dict)
     plain: dict[str, Tensor] = field(default_factory=dict)  # what the plain kernel made of the seed's inputs
     compared: int = 0
@@ -176,7 +179,7 @@ class _Session:
     def _run(self, name: str, what: str, seed: int, schedule: Schedule) -> None:
         trial = self.maker(seed)
         try:
-            result = _launch(self.kernels[name], trial, schedule)
+            result = _launch(self.kernels[name], trial, schedule, self.neighbours)
         except ProgramError as failure:
             self._report()
             raise self._recorded(name, seed, failure) from None
@@ -212,7 +215,7 @@ class _Session:
         """The failure with few choices, and the file that repeats it."""
 
         def attempt(schedule: Schedule) -> object:
-            return _launch(self.kernels[name], self.maker(seed), schedule)
+            return _launch(self.kernels[name], self.maker(seed), schedule, self.neighbours)
 
         least = minimize(attempt, failure)
         path = Path(self.args.record)
@@ -237,15 +240,18 @@ class _Session:
 
     def replay(self, recorded: _Recording) -> int:
         """The failure once more, or a word that it did not come."""
-        result = _launch(self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule)
+        result = _launch(
+            self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule, self.neighbours
+        )
         show(f"no failure: {result.programs} programs, {result.operations} operations, {result.choices} choices")
         return 0
 
 
-def _launch(kernel: Kernel, trial: Trial, schedule: Schedule) -> Result:
+def _launch(kernel: Kernel, trial: Trial, schedule: Schedule, neighbours: tuple[int, int]) -> Result:
     grid, arguments = trial.grid, dict(trial.arguments)
     if any(parameter.name == TABLE for parameter in kernel.parameters):
-        grid, table = even_table(trial.grid)
+        team, axis = neighbours
+        grid, table = even_table(trial.grid, team=team, axis=axis)
         arguments[TABLE] = torch.from_numpy(table)
     with torch.no_grad():
         return _as_input(lambda: kernel.run(grid, arguments, schedule=schedule))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wspec.ir.core import Operation
+from wspec.ir.core import Block, Operation
 from wspec.ir.types import MemDescType, ScalarType, TensorType, Type
 from wspec.plan.machine import Machine
 from wspec.plan.tile import DOTS
@@ -105,5 +105,16 @@ def iteration(ops: Iterable[Operation], machine: Machine) -> Iteration:
 
 
 def loop_work(loop: Operation, machine: Machine) -> Iteration:
-    """One iteration of a loop, with the branches in it."""
-    return iteration((op for top in loop.regions[0].block.ops for op in top.walk()), machine)
+    """One iteration of a loop; of branches the ways that take longest."""
+    return iteration(_longest_way(loop.regions[0].block, machine), machine)
+
+
+def _longest_way(block: Block, machine: Machine) -> list[Operation]:
+    found: list[Operation] = []
+    for op in block.ops:
+        if op.name != "scf.if":
+            found += op.walk()
+            continue
+        ways = [_longest_way(inner, machine) for region in op.regions for inner in region.blocks]
+        found += max(ways, key=lambda ops: sum(cost(one, machine).busy_cycles for one in ops))
+    return found

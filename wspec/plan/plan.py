@@ -98,6 +98,7 @@ class Plan:
     tiles: str = ""  # what a tile costs, as `wspec.tiles.TileCost.to_text` gives it
     team: int = 1  # consumers that each work on a tile of their own and share what they stream
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
+    elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     version: int = 1
 
     @property
@@ -174,13 +175,13 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "team": 1, "team_axis": 0,
+    "exp2_on_fma": 0.0, "team": 1, "team_axis": 0, "elide_barriers": False,
 }  # fmt: skip
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """What few plans have is left out of the others."""
-    for table in (*data["channels"], *data["loops"], data["prediction"]):
+    for table in (data, *data["channels"], *data["loops"], data["prediction"]):
         for name in [name for name in table if name in _UNUSUAL and table[name] == _UNUSUAL[name]]:
             del table[name]
     return data

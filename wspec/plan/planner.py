@@ -49,7 +49,9 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
         check_addresses(function, site)
     check_memory(function, sites)
     single = partial(_without_chain, function, loops, sites, machine)
-    return single(options) if options.chain == "off" else choose_chain(function, loops, sites, machine, options, single)
+    off = options.chain == "off"
+    plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
+    return replace(plan, elide_barriers=_elides(options, plan.team))
 
 
 def _without_chain(
@@ -89,7 +91,9 @@ def _without_chain(
     shares = {one.loop: one.exp2_on_fma for one in schedules}
     prediction = predict(
         loops, machine, any(s.late for s in schedules), groups, warps,
-        lambda loop, work: with_share(work, loop, shares[id_of(loop)], tile_warps, machine),
+        lambda loop, work: with_share(
+            replace(work, tma=work.tma / size_of(function)), loop, shares[id_of(loop)], tile_warps, machine
+        ),
     )  # fmt: skip
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
@@ -99,6 +103,11 @@ def _without_chain(
     if options.gate == "model":
         check_pays(plan, loops, options.depth)
     return plan
+
+
+def _elides(options: Options, team: int) -> bool:
+    """Barriers that order nothing go, but for a team, which they keep in step (docs/experiments.md: 1 to 1.5 %)."""
+    return team == 1 if options.elide_barriers is None else options.elide_barriers
 
 
 def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:

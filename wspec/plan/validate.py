@@ -25,9 +25,10 @@ from wspec.plan.partition import (
 from wspec.plan.plan import WARP_GROUP, Channel, Plan, fingerprint, id_of, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.replicas import slicing_for
-from wspec.plan.rings import block_smem, can_share, outer_loops, scratch_bytes
+from wspec.plan.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
 from wspec.plan.staging import BUFFER, OWN, Place, own_bytes, ring_holds, staging_options
+from wspec.plan.team import size_of
 from wspec.plan.tile import DOTS, Conflict
 
 
@@ -38,6 +39,8 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     check_effects(function)
     loops = find_loops(function)
     sites = {id_of(site.load): site for site in find_streams(function, loops)}
+    if plan.team != size_of(function):
+        raise _mismatch("team", f"says {plan.team}, the kernel is made for {size_of(function)}", function)
     _tasks(plan, function, loops, machine)
     _channels(plan, function, sites)
     scratch = None
@@ -112,12 +115,17 @@ def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: 
         raise _mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
     if channel.stays == group[0].hot:
         raise _mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
-    if channel.buffer_bytes != byte_size(group[0].load.result.type):
-        raise _mismatch(f"{field}.buffer_bytes", f"the tile has {byte_size(group[0].load.result.type)}", function)
+    if channel.private != any(site.load in private_loads(function, group) for site in group):
+        raise _mismatch(f"{field}.private", f"must be {str(not channel.private).lower()} here", function)
+    size = byte_size(group[0].load.result.type) * (plan.team if channel.private else 1)
+    if channel.buffer_bytes != size:
+        raise _mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
 
 
 def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
-    if plan.consumer.replicas == 1:
+    if plan.team > 1 and plan.consumer.replicas != plan.team:
+        raise _mismatch("tasks.replicas", f"a team of {plan.team} has as many consumers", function)
+    if plan.consumer.replicas == 1 or plan.team > 1:
         expected: dict[int, int] | Conflict = {}
     else:
         expected = slicing_for(function, list(sites.values()), plan.consumer.replicas)
@@ -132,7 +140,7 @@ def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
 
 
 def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
-    sliced = {load: channel.sliced_dim for channel in plan.channels if channel.sliced for load in channel.loads}
+    sliced = {load: channel.sliced_dim for channel in plan.channels if channel.apart for load in channel.loads}
     allowed = staging_options(function, list(sites.values()), sliced, plan.consumer.replicas)
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
@@ -174,8 +182,10 @@ def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Ma
     if scratch is None:
         loads = [sites[load].load for channel in plan.channels for load in channel.loads]
         staged = frozenset(store for store, *_ in plan.staging)
-        scratch = scratch_bytes(function, loads, plan.consumer.replicas, staged)
-    need = rings + own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) + scratch
+        replicas = 1 if plan.team > 1 else plan.consumer.replicas
+        scratch = scratch_bytes(function, loads, replicas, staged) * plan.team
+    own = own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) * plan.team
+    need = rings + own + scratch
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)

@@ -17,7 +17,11 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     consumer, producer = plan.consumer, plan.producer
     said = [f"{_warps(producer.warps)}, {producer.registers} registers a thread, only to move tiles ahead of time:"]
     said += [f"  {_channel(channel, operations)}" for channel in plan.channels if not channel.source]
-    if consumer.replicas > 1:
+    if plan.team > 1:
+        axis = "xyz"[plan.team_axis]
+        share = f"a team of {plan.team} warp groups, each on a tile of its own, {axis} after {axis} of the grid,"
+        share += " shares what its loops load"
+    elif consumer.replicas > 1:
         share = f"{consumer.replicas} warp groups share the tile, 1/{consumer.replicas} of its rows each"
     else:
         share = f"{_warps(consumer.warps)} compute on the whole tile"

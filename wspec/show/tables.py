@@ -59,7 +59,8 @@ def _task(task: Task, plan: Plan) -> tuple[str, ...]:
     else:
         sent = [channel.name for channel in plan.values if channel.source == task.name]
         does = "computes" + (f" {', '.join(sent)}" if sent else "")
-        does += f", 1/{task.replicas} of the tile each" if task.replicas > 1 else ""
+        if task.replicas > 1:
+            does += ", each a tile" if plan.team > 1 else f", 1/{task.replicas} of the tile each"
     return task.name, task.kind, str(task.replicas), str(task.warps), str(task.registers), does
 
 
@@ -72,7 +73,7 @@ def _channels(plan: Plan, operations: Operations) -> Table:
 
 
 def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str, ...]:
-    share = f"sliced, dim {channel.sliced_dim}" if channel.sliced else "whole"
+    share = f"sliced, dim {channel.sliced_dim}" if channel.sliced else "each its own" if channel.private else "whole"
     lives = "filled once" if not channel.reused else "for a tile" if channel.stays else "reused"
     stored = [number for number, name, _ in plan.staging if name == channel.name]
     if stored:
