@@ -156,8 +156,7 @@ class _Task:
     def run(self, block: Block) -> None:
         build = Builder(block, 0, self.op.location)
         self.columns, self.limit = [build.constant(self.layout.columns)], [build.constant(self.layout.positions)]
-        program = build.create("tt.get_program_id", [], [I32], {"axis": i32(0)}).result
-        mine = build.create("arith.minui", [program, build.constant(self.layout.blocks)], [I32]).result
+        mine = build.create("arith.minui", [_program(build), build.constant(self.layout.blocks)], [I32]).result
         mine = build.binary("arith.muli", mine, build.constant(self.layout.tasks))
         column = build.binary("arith.addi", mine, build.constant(self.task))
         place = build.create("tt.addptr", [self.table, column], [_POINTER]).result
@@ -165,6 +164,8 @@ class _Task:
         first = at
         self._head(build, first, column, 1, _TIME, build.constant(0))
         self._head(build, first, column, 2, _SM, build.constant(0))
+        if not any(op.name == "scf.for" and self._has_loops(op) for op in block.ops):  # a tile for each block
+            at = self._stamp(build, at, "work", block.terminator, begins_tile=True)
         start = build.at
         assert start is not None
         at = self._block(block, start, at, outermost=True)
@@ -269,7 +270,16 @@ class _Task:
         build.create("tt.store", [place, word, where], [], _STORE)
 
 
+def _program(build: Builder) -> Value:
+    """The number of the block in its grid."""
+    x, y, z = (build.create("tt.get_program_id", [], [I32], {"axis": i32(axis)}).result for axis in range(3))
+    width, height = (build.create("tt.get_num_programs", [], [I32], {"axis": i32(axis)}).result for axis in range(2))
+    row = build.binary("arith.addi", build.binary("arith.muli", z, height), y)
+    return build.binary("arith.addi", build.binary("arith.muli", row, width), x)
+
+
 def _more(op: Operation) -> Value:
+    """One more result, after the body yields one more value."""
     value = Value(I32, op, len(op.results))
     op.results.append(value)
     return value
