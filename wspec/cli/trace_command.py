@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     )
     measured = trace_measured.measure(args) if args.measure else None
     if measured is not None:
-        show("", *trace_measured.view(measured, played, args.detail == "all"))
+        show("", *trace_measured.view(measured, played))
     if args.output is not None:
         assert played.record is not None
         made = trace(played.record, prediction.clock_mhz, f"{title}, program {_shown(first)}")

@@ -18,7 +18,7 @@ from wspec.cli.run_inputs import Trial, example_maker, parse_sizes
 from wspec.cli.signature import Signature
 from wspec.diagnostics import place_text
 from wspec.measure import Recording, Tracer
-from wspec.measure.summary import PARTS, event_times, measured_parts, predicted_parts
+from wspec.measure.summary import PARTS, event_times, measured_parts, predicted_parts, tile_cycles
 from wspec.measure.timeline import measured_events, title
 from wspec.options import table as compiler_options
 from wspec.show.tables import table
@@ -134,15 +134,14 @@ def timeline(measured: Measured, block: int) -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------------------------------- tables
 
 
-def view(measured: Measured, played: SmResult, events: bool) -> Iterator[Table | str]:
+def view(measured: Measured, played: SmResult) -> Iterator[Table | str]:
     """What is printed."""
     yield _totals(measured)
     yield ""
     yield _beside(measured.recording, played)
-    if events:
-        for task in range(len(measured.recording.made.tasks)):
-            yield ""
-            yield _events(measured.recording, task)
+    for task in range(len(measured.recording.made.tasks)):
+        yield ""
+        yield _events(measured.recording, task)
     if any(not track.whole for track in measured.recording.tracks()):
         rows = measured.recording.made.layout.rows
         yield ""
@@ -159,10 +158,20 @@ def _totals(one: Measured) -> Table:
         "clock": f"{one.recording.clock_mhz():.0f} MHz while stamps were written",
         "results": "the same bits with stamps" if one.same else "NOT the same bits with stamps",
         "registers": one.spills,
+        "a tile": _tiles(one.recording),
     }
     for name, value in rows.items():
         made.add_row(name, value)
     return made
+
+
+def _tiles(recording: Recording) -> str:
+    """How long the first task is at a tile."""
+    tracks = [recording.track(block, 0) for block in range(recording.blocks)]
+    cycles = sorted(int(each) for track in tracks for each in tile_cycles(track, recording))
+    if not cycles:
+        return "one for each block"
+    return f"{cycles[len(cycles) // 2]} cycles from begin to begin, the median of {len(cycles)}"
 
 
 def _beside(recording: Recording, played: SmResult) -> Table:
