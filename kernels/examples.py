@@ -38,7 +38,10 @@ class Output:
 
 
 class Outputs(Mapping[str, Output]):
-    """Outputs by name, made when the first of them is asked for: some uses of an example have no need of them."""
+    """Outputs by name, made when the first of them is asked for: some uses of an example have no need of them.
+
+    `make` must not read what a launch may write to.
+    """
 
     def __init__(self, make: Callable[[], Mapping[str, Output]]) -> None:
         self._make = make
@@ -106,10 +109,12 @@ def attention(
         "q_desc": q, "k_desc": k, "v_desc": v, "o_desc": out, "lse_ptr": lse, "scale_log2": scale * LOG2_E,
         "seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": heads, "group": heads // kv_heads,
     }  # fmt: skip
+    kept_q, kept_k, kept_v = q.clone(), k.clone(), v.clone()
 
     def outputs() -> Mapping[str, Output]:
-        expected, expected_lse = attention_reference(q, k, v, causal=causal, scale=scale, dtype=torch.float64)
-        bound, lse_bound = attention_bounds(q, k, v, expected, expected_lse, causal, scale)
+        given = (kept_q, kept_k, kept_v)
+        expected, expected_lse = attention_reference(*given, causal=causal, scale=scale, dtype=torch.float64)
+        bound, lse_bound = attention_bounds(*given, expected, expected_lse, causal, scale)
         return {"o_desc": Output(out, expected, bound), "lse_ptr": Output(lse, expected_lse, lse_bound)}
 
     return Example((-(-seqlen_q // block_m), heads, batch), arguments, Outputs(outputs))
@@ -166,10 +171,11 @@ def matmul(
     if by_pointers:
         strides = {"am": a.stride(0), "ak": 1, "bk": b.stride(0), "bn": 1, "cm": c.stride(0), "cn": 1}
         arguments |= {f"stride_{name}": stride for name, stride in strides.items()}
+    kept_a, kept_b = a.clone(), b.clone()
 
     def outputs() -> Mapping[str, Output]:
-        expected = matmul_reference(a, b, dtype=torch.float64)
-        return {f"c_{end}": Output(c, expected, matmul_bound(a, b, expected, result))}
+        expected = matmul_reference(kept_a, kept_b, dtype=torch.float64)
+        return {f"c_{end}": Output(c, expected, matmul_bound(kept_a, kept_b, expected, result))}
 
     return Example((-(-m // block_m) * -(-n // block_n),), arguments, Outputs(outputs))
 
