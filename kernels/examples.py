@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,6 +35,29 @@ class Output:
     tensor: Tensor
     expected: Tensor
     bound: Tensor  # of the absolute error, for each element
+
+
+class Outputs(Mapping[str, Output]):
+    """Outputs by name, made when the first of them is asked for: some uses of an example have no need of them.
+
+    `make` must not read what a launch may write to.
+    """
+
+    def __init__(self, make: Callable[[], Mapping[str, Output]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Output]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> Output:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +109,15 @@ def attention(
         "q_desc": q, "k_desc": k, "v_desc": v, "o_desc": out, "lse_ptr": lse, "scale_log2": scale * LOG2_E,
         "seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": heads, "group": heads // kv_heads,
     }  # fmt: skip
-    expected, expected_lse = attention_reference(q, k, v, causal=causal, scale=scale, dtype=torch.float64)
-    bound, lse_bound = attention_bounds(q, k, v, expected, expected_lse, causal, scale)
-    outputs = {"o_desc": Output(out, expected, bound), "lse_ptr": Output(lse, expected_lse, lse_bound)}
-    return Example((-(-seqlen_q // block_m), heads, batch), arguments, outputs)
+    kept_q, kept_k, kept_v = q.clone(), k.clone(), v.clone()
+
+    def outputs() -> Mapping[str, Output]:
+        given = (kept_q, kept_k, kept_v)
+        expected, expected_lse = attention_reference(*given, causal=causal, scale=scale, dtype=torch.float64)
+        bound, lse_bound = attention_bounds(*given, expected, expected_lse, causal, scale)
+        return {"o_desc": Output(out, expected, bound), "lse_ptr": Output(lse, expected_lse, lse_bound)}
+
+    return Example((-(-seqlen_q // block_m), heads, batch), arguments, Outputs(outputs))
 
 
 def attention_bounds(
@@ -142,9 +171,13 @@ def matmul(
     if by_pointers:
         strides = {"am": a.stride(0), "ak": 1, "bk": b.stride(0), "bn": 1, "cm": c.stride(0), "cn": 1}
         arguments |= {f"stride_{name}": stride for name, stride in strides.items()}
-    expected = matmul_reference(a, b, dtype=torch.float64)
-    output = Output(c, expected, matmul_bound(a, b, expected, result))
-    return Example((-(-m // block_m) * -(-n // block_n),), arguments, {f"c_{end}": output})
+    kept_a, kept_b = a.clone(), b.clone()
+
+    def outputs() -> Mapping[str, Output]:
+        expected = matmul_reference(kept_a, kept_b, dtype=torch.float64)
+        return {f"c_{end}": Output(c, expected, matmul_bound(kept_a, kept_b, expected, result))}
+
+    return Example((-(-m // block_m) * -(-n // block_n),), arguments, Outputs(outputs))
 
 
 def matmul_bound(a: Tensor, b: Tensor, expected: Tensor, result: torch.dtype) -> Tensor:

@@ -68,7 +68,7 @@ def offline(
     filled = bridge.fill_in(kernel, (), {**signature, **(constexprs or {}), **launch})[1]
     values = {name: value for name, value in filled.items() if name not in signature}
     source = bridge.from_signature(fn, signature, values)
-    return Offline(source, _compiler_of(fn, ours, plan))
+    return Offline(source, compiler_of(fn, ours, plan))
 
 
 # ------------------------------------------------------------------------------------------- what comes back
@@ -179,9 +179,9 @@ class _Compiler:
         return result, group
 
     def obtain(self, source: KernelSource) -> tuple[Result, Group]:
-        return bridge.obtain(source, self.options, self._judge, _prove, self.plan_text)
+        return bridge.obtain(source, self.options, self.judge, prove, self.plan_text)
 
-    def _judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
+    def judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
         keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
         outcome = _specialize(ir.read(text), self.options, plan=self.given_plan, keep_stages=keep_stages)
@@ -208,7 +208,7 @@ class _Compiler:
     def early_stages(self, source: KernelSource) -> dict[str, str]:
         """The text of every stage up to specialized TTGIR; a kernel that is left alone has fewer."""
         ttir, ttgir = bridge.lower(source)
-        verdict = bridge.judge(source, ttgir, lambda text: self._judge(text, keep_stages=True), self.options)
+        verdict = bridge.judge(source, ttgir, lambda text: self.judge(text, keep_stages=True), self.options)
         texts = {"ttir": ttir, "ttgir": ttgir, **verdict.stages}
         if verdict.plan:
             texts.setdefault("plan", verdict.plan)
@@ -224,14 +224,14 @@ def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, ke
     return specialize(module, options, plan=plan, keep_stages=keep_stages)
 
 
-def _prove(final: str) -> Proof:
+def prove(final: str) -> Proof:
     """The checker; imported here for the same reason."""
     from wspec.proof import prove
 
     return prove(final)
 
 
-def _compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None) -> _Compiler:
+def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None = None) -> _Compiler:
     """The compiler of a kernel already under `wspec.compile`, with changes; a new one for a plain kernel."""
     if not isinstance(kernel, Inspectable):
         return _Compiler(_checked(Options.from_env(**changes)), _read_plan(plan))

@@ -91,7 +91,7 @@ def test_what_is_checked_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) ->
         seen.append(final)
         return proof.prove(final)
 
-    monkeypatch.setattr(api, "_prove", prove)
+    monkeypatch.setattr(api, "prove", prove)
     report = asked().outcome()
     assert seen == [report.kernel.asm["ttgir"]]
 

@@ -261,7 +261,7 @@ def test_a_tied_register() -> None:
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("mov.u64 $0, %globaltimer;", "reads %globaltimer"),
+        ("mov.u32 $0, %laneid;", "reads %laneid"),
         ("bar.sync 9, 128;", "inline assembly with bar.sync"),
         ("ld.global.b32 $0, [$1];", "cannot run: ld.global"),
         ("st.global.b32 [$1], $1;", "cannot run: st.global"),

@@ -1,5 +1,6 @@
 """The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
 
+from wspec.bridge.appended import Appended, load_appended
 from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
@@ -8,6 +9,7 @@ from wspec.bridge.launch import (
     WspecFunction,
     current_target,
     fill_in,
+    host_descriptor,
     innermost,
     is_interpreted,
     is_wrapper,
@@ -23,6 +25,7 @@ from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
 __all__ = [
     "FINISHING",
     "HOPPER",
+    "Appended",
     "BridgeError",
     "Checker",
     "Compiler",
@@ -42,12 +45,14 @@ __all__ = [
     "from_arguments",
     "from_signature",
     "generic_text",
+    "host_descriptor",
     "innermost",
     "is_interpreted",
     "is_wrapper",
     "judge",
     "kernel_location",
     "kernel_resources",
+    "load_appended",
     "load_kernel",
     "lower",
     "obtain",

@@ -24,7 +24,15 @@ from wspec.options import Options
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
 _SOURCES = (".py", ".json", ".toml")
-_ELSEWHERE = ("kernels", "bench", "cli", "execute", "show", "__pycache__")  # these do not take part in compiling
+_ELSEWHERE = (
+    "kernels",
+    "bench",
+    "cli",
+    "execute",
+    "measure",
+    "show",
+    "__pycache__",
+)  # these do not take part in compiling
 
 
 @dataclass(frozen=True, slots=True)

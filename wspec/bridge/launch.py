@@ -119,6 +119,11 @@ def _torch_allocator(size: int, alignment: int, stream: int | None) -> torch.Ten
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
+def host_descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    """The whole of a tensor, to be moved in blocks of that shape."""
+    return TensorDescriptor.from_tensor(tensor, block)
+
+
 # -------------------------------------------------------------------------------- autotune and heuristics
 
 

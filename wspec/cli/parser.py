@@ -168,7 +168,8 @@ def _trace(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
         commands, "trace", "predict the timeline on an SM, and the time of a launch; no GPU needed",
         "The launch is that of the example that the kernel's spec names; --grid and --set describe another. -o writes "
-        "the timeline of one block, and of those that share its SM, for https://ui.perfetto.dev.",
+        "the timeline of one block, and of those that share its SM, for https://ui.perfetto.dev. With --measure the "
+        "example is launched on the GPU at hand, by a kernel that writes down when its warp groups wait and work.",
     )  # fmt: skip
     add_input(made)
     made.add_argument("--grid", metavar="X,Y,Z", help="the grid of the launch")
@@ -181,6 +182,12 @@ def _trace(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("--plain", action="store_true", help="what Triton itself makes of the kernel")
     made.add_argument("--clock", type=float, default=0.0, metavar="MHZ", help="default: the machine's highest")
     made.add_argument("-o", "--output", metavar="FILE", help="write the timeline there, as JSON; - for standard output")
+    made.add_argument("--measure", action="store_true", help="measure it too, beside the prediction; needs a GPU")
+    made.add_argument(
+        "--detail", choices=DETAILS, default="all",
+        help="what --measure stamps: the begin of tiles, loops too, or every wait, dot and store (default %(default)s)",
+    )  # fmt: skip
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="of the example's inputs (default %(default)s)")
 
 
 def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -197,6 +204,7 @@ def _opt(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 CHECK_STAGES = ("final", "specialized", "ttgir")
+DETAILS = ("tiles", "loops", "all")
 SCHEDULES = ("both", "random", "adversarial", "first")
 BENCHES = ("attention", "matmul", "launch")
 

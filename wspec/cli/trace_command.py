@@ -1,4 +1,7 @@
-"""`wspec trace`: the timeline that the simulator predicts for one SM, and how long the launch is expected to take."""
+"""`wspec trace`: the timeline that the simulator predicts for one SM, and how long the launch is expected to take.
+
+With `--measure` the launch is made on a GPU too (trace_measured.py), and stands beside the prediction.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from wspec import ir
+from wspec.cli import trace_measured
 from wspec.cli.errors import bad_input
 from wspec.cli.inputs import is_ir, open_input, signature_of
 from wspec.cli.modules import invalid, read_module, write_output
@@ -29,7 +33,9 @@ Grid = tuple[int, int, int]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Two tables; with `-o` the timeline too. Raises WspecError for what cannot be played."""
+    """Tables; with `-o` the timeline too. Raises WspecError for what cannot be played, or not measured."""
+    if args.measure:
+        trace_measured.check(args)
     subject = open_input(args)
     module, title, registers = _module(args, subject)
     simulator = Simulator(module, load_machine(subject.options.machine), registers)
@@ -52,9 +58,14 @@ def run(args: argparse.Namespace) -> int:
         "",
         _waits(played, together),
     )
+    measured = trace_measured.measure(args) if args.measure else None
+    if measured is not None:
+        show("", *trace_measured.view(measured, played))
     if args.output is not None:
         assert played.record is not None
         made = trace(played.record, prediction.clock_mhz, f"{title}, program {_shown(first)}")
+        if measured is not None:
+            made["traceEvents"] += trace_measured.timeline(measured, _number(first, grid))
         write_output(json.dumps(made), args.output)
         if args.output != "-":
             show("", f"{args.output}: open it at https://ui.perfetto.dev")
@@ -120,7 +131,7 @@ def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:
     from wspec.cli.run_inputs import example_maker, parse_sizes
 
     kernel = load_kernel(args.input)
-    trial = example_maker(signature_of(args, kernel), kernel, parse_sizes(args.sizes))(0)
+    trial = example_maker(signature_of(args, kernel), kernel, parse_sizes(args.sizes), outputs=False)(0)
     scalars = {name: value for name, value in trial.arguments.items() if isinstance(value, int | float)}
     return scalars, _three(trial.grid)
 
@@ -167,6 +178,11 @@ def _triple(flag: str, text: str) -> Grid:
 def _three(sizes: Any, rest: int = 1) -> Grid:
     x, y, z = (*sizes, rest, rest, rest)[:3]
     return x, y, z
+
+
+def _number(program: Grid, grid: Grid) -> int:
+    """Of a block, as blocks are counted."""
+    return program[0] + grid[0] * (program[1] + grid[1] * program[2])
 
 
 def _shown(grid: Grid) -> str:

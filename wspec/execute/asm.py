@@ -1,7 +1,8 @@
 """`tt.elementwise_inline_asm`: straight-line PTX on every element.
 
 Read are declarations of registers, predicates (`@p`), immediates, `mov` of packed registers and the instructions of
-`ptx.py`. Anything else, memory, barriers and special registers (`%globaltimer`) above all, is an error.
+`ptx.py`. Clocks stand still: they, and the number of the SM, are 0. Anything else, memory, barriers and other special
+registers (`%laneid`) above all, is an error.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _STATEMENT = re.compile(r"(?:@(!?)([\w%$]+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)", re
 _OPERAND = re.compile(r"\{[^}]*\}|[^,{}]+")
 _NUMBER = re.compile(r"-?(\d[\w.+]*|\.\d+)")
 _SINK = "_"
+_STILL = ("%clock", "%clock64", "%globaltimer", "%smid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class _Run:
             return ~self.source(name[1:], type)
         if name in self.registers:
             return self.registers[name]
+        if name in _STILL:
+            return ptx.immediate("0", type, self.count)
         if _NUMBER.fullmatch(name) is None:
             raise ExecutionError(f"inline assembly reads {name}, which nothing has written")
         return ptx.immediate(name, type, self.count)
