@@ -36,6 +36,7 @@ _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
 # What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
 _CLEAN = re.compile(
+    r"^\$L\w+[,;]$|"  # a line of a table of branches
     r"^(@!?%?\w+\s+)?(add|sub|mul|mad|fma|neg|abs|min|max|div|rem|rcp|sqrt|ex2|lg2|and|or|xor|not|shl|shr|bfe|bfi|prmt|lop3|"
     r"selp|setp|set|slct|cvt|cvta|mov|shfl|vote|elect|popc|clz|brev|testp|copysign|bra|brx|dp4a|"
     r"(ld|st|atom|red)(\.\w+|::)*\.(global|param|const|local)|ld\.param|st\.param|"

@@ -1,0 +1,113 @@
+"""Barriers that order nothing are taken out of the PTX, all others stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from wspec.bridge.arrivals import without_idle_barriers
+
+HEAD = """
+.visible .entry kernel()
+{
+$L__func_begin0:
+	ld.param.b64 	%rd1, [kernel_param_0];
+	barrier.sync 	1;
+"""
+TAIL = """
+	ret;
+}
+"""
+SYNC = "	bar.sync 	0, 128;\n"
+DONE = "	// begin inline asm\n	// wait for regs: %r1\n	wgmma.wait_group.sync.aligned 0;\n	// end inline asm\n"
+ARRIVE = "	@%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];\n"
+WAIT = """	{
+	.reg .pred complete;
+	waitLoop:
+	mbarrier.try_wait.parity.shared.b64 complete, [%r1], %r2;
+	@!complete bra.uni waitLoop;
+	}
+"""
+ADD = "	add.s32 	%r3, %r4, 8;\n"
+
+
+def taken_out(body: str) -> list[bool]:
+    """Of each barrier of the warp group in the body: was it taken out?"""
+    whole = HEAD + body + TAIL
+    made, count = without_idle_barriers(whole)
+    before, after = whole.split("\n"), made.split("\n")
+    assert len(before) == len(after)
+    found = [old != new for old, new in zip(before, after, strict=True) if "bar.sync" in old]
+    assert sum(found) == count and all(
+        old == new or "bar.sync" in old for old, new in zip(before, after, strict=True)
+    ), "nothing else changes"
+    return found
+
+
+def test_an_arrival_right_behind_the_product_needs_no_barrier() -> None:
+    assert taken_out(DONE + ADD + SYNC + ARRIVE) == [True]
+    assert taken_out(DONE + SYNC + ARRIVE + "$L__tmp7:\n	.loc	1 2 3\n" + ADD + SYNC + ARRIVE) == [True, True]
+
+
+def test_a_wait_needs_no_barrier() -> None:
+    assert taken_out(ADD + SYNC + ADD + WAIT) == [True]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        WAIT,  # what is handed back may be what was waited for here: no product has read it
+        "	@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2}], [%r3];\n",
+        "	bar.arrive 9, 256;\n",
+    ],
+)
+def test_an_arrival_further_behind_keeps_its_barrier(between: str) -> None:
+    assert taken_out(DONE + between + SYNC + ARRIVE) == [False]
+
+
+def test_an_arrival_without_a_product_keeps_its_barrier() -> None:
+    assert taken_out(WAIT + SYNC + ARRIVE) == [False]
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "	st.shared.v2.b32 	[%r1], {%r2, %r3};\n",
+        "	ld.shared.b32 	%r1, [%r2];\n",
+        "	ld.b32 	%r1, [%rd2];\n",
+        "	stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r1], {%r2, %r3, %r4, %r5};\n",
+        "	cp.async.bulk.wait_group.read 	0;\n",
+        "	fence.proxy.async.shared::cta;\n",
+        "	@%p1 atom.shared.add.u32 	%r1, [%r2], 1;\n",
+        "	call.uni (retval0), something, (param0);\n",
+        "	an.instruction.of.tomorrow 	%r1;\n",
+    ],
+)
+def test_shared_memory_that_threads_touched_keeps_the_barrier(access: str) -> None:
+    assert taken_out(access + DONE + SYNC + ARRIVE) == [False]
+    assert taken_out(access + SYNC + WAIT) == [False]
+    assert taken_out(access + SYNC + DONE + SYNC + ARRIVE) == [False, True], "the first one has ordered it"
+
+
+def test_another_way_round_a_loop_counts() -> None:
+    loop = "$L__BB0_1:\n" + DONE + SYNC + ARRIVE + "{0}	setp.lt.s32 	%p2, %r1, %r2;\n	@%p2 bra 	$L__BB0_1;\n"
+    assert taken_out(loop.format("")) == [True]
+    assert taken_out(loop.format("	st.shared.b32 	[%r1], %r2;\n")) == [False]
+    assert taken_out(loop.format("	st.shared.b32 	[%r1], %r2;\n" + SYNC)) == [True, False]
+
+
+def test_a_way_through_a_table_of_branches_counts() -> None:
+    ways = "	$L_brx_0: .branchtargets\n		$L__BB0_1,\n		$L__BB0_2;\n	brx.idx 	%r1, $L_brx_0;\n"
+    first = "$L__BB0_1:\n	st.shared.b32 	[%r1], %r2;\n	bra.uni 	$L__BB0_3;\n"
+    second = "$L__BB0_2:\n	bra.uni 	$L__BB0_3;\n"
+    last = "$L__BB0_3:\n" + DONE + SYNC + ARRIVE
+    assert taken_out(ways + first + second + last) == [False]
+    assert taken_out(ways + first.replace("st.shared", "st.global") + second + last) == [True]
+
+
+def test_barriers_of_more_than_a_warp_group_stay() -> None:
+    assert taken_out(DONE + "	bar.sync 	8, 256;\n" + ARRIVE) == [False]
+
+
+def test_the_kernel_begins_with_everything_touched() -> None:
+    whole = HEAD.replace("	barrier.sync 	1;\n", "") + DONE + SYNC + ARRIVE + TAIL
+    assert without_idle_barriers(whole) == (whole, 0)
