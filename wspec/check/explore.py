@@ -19,6 +19,7 @@ from dataclasses import replace
 from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
+from wspec.check.merge import merge
 from wspec.check.names import choices
 from wspec.check.normal import Normal
 from wspec.check.order import Lacks, at_least, together
@@ -97,8 +98,7 @@ class _Search:
         self.states += 1
         if self.merge and len(before) >= ALIKE:
             self.merged = True
-            past.forget(together(before))
-            lacks = past.form()
+            lacks = merge(past, together(before))
         before[:] = [one for one in before if not at_least(one, lacks)]
         before.append(lacks)
         return True
