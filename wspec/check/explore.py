@@ -16,7 +16,7 @@ import time
 from collections.abc import Hashable
 from dataclasses import replace
 
-from wspec.check.conditions import Threshold
+from wspec.check.conditions import Choice, Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
 from wspec.check.merge import merge
@@ -86,7 +86,8 @@ class _Search:
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
-                stack += [state, other]  # short runs first: errors are shown where they are smallest
+                # Short runs first: errors are shown where they are smallest.
+                stack += [other, state] if isinstance(need.condition, Choice) else [state, other]
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""
