@@ -16,7 +16,7 @@ import time
 from collections.abc import Hashable
 from dataclasses import replace
 
-from wspec.check.conditions import Choice, Threshold
+from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
 from wspec.check.merge import merge
@@ -24,6 +24,7 @@ from wspec.check.names import choices
 from wspec.check.normal import Normal
 from wspec.check.order import Lacks, at_least, together
 from wspec.check.state import State
+from wspec.check.ways import holds_first
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
@@ -86,8 +87,8 @@ class _Search:
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
-                # Short runs first: errors are shown where they are smallest.
-                stack += [other, state] if isinstance(need.condition, Choice) else [state, other]
+                # Usually short runs first: errors are shown where they are smallest.
+                stack += [other, state] if holds_first(need.op) else [state, other]
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""
