@@ -6,6 +6,8 @@ import pytest
 
 from tests.check.script import kernel
 from wspec.check import Report, check
+from wspec.check.ways import holds_first
+from wspec.ir.core import Operation
 
 MEMBER = """
         with task(4):
@@ -74,3 +76,45 @@ def test_a_member_that_does_not_wait_for_the_tile(wrong: int) -> None:
     members = _members(3)
     members[wrong] = "\n".join(line for line in members[wrong].splitlines() if "wait(full" not in line) + "\n"
     assert not _team(*members).ok
+
+
+def test_a_choice_is_remembered_until_nobody_asks_for_it_again() -> None:
+    """In between another choice is made, of which something hangs as well."""
+    text = """
+def kernel(n, p, q):
+    tile, done, c = buffer(64, 64), barriers(1), 0
+    for i in range(0, n, 1):
+        if (p >> i) & 1 == 1:
+            arrive(done[0])
+        if (q >> i) & 1 == 1:
+            store(tile)
+        if (p >> i) & {bit} == {bit}:
+            wait(done[0], c & 1)
+            c = c + 1
+"""
+    report = check(kernel(text.format(bit=1)))
+    assert report.ok, str(report)
+    assert not check(kernel(text.format(bit=2))).ok
+
+
+def _conditional(then: str, other: str) -> Operation:
+    lines = ["    tile, full = buffer(2, 64, 64), barriers(2)", "    if p == 1:", *_indented(then)]
+    module = kernel("\n".join(["def kernel(p):", *lines, "    else:", *_indented(other)]) + "\n")
+    return next(op for op in module.walk() if op.name == "scf.if")
+
+
+def _indented(text: str) -> list[str]:
+    return [" " * 8 + line for line in text.split("; ")]
+
+
+@pytest.mark.parametrize(
+    ("then", "other", "first"),
+    [
+        ("load(tile[0]); arrive(full[0])", "arrive(full[0])", True),
+        ("arrive(full[0])", "load(tile[0]); arrive(full[0])", False),  # nothing is read there
+        ("load(tile[0]); arrive(full[0])", "load(tile[0])", False),
+        ("load(tile[0]); wait(full[0], 0)", "arrive(full[0])", False),
+    ],
+)
+def test_the_way_that_reads_goes_first_where_signals_are_the_same(then: str, other: str, first: bool) -> None:
+    assert holds_first(_conditional(then, other)) == first

@@ -52,10 +52,10 @@ def _invent(past: Past, wanted: Lacks, missing: int) -> None:
     found: dict[tuple[View, int], list[int]] = {}  # part, stream -> bits: that it is known, and that it is visible
     for bit, name in past.bits.names(missing):
         match name:
-            case ("read", key, int(stream), None, *fenced):
+            case ("read", key, int(stream), None, *more):
                 part = _part(past, key)
                 if part is not None and not _matters(past, key, stream, past.state.buffers[part.root][part]):
-                    found.setdefault((part, stream), [0, 0])[len(fenced)] = bit
+                    found.setdefault((part, stream), [0, 0])[len(more)] = bit
     for (part, stream), (plain, fenced) in found.items():
         _add(past, wanted, part, stream, plain, fenced)
 
