@@ -234,6 +234,27 @@ def _attention_launch(
     return Launch(f"{queries} queries, {keys} keys", made.grid, made.args, (out, lse)), made
 
 
+TEAM = 2  # members: as many programs at the same time as follow each other in a grid of rows
+
+
+def _team(name: str, causal: bool) -> Golden:
+    """Several groups on neighbouring tiles of one stream, small tiles, rings of two. The last launch goes twice round
+    the grid with more keys than queries, and leaves a member without a tile of its own."""
+    config, options = attention.Config(64, 64, 4, 2), {"persistent": True, "team": TEAM, "depth": 2}
+    lengths = [(64, 40), (128, 192), (320, 448)]
+    return Golden(
+        f"attention-team-{name}",
+        functools.cache(lambda: _attention_text(config, 64, causal, options)),
+        lambda: [_in_team(_attention_launch(config, 64, causal, q, k)[0]) for q, k in lengths],
+    )
+
+
+def _in_team(launch: Launch) -> Launch:
+    """One block walks through all tiles."""
+    grid, table = even_table(launch.grid, blocks=1, team=TEAM)
+    return Launch(launch.name, grid, (*launch.arguments, torch.from_numpy(table)), launch.outputs)
+
+
 def _matmul(name: str, config: matmul.Config, turned: bool, dtype: torch.dtype, **options: Any) -> Golden:
     lengths = (0, 64, 128, 576)
     return Golden(
@@ -267,6 +288,8 @@ def _own_goldens() -> Iterator[Golden]:
             yield _attention(f"{head}-{'causal' if causal else 'full'}", config, head, causal)
     yield _attention("64-depth2", small, 64, True, depth=2)
     yield _attention("64-plain", small, 64, False, overlap=False, depth=1)
+    for causal in (False, True):
+        yield _team("causal" if causal else "full", causal)
     for turned, dtype, name in (
         (False, torch.bfloat16, "bf16"),
         (True, torch.bfloat16, "bf16_transposed"),

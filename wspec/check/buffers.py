@@ -24,6 +24,7 @@ class Buffers:
         self.names = names
         self._streams: dict[Hashable, int] = {}
         self._roots: dict[tuple[Unit, int], dict[int, int]] = {}  # unit, task -> allocation -> stream
+        self.readers: dict[int, Touch] = {}  # streams of reads, and a read of each
         self.tiles: dict[int, c.View] = {}  # streams of TMA writes, and the buffers they are about
 
     # ---- streams
@@ -141,7 +142,7 @@ class Buffers:
             if part != view and not part.overlaps(view):
                 continue
             if history.write is not None:
-                written = True
+                written |= not history.maybe
                 self._ordered(task, view, touch, writes, history.write, True)
             if writes:
                 for read in history.reads.values():
@@ -151,10 +152,11 @@ class Buffers:
             self._fail("unwritten", touch.op, text, "wait for the copy that fills it")
         history = parts.setdefault(view, History())
         if writes:
-            history.write = touch
+            history.write, history.maybe = touch, False
             history.reads.clear()
         else:
             history.reads[touch.stream] = touch
+            self.readers.setdefault(touch.stream, touch)
 
     def _ordered(self, task: Task, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> None:
         """`before` must have happened, and be visible to the unit that touches the buffer now."""

@@ -19,10 +19,12 @@ from dataclasses import replace
 from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
+from wspec.check.merge import merge
 from wspec.check.names import choices
 from wspec.check.normal import Normal
 from wspec.check.order import Lacks, at_least, together
 from wspec.check.state import State
+from wspec.check.ways import holds_first
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
@@ -85,7 +87,8 @@ class _Search:
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
-                stack += [state, other]  # short runs first: errors are shown where they are smallest
+                # Usually short runs first: errors are shown where they are smallest.
+                stack += [other, state] if holds_first(need.op) else [state, other]
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""
@@ -97,8 +100,7 @@ class _Search:
         self.states += 1
         if self.merge and len(before) >= ALIKE:
             self.merged = True
-            past.forget(together(before))
-            lacks = past.form()
+            lacks = merge(past, together(before))
         before[:] = [one for one in before if not at_least(one, lacks)]
         before.append(lacks)
         return True

@@ -37,7 +37,7 @@ class Normal:
         self._bits = Bits()
         self.rings = Rings(engine.program, engine.names)
         self.again = self.rings.again
-        self.reach = Reach(engine.program, engine.names, self.again)
+        self.reach = Reach(engine.program, engine.names, self.again, self.extents.chain_of_choice)
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
         self.few = [[loop for loop in code.loops if loop.extent is None] for code in self.codes]  # counted one by one
         self.live = [live_registers(code) for code in self.codes]
@@ -199,11 +199,20 @@ class Normal:
         found = []
         for (number, path), value in list(state.choices.items()):
             chain = self.extents.chain_of_choice[number]
-            if not ahead.asks(number) or (path and self._passed(state, chain, path)):
+            if not any(self._may_ask(state, index, number, chain, path) for index in ahead.askers(number)):
                 del state.choices[number, path]
                 continue
             found.append((number, self._path(state, chain, path, bases), value))
         return frozenset(found)
+
+    def _may_ask(self, state: State, index: int, choice: int, chain: tuple[int, ...], path: Path) -> bool:
+        """May a task, which asks for a choice, do so at the iterations `path`?"""
+        task = state.tasks[index]
+        if not path:
+            return True
+        if task.active and not task.done and task.loops[: len(chain)] == tuple(zip(chain, path, strict=True)):
+            return self.again or self.reach.soon(index, task, choice, chain)
+        return not self._beyond(index, task, chain, path)
 
     def _path(self, state: State, chain: tuple[int, ...], path: Path, bases: dict[tuple[int, Path], int]) -> Path:
         return tuple(

@@ -36,7 +36,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class _Holder:
+class Holder:
     """Something that knows of events: who it is, the names of its two clocks, and to whom it may hand them on."""
 
     of: Task | Barrier | NamedBarrier
@@ -51,12 +51,27 @@ class Bits:
 
     def __init__(self) -> None:
         self._bits: dict[Hashable, int] = {}
+        self._names: list[Hashable] = []
+        self._fresh = 0
 
     def of(self, name: Hashable) -> int:
         found = self._bits.get(name)
         if found is None:
             found = self._bits[name] = 1 << len(self._bits)
+            self._names.append(name)
         return found
+
+    def fresh(self) -> int:
+        """A number that is higher than any before."""
+        self._fresh += 1
+        return self._fresh
+
+    def names(self, bits: int) -> Iterator[tuple[int, Hashable]]:
+        """Bits, each with what it stands for."""
+        while bits:
+            bit = bits & -bits
+            yield bit, self._names[bit.bit_length() - 1]
+            bits ^= bit
 
 
 def at_least(less: Lacks, more: Lacks) -> bool:
@@ -77,8 +92,9 @@ class Past:
     """Of one state, its rings turned. `users`: whether the last use of each barrier matters (they are given up)."""
 
     def __init__(self, engine: Engine, state: State, users: bool, turn: Turn, bits: Bits, ahead: Ahead) -> None:
-        self.engine, self.state, self.users, self._turn, self._bit = engine, state, users, turn, bits.of
+        self.engine, self.state, self.users, self.turn, self.bits = engine, state, users, turn, bits
         self._ahead = ahead
+        self.names: dict[Hashable, View] | None = None  # of the parts of buffers, once they are asked for
         running = [i == 0 or (t.active and not t.done) for i, t in enumerate(state.tasks)]
         # A task that is still to be started will know what the one around it knows then.
         again = turn.rings.again
@@ -90,26 +106,26 @@ class Past:
 
     def form(self) -> Lacks:
         """Who lacks what."""
-        self._written: list[tuple[int, History, bool]] = []  # bit, part, whether its write is asked for
-        self._events: list[Event] = []
-        self._holders = [*self._of_tasks()]
+        self.written: list[tuple[int, History, bool]] = []  # bit, part, whether its write is asked for
+        self.events: list[Event] = []
+        self.holders = [*self._of_tasks()]
         for key, view, barrier in self.barriers:
-            self._holders += self._of_barrier(key, view, barrier)
-        self._holders += self._of_named()
+            self.holders += self._of_barrier(key, view, barrier)
+        self.holders += self._of_named()
         self._of_buffers()
-        plain = _steps([event for event in self._events if not event.fenced])
-        fenced = _steps([event for event in self._events if event.fenced])
+        plain = _steps([event for event in self.events if not event.fenced])
+        fenced = _steps([event for event in self.events if event.fenced])
         every = 0
-        for event in self._events:
+        for event in self.events:
             every |= event.bit
         memo: dict[tuple[int, int], int] = {}
-        self._lacks: list[int] = []
-        for holder in self._holders:
+        self.lacks: list[int] = []
+        for holder in self.holders:
             wanted = every
             if holder.readers is not None:  # what those who may learn it know already does not matter
                 wanted = holder.own
                 for reader in holder.readers:
-                    wanted |= self._lacks[reader]
+                    wanted |= self.lacks[reader]
             if wanted:
                 known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)
                 clocks = (id(known), id(visible))
@@ -117,37 +133,20 @@ class Past:
                 if bits is None:
                     bits = memo[clocks] = every & ~(_behind(known, plain) | _behind(visible, fenced))
                 wanted &= bits
-            self._lacks.append(wanted)
+            self.lacks.append(wanted)
         written = 0
-        for bit, _, _ in self._written:
+        for bit, _, _ in self.written:
             written |= bit
-        self._every = every
-        return *self._lacks, ~written
-
-    def forget(self, wanted: Lacks) -> None:
-        """Make everybody lack what `wanted` says, in the bits of `form`, as far as it is there; perhaps more."""
-        for holder, bits, lacks in zip(self._holders, wanted, self._lacks, strict=False):
-            lost = bits & ~lacks & self._every
-            if lost:
-                clocks = {name: dict(getattr(holder.of, name)) for name in (holder.known, holder.visible)}
-                for event in self._events:
-                    if lost & event.bit:
-                        clock: Clock = clocks[holder.visible if event.fenced else holder.known]
-                        if clock.get(event.stream, 0) >= event.epoch:
-                            clock[event.stream] = event.epoch - 1
-                for name, clock in clocks.items():
-                    setattr(holder.of, name, clock)
-        for bit, history, asked in self._written:
-            if wanted[-1] & bit and not asked:
-                history.write = None
+        self.every = every
+        return *self.lacks, ~written
 
     # ---- holders
 
-    def _of_tasks(self) -> Iterator[_Holder]:
+    def _of_tasks(self) -> Iterator[Holder]:
         for index, task in enumerate(self.state.tasks):
-            yield _Holder(task, "known", "visible", None if self._running[index] else (0,))
+            yield Holder(task, "known", "visible", None if self._running[index] else (0,))
 
-    def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[_Holder]:
+    def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[Holder]:
         """The events of a barrier, and what it hands on: to those who may wait, now or for its last completion."""
         tasks_of, asking, root = self._ahead.tasks, self._asking, view.root
         stream = self.engine.buffers.stream(("barrier", view))
@@ -163,10 +162,10 @@ class Past:
                 self._ask(("use", key, task), self.engine.buffers.stream((task, root)), epoch, users)
         readers = [asking[task] for task in waiting]
         later = [asking[task] for task in waiting if task not in barrier.waits]
-        yield _Holder(barrier, "known", "visible", tuple(t for t in readers if t is not None), own)
-        yield _Holder(barrier, "done_known", "done_visible", tuple(t for t in later if t is not None))
+        yield Holder(barrier, "known", "visible", tuple(t for t in readers if t is not None), own)
+        yield Holder(barrier, "done_known", "done_visible", tuple(t for t in later if t is not None))
 
-    def _of_named(self) -> Iterator[_Holder]:
+    def _of_named(self) -> Iterator[Holder]:
         everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
         for number, named in self._named:
             self._ask(
@@ -175,13 +174,13 @@ class Past:
                 named.completions,
                 range(len(self.state.tasks)),
             )
-            yield _Holder(named, "known", "visible", everybody)
+            yield Holder(named, "known", "visible", everybody)
 
     # ---- events
 
     def _of_buffers(self) -> None:
         tasks_of = self._ahead.tasks
-        key, tiles = self._turn.key, self.engine.buffers.tiles
+        key, tiles = self.turn.key, self.engine.buffers.tiles
         for root, parts in self.state.buffers.items():
             writers, users = tasks_of("writes", root), tasks_of("uses", root)
             for part, history in parts.items():
@@ -193,14 +192,14 @@ class Past:
                     # That copies are over is asked at the end as well; for other units, their own task has to know.
                     askers = (*users, 0) if touch.unit == "tile" else users
                     asked = self._touched(("write", name, source), touch, askers)
-                    if users:
-                        self._written.append((self._bit(("written", name)), history, asked))
+                    if users and not history.maybe:
+                        self.written.append((self.bits.of(("written", name)), history, asked))
                 for stream, touch in history.reads.items():
                     self._touched(("read", name, stream), touch, writers)
 
     def _touched(self, name: tuple[Hashable, ...], touch: Touch, askers: Iterable[int]) -> bool:
         """The events of an access; is one of them asked for?"""
-        behind = self._behind(touch)
+        behind = self.behind(touch)
         asked = self._ask((*name, behind), touch.stream, touch.epoch, askers, False, behind is not None)
         if touch.fenced:
             asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, askers, True)
@@ -226,11 +225,11 @@ class Past:
                     break
         if not always:
             return 0
-        bit = self._bit(name)
-        self._events.append(Event(bit, stream, epoch, fenced))
+        bit = self.bits.of(name)
+        self.events.append(Event(bit, stream, epoch, fenced))
         return bit
 
-    def _behind(self, touch: Touch) -> int | None:
+    def behind(self, touch: Touch) -> int | None:
         """Of an access by wgmma and the like: how many were issued since, as long as it is not waited for."""
         task = self.state.tasks[touch.task]
         counts: dict[Unit, int] = {"dots": task.dots, "stores": task.stores, "elements": task.elements}

@@ -6,19 +6,26 @@ from wspec.check import code as c
 from wspec.check.conditions import Both, Choice, Condition, Either, Not
 from wspec.check.liveness import successors
 from wspec.check.names import ROLES, Names, Role
-from wspec.check.state import State
+from wspec.check.state import State, Task
 
 
 class Reach:
     """Of one program. `again`: tasks that are done may be started once more."""
 
-    def __init__(self, program: c.Program, names: Names, again: bool) -> None:
+    def __init__(self, program: c.Program, names: Names, again: bool, chains: list[tuple[int, ...]]) -> None:
+        """`chains`: of each choice, the spaces of the loops around it."""
         self.again, self._names = again, names
         self._roots = len(program.roots)
         self._roles = {role: at * self._roots for at, role in enumerate(ROLES)}
         first = len(ROLES) * self._roots
         self._choices = first
-        self._bits = [_behind(code, [self._of(step) for step in code.steps]) for code in program.codes]
+        own = [[self._of(step) for step in code.steps] for code in program.codes]
+        self._bits = [_behind(code, bits) for code, bits in zip(program.codes, own, strict=True)]
+        self._soon: dict[tuple[int, ...], list[list[int]]] = {(): self._bits}
+        for chain in set(chains):
+            if chain:
+                inside = zip(program.codes, own, strict=True)
+                self._soon[chain] = [_behind(code, bits, frozenset(chain)) for code, bits in inside]
 
     def _of(self, step: c.Step) -> int:
         """What a step does, as bits."""
@@ -37,6 +44,10 @@ class Reach:
         for task, ahead in zip(state.tasks, self._bits, strict=True):
             bits.append(0 if task.done and not self.again else ahead[task.pc if task.active and not task.done else 0])
         return Ahead(self, bits)
+
+    def soon(self, index: int, task: Task, choice: int, chain: tuple[int, ...]) -> bool:
+        """May a task at work ask for a choice at the iterations of `chain` that it is in?"""
+        return self._soon[chain][index][task.pc] >> self._choices + choice & 1 == 1
 
 
 class Ahead:
@@ -60,23 +71,35 @@ class Ahead:
         """May any task still use an allocation?"""
         return self._all >> self._reach._roles["uses"] + root & 1 == 1
 
-    def asks(self, choice: int) -> bool:
-        """May any task still ask for a choice?"""
-        return self._all >> self._reach._choices + choice & 1 == 1
+    def askers(self, choice: int) -> list[int]:
+        """The tasks that may still ask for a choice."""
+        return [at for at, bits in enumerate(self._bits) if bits >> self._reach._choices + choice & 1]
 
 
-def _behind(code: c.Code, bits: list[int]) -> list[int]:
-    """The bits of each step and of those that may come after it."""
+def _behind(code: c.Code, own: list[int], spaces: frozenset[int] = frozenset()) -> list[int]:
+    """The bits of each step and of those that may come after it, in no later iteration of a loop over `spaces`.
+
+    Behind such a loop there may be another one over the same space, which goes through its iterations once more.
+    """
+    bits = own.copy()
+    after = [_leaving(code, step) if isinstance(step, c.Next) and step.space in spaces else successors(at, step)
+             for at, step in enumerate(code.steps)]  # fmt: skip
     changed = True
     while changed:
         changed = False
         for at in range(len(bits) - 1, -1, -1):
             found = bits[at]
-            for target in successors(at, code.steps[at]):
+            for target in after[at]:
                 found |= bits[target]
             if found != bits[at]:
                 bits[at], changed = found, True
     return bits
+
+
+def _leaving(code: c.Code, step: c.Next) -> tuple[int, ...]:
+    head = code.steps[step.target]
+    assert isinstance(head, c.Head)
+    return (head.target,)
 
 
 def _asked(step: c.Step) -> list[Condition]:

@@ -123,9 +123,10 @@ class History:
 
     write: Touch | None = None
     reads: dict[int, Touch] = field(default_factory=dict)  # by stream
+    maybe: bool = False  # the write may never have been
 
     def copy(self) -> History:
-        return History(self.write, self.reads.copy())
+        return History(self.write, self.reads.copy(), self.maybe)
 
 
 Interval = tuple[int, int]  # of an extent: it is at least the first and at most the second
