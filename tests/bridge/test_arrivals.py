@@ -18,7 +18,9 @@ TAIL = """
 }
 """
 SYNC = "	bar.sync 	0, 128;\n"
-DONE = "	// begin inline asm\n	// wait for regs: %r1\n	wgmma.wait_group.sync.aligned 0;\n	// end inline asm\n"
+DONE = (
+    "	// begin inline asm\n	// wait for regs: %r1\n	wgmma.wait_group.sync.aligned 0;\n	// end inline asm\n"
+)
 ARRIVE = "	@%p1 mbarrier.arrive.shared::cta.b64 _, [%r2];\n"
 WAIT = """	{
 	.reg .pred complete;
@@ -89,7 +91,9 @@ def test_shared_memory_that_threads_touched_keeps_the_barrier(access: str) -> No
 
 
 def test_another_way_round_a_loop_counts() -> None:
-    loop = "$L__BB0_1:\n" + DONE + SYNC + ARRIVE + "{0}	setp.lt.s32 	%p2, %r1, %r2;\n	@%p2 bra 	$L__BB0_1;\n"
+    loop = (
+        "$L__BB0_1:\n" + DONE + SYNC + ARRIVE + "{0}	setp.lt.s32 	%p2, %r1, %r2;\n	@%p2 bra 	$L__BB0_1;\n"
+    )
     assert taken_out(loop.format("")) == [True]
     assert taken_out(loop.format("	st.shared.b32 	[%r1], %r2;\n")) == [False]
     assert taken_out(loop.format("	st.shared.b32 	[%r1], %r2;\n" + SYNC)) == [True, False]

@@ -175,13 +175,13 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "team": 1, "team_axis": 0, "elide_barriers": False,
+    "exp2_on_fma": 0.0,
 }  # fmt: skip
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """What few plans have is left out of the others."""
-    for table in (data, *data["channels"], *data["loops"], data["prediction"]):
+    for table in (*data["channels"], *data["loops"], data["prediction"]):
         for name in [name for name in table if name in _UNUSUAL and table[name] == _UNUSUAL[name]]:
             del table[name]
     return data

@@ -128,7 +128,7 @@ class TileCost:
             for x in self.loops
         ]
         top = {"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars}
-        return json.dumps(top | {"team": self.team, "axis": self.axis})
+        return json.dumps(top | ({"team": self.team, "axis": self.axis} if self.team > 1 else {}))
 
     @staticmethod
     def from_text(text: str) -> TileCost:
@@ -137,7 +137,9 @@ class TileCost:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a tile's cost is not valid JSON: {error}") from None
-        top = _fields(data, ("version", "fixed", "loops", "scalars", "team", "axis"), "the top level")
+        alone = {"team": 1, "axis": 0} if isinstance(data, dict) and "team" not in data else {}
+        names = ("version", "fixed", "loops", "scalars", "team", "axis")
+        top = _fields(data | alone if alone else data, names, "the top level")
         if _whole(top["version"], "version") != _VERSION:
             raise _wrong("version", top["version"])
         scalars: list[Scalar] = []
