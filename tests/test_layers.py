@@ -27,6 +27,7 @@ MAY = {
     "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
     "execute": BASE | {"execute"},
     "simulate": BASE | {"plan", "simulate"},
+    "search": PLAN | {"passes", "persistence", "pipeline", "tiles", "simulate", "search"},
     "kernels": {"kernels"},
 }
 # Above the pipeline: these may import what they like, but triton.

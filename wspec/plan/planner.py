@@ -57,7 +57,7 @@ def _without_chain(
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     options_of = staging_options(function, sites, sliced, replicas)
-    for kinds in ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,)):
+    for kinds in _PLACES if options.staging is None else ((options.staging,), ()):
         staging = choose(options_of, kinds)
         own = own_bytes(function, staging)
         if OWN in kinds and not own:
@@ -85,6 +85,10 @@ def _without_chain(
     if options.gate == "model":
         check_pays(plan, loops, options.depth)
     return plan
+
+
+_PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
+"""Where stores may be staged, what is tried first in front. Where one place is asked for: there, or nowhere."""
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:

@@ -48,12 +48,24 @@ class Lowered:
     schedule: Schedule
 
 
-def lowered(problem: Problem, late: frozenset[Operation], seconds: float = SECONDS) -> Lowered | None:
-    """The schedule under which these operations run an iteration late, and no others; None where there is none."""
+def lowered(
+    problem: Problem,
+    late: frozenset[Operation],
+    seconds: float = SECONDS,
+    apart: Callable[[Operation], bool] = lambda op: False,
+) -> Lowered | None:
+    """The schedule under which these operations run an iteration late, and no others; None where there is none.
+
+    What is `apart` belongs to another task: it need not keep to the order of the task that multiplies.
+    """
     if not problem.nodes:
         return None
     origin = origin_of(problem)
-    stages = {at: int(node.op in late) for at, node in enumerate(problem.nodes) if at >= origin}
-    ordered = in_order(problem, stages, origin)
+    stages = {
+        at: int(node.op in late)
+        for at, node in enumerate(problem.nodes)
+        if at >= origin and "tma" not in node.busy and not apart(node.op)
+    }
+    ordered = in_order(problem, stages, origin, apart)
     schedule = solve(ordered, stages, seconds=seconds)
     return None if schedule is None else Lowered(ordered, schedule)

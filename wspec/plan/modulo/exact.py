@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from wspec.plan.modulo.problem import Problem
 
 
+AHEAD = 4  # iterations that a tile may be loaded before the loop's first dot needs it
+
+
 def available() -> bool:
     """Is CP-SAT installed?"""
     return importlib.util.find_spec("ortools") is not None
@@ -32,7 +35,7 @@ def solve_exactly(
     """(starts, interval, lower bound) of the shortest interval between `low` and `high`; starts None: none was found.
 
     Whole cycles; times are rounded up. `origin` starts at 0, nodes of `stages` in their interval, others in at most
-    `limit` intervals from there, or one before. One thread, and the same seed each time.
+    `limit` intervals from there, or before it: one, tile loads `AHEAD`. One thread, and the same seed each time.
     """
     from ortools.sat.python import cp_model
 
@@ -41,7 +44,8 @@ def solve_exactly(
     interval = model.new_int_var(math.ceil(low), top, "interval")
     starts, at, stage = [], [], []
     for number in range(len(problem.nodes)):
-        first, last = (stages[number],) * 2 if number in stages else (-1, limit - 1)
+        ahead = AHEAD if "tma" in problem.nodes[number].busy else 1
+        first, last = (stages[number],) * 2 if number in stages else (-ahead, limit - 1)
         if number == origin:
             first = last = 0
         stage.append(model.new_int_var(first, last, f"stage{number}"))

@@ -17,17 +17,19 @@ def place(problem: Problem, interval: float, origin: int, stages: Mapping[int, i
     """Starts at this interval, or None where none were found.
 
     `origin` starts at 0; nodes of `stages` start in their own interval counted from there, all others in 0..`limit` - 1
-    or before the origin.
+    or before the origin. What nothing that is placed feeds starts as early as the origin in a first attempt, and as late
+    as what needs it allows in a second one.
     """
-    return _Placing(problem, interval, origin, stages, limit).run()
+    early = _Placing(problem, interval, origin, stages, limit, False).run()
+    return early if early is not None else _Placing(problem, interval, origin, stages, limit, True).run()
 
 
 class _Placing:
     def __init__(
-        self, problem: Problem, interval: float, origin: int, stages: Mapping[int, int], limit: int
+        self, problem: Problem, interval: float, origin: int, stages: Mapping[int, int], limit: int, late: bool
     ) -> None:
         self.problem, self.interval, self.origin, self.limit = problem, interval, origin, limit
-        self.stages = stages
+        self.stages, self.late = stages, late
         count = len(problem.nodes)
         self.starts: list[float | None] = [None] * count
         self.last: list[float] = [-1e18] * count
@@ -45,6 +47,7 @@ class _Placing:
             cycles > self.interval + _EPSILON for node in self.problem.nodes for cycles in node.busy.values()
         ):
             return None
+        self.windows = self._windows()
         order = sorted(range(count), key=lambda at: (at != self.origin, -height[at], at))
         budget = _TRIES * count
         while None in self.starts:
@@ -72,25 +75,35 @@ class _Placing:
                 return height
         return None
 
-    def _window(self, at: int) -> tuple[float, float]:
-        """The first and the last start that the node's stage allows."""
-        if at == self.origin:
-            return 0.0, 0.0
-        stage = self.stages.get(at)
-        if stage is not None:
-            return stage * self.interval, (stage + 1) * self.interval - _EPSILON
-        return -1e18, self.limit * self.interval - _EPSILON
+    def _windows(self) -> list[tuple[float, float]]:
+        """The first and the last start of each node that its stage allows, and the stages of all that need it."""
+        first, last = [], []
+        for at in range(len(self.problem.nodes)):
+            stage = self.stages.get(at)
+            if at == self.origin:
+                low, high = 0.0, 0.0
+            elif stage is not None:
+                low, high = stage * self.interval, (stage + 1) * self.interval - _EPSILON
+            else:
+                low, high = -1e18, self.limit * self.interval - _EPSILON
+            first.append(low)
+            last.append(high)
+        for _ in last if self.late else ():
+            for at, users in enumerate(self.out):
+                last[at] = min([last[at], *(last[user] - gap for user, gap in users if user != at)])
+        return list(zip(first, last, strict=True))
 
     def _find(self, at: int) -> float | None:
         """The first free start at or after what feeds it; a taken one where there is none, later than the last."""
-        low, high = self._window(at)
+        low, high = self.windows[at]
         known = [(before, gap) for before, gap in self.into[at] if self.starts[before] is not None and before != at]
         for before, gap in known:
             low = max(low, (self.starts[before] or 0.0) + gap)
-        if low < -1e17:  # nothing before it is placed: as late as what needs it allows
-            users = [(self.starts[user] or 0.0) - gap for user, gap in self.out[at] if self.starts[user] is not None]
-            low = min(users) if users else 0.0
-            low = min(low, high)
+        if low < -1e17:  # nothing before it is placed: as late as what needs it allows, and as late as is free
+            users = [start - gap for user, gap in self.out[at] if (start := self.starts[user]) is not None and user != at]
+            high = min([high if self.late or users else 0.0, *users])
+            free = (start for start in sorted({high, *self._beginnings(at, high)}, reverse=True))
+            return next((start for start in free if not self._conflicts(at, start)), high)
         if low > high + _EPSILON:
             return None
         for start in sorted({low, *self._ends(at, low)}):
@@ -110,6 +123,17 @@ class _Placing:
                 if unit in node.busy:
                     end = start + node.busy[unit]
                     found.append(low + (end - low) % self.interval)
+        return found
+
+    def _beginnings(self, at: int, high: float) -> list[float]:
+        """Starts from which the node ends where another one begins to use a unit, within one interval up to `high`."""
+        found = []
+        for other, node in enumerate(self.problem.nodes):
+            start = self.starts[other]
+            if start is None or other == at:
+                continue
+            mine = self.problem.nodes[at].busy
+            found += [high - (high - (start - mine[unit])) % self.interval for unit in mine if unit in node.busy]
         return found
 
     def _conflicts(self, at: int, start: float) -> list[int]:

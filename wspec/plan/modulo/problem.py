@@ -66,31 +66,31 @@ def loop_problem(
     is_load: IsLoad,
     blocks: int = 1,
     depths: Mapping[Operation, int] | None = None,
-    only: Callable[[Operation], bool] = lambda op: True,
+    crossing: Callable[[Operation, Operation], float] = lambda source, target: 0.0,
 ) -> Problem:
     """The problem of a loop before it is divided into tasks.
 
     `blocks` thread blocks share the SM; `depths` gives the depth of the ring a load fills, which adds the way of a
-    buffer round its ring: filled, read, handed back. `only` picks the operations of one task.
+    buffer round its ring: filled, read, handed back. `crossing` says how much longer a value is under way between two
+    operations, because they belong to different tasks.
     """
     body = loop.regions[0].block
     numbers = rates(machine)
     prices = {op: _scaled(_price(op, machine, is_load), blocks) for op in body.ops[:-1]}
-    own = [op for op in body.ops[:-1] if only(op)]
-    prices |= _with_interference({op: prices[op] for op in own}, numbers.interference)
+    prices |= _with_interference(prices, numbers.interference)
     with_loads = depths is not None
-    kept = [op for op in own if prices[op].busy and (with_loads or "tma" not in prices[op].busy)]
+    kept = [op for op in prices if prices[op].busy and (with_loads or "tma" not in prices[op].busy)]
     numbered = {op: at for at, op in enumerate(kept)}
     edges: list[Edge] = []
     for op in kept:
         for source, distance, through in _sources(op, body, numbered):
             delay = _delay(op, source, prices, body, through, numbers.ready if is_load(source) else 0.0)
-            edges.append(Edge(numbered[source], numbered[op], delay, distance))
+            edges.append(Edge(numbered[source], numbered[op], delay + crossing(source, op), distance))
     if depths is not None:
         edges += _ring_edges(edges, numbered, prices, depths, numbers.handshake)
     totals: dict[str, float] = {}
-    for op in own:
-        for unit, cycles in prices[op].busy.items():
+    for price in prices.values():
+        for unit, cycles in price.busy.items():
             totals[unit] = totals.get(unit, 0.0) + cycles
     nodes = tuple(Node(op, prices[op].busy) for op in kept)
     return Problem(nodes, _strongest(edges), totals)
@@ -195,15 +195,17 @@ def _strongest(edges: list[Edge]) -> tuple[Edge, ...]:
     return tuple(best.values())
 
 
-def in_order(problem: Problem, stages: Mapping[int, int], origin: int) -> Problem:
+def in_order(
+    problem: Problem, stages: Mapping[int, int], origin: int, apart: Callable[[Operation], bool] = lambda op: False
+) -> Problem:
     """The same for code in program order, with these stages: a warp group issues one instruction after the other.
 
     What belongs to an iteration and computes is done before the first dot of the next one is issued; dots run on. What
-    stands before that dot is not begun before the dot of the iteration before it.
+    stands before that dot is not begun before the dot of the iteration before it. What is `apart` is another task's.
     """
     more = [
         Edge(at, origin, node.cycles, 1 + stages.get(at, 0), "order") if at > origin else Edge(origin, at, 0.0, 1, "order")
         for at, node in enumerate(problem.nodes)
-        if at != origin and "tensor" not in node.busy and "tma" not in node.busy
+        if at != origin and "tensor" not in node.busy and "tma" not in node.busy and not apart(node.op)
     ]
     return replace(problem, edges=(*problem.edges, *more))

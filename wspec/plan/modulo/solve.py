@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from wspec.plan.modulo import exact
@@ -66,6 +66,25 @@ def solve(
     stages = dict(stages or {})
     if not problem.nodes:
         return None
+    key = (_shape(problem), frozenset(stages.items()), limit, seconds if exact.available() else 0.0)
+    if key not in _known:
+        if len(_known) >= _KEPT:
+            _known.clear()
+        _known[key] = _solve(problem, stages, limit, seconds)
+    return _known[key]
+
+
+_KEPT = 512  # schedules; a planner asks for the same loop many times
+_known: dict[Hashable, Schedule | None] = {}
+
+
+def _shape(problem: Problem) -> Hashable:
+    """All that decides a schedule."""
+    nodes = tuple((node.op.name in DOTS, tuple(sorted(node.busy.items()))) for node in problem.nodes)
+    return nodes, problem.edges, tuple(sorted(problem.totals.items()))
+
+
+def _solve(problem: Problem, stages: Mapping[int, int], limit: int, seconds: float) -> Schedule | None:
     resource, unit = resource_bound(problem)
     recurrence, cycle = recurrence_bound(problem)
     low = max(resource, recurrence)
