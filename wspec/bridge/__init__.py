@@ -2,6 +2,7 @@
 
 from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.cache import key as cache_key
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
 from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir, ttir
 from wspec.bridge.launch import (
@@ -11,6 +12,7 @@ from wspec.bridge.launch import (
     innermost,
     is_interpreted,
     is_wrapper,
+    load_plain,
     replace_innermost,
     require_jit,
 )
@@ -19,12 +21,14 @@ from wspec.bridge.persistent import load_kernel
 from wspec.bridge.proof import Checker, Proof, Ruling, rule
 from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+from wspec.bridge.tuning import Choice, Tuning, tuned
 
 __all__ = [
     "FINISHING",
     "HOPPER",
     "BridgeError",
     "Checker",
+    "Choice",
     "Compiler",
     "Finished",
     "Group",
@@ -33,8 +37,10 @@ __all__ = [
     "Resources",
     "Result",
     "Ruling",
+    "Tuning",
     "Verdict",
     "WspecFunction",
+    "cache_key",
     "current_target",
     "fill_in",
     "final_ttgir",
@@ -49,6 +55,7 @@ __all__ = [
     "kernel_location",
     "kernel_resources",
     "load_kernel",
+    "load_plain",
     "lower",
     "obtain",
     "plain_ttgir",
@@ -63,5 +70,6 @@ __all__ = [
     "to_pretty",
     "ttgir",
     "ttir",
+    "tuned",
     "unassigned",
 ]

@@ -24,9 +24,7 @@ def _flat(loops: list[Operation]) -> tuple[LoopSchedule, ...]:
     return tuple(LoopSchedule(id_of(loop)) for loop in loops)
 
 
-def _pipelined(
-    loops: list[Operation], sites: list[Site], machine: Machine, blocks: int
-) -> tuple[LoopSchedule, ...]:
+def _pipelined(loops: list[Operation], sites: list[Site], machine: Machine, blocks: int) -> tuple[LoopSchedule, ...]:
     loads = {site.load for site in sites}
     return tuple(choose_late(loop, lambda op: op in loads, machine, blocks) for loop in loops)
 

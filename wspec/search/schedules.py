@@ -1,4 +1,4 @@
-"""The modulo schedule of each loop that multiplies, under a plan: what starts when, in which task, and what bounds it."""
+"""The modulo schedule of each loop that multiplies, under a plan: what starts when, in which task, what bounds it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopSchedule:
+class SteadyState:
     """One loop under a plan. Cycles of an SM for an iteration of all blocks that share it."""
 
     loop: Operation
@@ -53,7 +53,7 @@ class LoopSchedule:
         return NAMES[self.unit] if self.interval <= 1.05 * self.resource else "latency"
 
 
-def schedules(module: Operation, plan: Plan, machine: Machine) -> tuple[LoopSchedule, ...]:
+def schedules(module: Operation, plan: Plan, machine: Machine) -> tuple[SteadyState, ...]:
     """Those of the module that `decide` gave, numbered as the plan has it. The module stays as it is."""
     function = function_of(module)
     tasks = _tasks(module, plan)
@@ -74,7 +74,7 @@ def _tasks(module: Operation, plan: Plan) -> dict[int, str]:
     return {**found, **dict.fromkeys(loads, plan.producer.name)}
 
 
-def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int, str]) -> LoopSchedule | None:
+def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int, str]) -> SteadyState | None:
     depths = {op: channel.depth for op in loop.walk() if (channel := plan.channel_of(id_of(op))) and not channel.source}
     numbers = rates(machine)
 
@@ -103,7 +103,7 @@ def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int,
         units = busy.setdefault(task, {})
         for one, cycles in node.busy.items():
             units[one] = units.get(one, 0.0) + cycles
-    return LoopSchedule(
+    return SteadyState(
         loop,
         tuple(sorted(rows, key=lambda row: row.start)),
         schedule.interval,
@@ -120,7 +120,7 @@ def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int,
 
 def _way(cycle: tuple[Edge, ...], problem: Problem) -> str:
     """`s -> p -> acc, next iteration`: by the names in the source."""
-    names = []
+    names: list[str] = []
     for edge in cycle:
         op = problem.nodes[edge.source].op
         name = value_name(op.location) or op.name.partition(".")[2]

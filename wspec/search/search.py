@@ -116,7 +116,9 @@ class _Searching:
         made = [name for name, change in changes.items() if self._plan(name, fixed.replace(**change)).plan is not None]
         for name in made:
             self._time(name)
-        useful = [changes[name] for name in made if name in self.found and _time(self.found[name]) < _time(self.found[RULE])]
+        useful = [
+            changes[name] for name in made if name in self.found and _time(self.found[name]) < _time(self.found[RULE])
+        ]
         for pair in itertools.starmap(both, itertools.combinations(useful[:3], 2)):
             if pair is not None and self._plan(in_words(pair), fixed.replace(**pair)).plan is not None:
                 self._time(in_words(pair))
@@ -164,7 +166,9 @@ class _Searching:
         ranked.sort(key=lambda one: (one.ratio, one.name != RULE))
         best = ranked[0]
         ranked = [one if one is best else replace(one, why=why_slower(one.timings, best.timings)) for one in ranked]
-        refused = [replace(one, why=why_declined(one.declined)) for one in self.found.values() if one.declined is not None]
+        refused = [
+            replace(one, why=why_declined(one.declined)) for one in self.found.values() if one.declined is not None
+        ]
         spent = time.perf_counter() - self.began
         return Search(self.launches, tuple(ranked), tuple(refused), tuple(self.skipped), spent, self.note)
 

@@ -66,7 +66,7 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
         played = simulator.play(simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0)), together)
-        used = played.utilization
+        used: Mapping[str, float] = played.utilization
         cycles, microseconds = played.cycles, played.cycles / simulator.clock(used["tensor"])
     else:
         prediction = simulator.predict(arguments, grid)

@@ -8,4 +8,14 @@ from wspec.plan.modulo.bounds import recurrence_bound, resource_bound
 from wspec.plan.modulo.problem import Edge, Node, Problem, in_order, loop_problem
 from wspec.plan.modulo.solve import Schedule, solve
 
-__all__ = ["Edge", "Node", "Problem", "Schedule", "in_order", "loop_problem", "recurrence_bound", "resource_bound", "solve"]
+__all__ = [
+    "Edge",
+    "Node",
+    "Problem",
+    "Schedule",
+    "in_order",
+    "loop_problem",
+    "recurrence_bound",
+    "resource_bound",
+    "solve",
+]

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 from wspec.plan.modulo.problem import Problem
 
-
 AHEAD = 4  # iterations that a tile may be loaded before the loop's first dot needs it
 
 

@@ -17,8 +17,8 @@ def place(problem: Problem, interval: float, origin: int, stages: Mapping[int, i
     """Starts at this interval, or None where none were found.
 
     `origin` starts at 0; nodes of `stages` start in their own interval counted from there, all others in 0..`limit` - 1
-    or before the origin. What nothing that is placed feeds starts as early as the origin in a first attempt, and as late
-    as what needs it allows in a second one.
+    or before the origin. A node that nothing feeds which is placed already starts with the origin in a first attempt,
+    and as late as what needs it allows in a second one.
     """
     early = _Placing(problem, interval, origin, stages, limit, False).run()
     return early if early is not None else _Placing(problem, interval, origin, stages, limit, True).run()
@@ -100,7 +100,9 @@ class _Placing:
         for before, gap in known:
             low = max(low, (self.starts[before] or 0.0) + gap)
         if low < -1e17:  # nothing before it is placed: as late as what needs it allows, and as late as is free
-            users = [start - gap for user, gap in self.out[at] if (start := self.starts[user]) is not None and user != at]
+            users = [
+                start - gap for user, gap in self.out[at] if (start := self.starts[user]) is not None and user != at
+            ]
             high = min([high if self.late or users else 0.0, *users])
             free = (start for start in sorted({high, *self._beginnings(at, high)}, reverse=True))
             return next((start for start in free if not self._conflicts(at, start)), high)

@@ -99,9 +99,9 @@ def loop_problem(
 def _price(op: Operation, machine: Machine, is_load: IsLoad) -> Work:
     """An allocation that only names the tile a load brings costs nothing: the ring is the allocation."""
     source = op.operands[0].op if op.name == "ttg.local_alloc" and op.operands else None
-    if source is not None and is_load(source):
-        if source.name != "tt.descriptor_load" or is_the_buffer(op, buffer_type(source)):
-            return Work({})
+    named = source is not None and is_load(source) and source.name == "tt.descriptor_load"
+    if named and source is not None and is_the_buffer(op, buffer_type(source)):
+        return Work({})
     return work(op, machine)
 
 
@@ -127,8 +127,7 @@ def _sources(op: Operation, body: Block, numbered: Mapping[Operation, int]) -> l
     """(node, distance, the value it makes) of all that an operation needs, through what costs nothing."""
     found: dict[tuple[Operation, int], Value] = {}
     seen: set[tuple[Value, int]] = set()
-    inside = {inner for inner in op.walk()}
-    todo = [(value, 0) for inner in inside for value in inner.operands]
+    todo = [(value, 0) for inner in op.walk() for value in inner.operands]
     while todo:
         value, distance = todo.pop()
         if (value, distance) in seen or distance > 2:
@@ -204,7 +203,9 @@ def in_order(
     stands before that dot is not begun before the dot of the iteration before it. What is `apart` is another task's.
     """
     more = [
-        Edge(at, origin, node.cycles, 1 + stages.get(at, 0), "order") if at > origin else Edge(origin, at, 0.0, 1, "order")
+        Edge(at, origin, node.cycles, 1 + stages.get(at, 0), "order")
+        if at > origin
+        else Edge(origin, at, 0.0, 1, "order")
         for at, node in enumerate(problem.nodes)
         if at != origin and "tensor" not in node.busy and "tma" not in node.busy and not apart(node.op)
     ]

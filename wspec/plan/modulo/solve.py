@@ -61,7 +61,7 @@ def solve(
     """The schedule of the shortest interval that was found; None for a loop that costs nothing.
 
     `stages` fixes the stage of some nodes; a schedule that does not exist under them is None too. The exact solver
-    runs for at most `seconds`, where it is installed, and only where the heuristic stays above the lower bound; 0: never.
+    runs for at most `seconds`, where it is installed, and only where the heuristic stays above the lower bound.
     """
     stages = dict(stages or {})
     if not problem.nodes:

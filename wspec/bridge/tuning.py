@@ -1,0 +1,217 @@
+"""tune=N: the first launch of a kernel times the best plans on its own arguments, and the fastest one is kept.
+
+What is timed runs on copies of the memory that it writes. A choice holds for launches like the one that was measured:
+same compiled kernel, same device, grid and integers within a power of two. It is stored in Triton's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from triton.compiler import CompiledKernel
+from triton.runtime.cache import get_cache_manager
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.bridge.cache import sha256
+from wspec.bridge.copies import CannotCopy, copied
+
+ROUNDS, WINDOW_MS, MOST_LAUNCHES = 7, 2.0, 200
+TIE = 0.99  # of the time of the kernel that would have run; what gains less is not worth another plan
+Class = tuple[int, ...]
+Run = Callable[[], None]
+Timer = Callable[[Sequence[Run], Callable[[], None]], list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One kernel that may be launched."""
+
+    name: str
+    load: Callable[[], Any | None]  # the compiled kernel; None where it may not run after all
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """All that tuning a kernel takes. `choices` is asked when something is to be measured, and not before."""
+
+    key: str  # of the compiled kernel
+    names: Sequence[str]  # of the parameters, as the launcher is given their values
+    own: str  # the name of the kernel that runs when nothing is measured
+    choices: Callable[[], Sequence[Choice]]  # that one not among them
+    written: Callable[[], frozenset[str] | None]  # the parameters it writes through; None: not known
+    say: Callable[[str], None]  # a remark for the user
+    timer: Timer = field(default_factory=lambda: time_on_gpu)
+
+
+def tuned(kernel: Any, tuning: Tuning) -> Any:
+    """The kernel, which decides by measuring at its first launch what is launched."""
+    kind = type(kernel)
+    kernel.__class__ = type(f"Tuned{kind.__name__}", (_Tuned, kind), {})
+    kernel.wspec_tuning = tuning
+    return kernel
+
+
+class _Tuned(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """Mixed into a kernel's class."""
+
+    wspec_tuning: Tuning
+    _run: Any
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = _Chooser(self, self._run, self.wspec_tuning)
+
+
+class _Chooser:
+    """What launches: for each class of launches the kernel that was chosen."""
+
+    def __init__(self, kernel: Any, run: Callable[..., None], tuning: Tuning) -> None:
+        self.kernel, self.run, self.tuning = kernel, run, tuning
+        self.chosen: dict[Class, Any | None] = {}  # None: the kernel itself
+        self.lock = threading.Lock()
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        which = class_of((x, y, z), rest[3:])
+        if which not in self.chosen and x * y * z > 0:
+            self._decide(which, (x, y, z), stream, rest[3:])
+        other = self.chosen.get(which)
+        if other is None:
+            self.run(x, y, z, stream, function, packed, *rest)
+        else:
+            run = other.run  # loads it first
+            run(x, y, z, stream, other.function, other.packed_metadata, *rest)
+
+    # ---- deciding
+
+    def _decide(self, which: Class, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any]) -> None:
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            self.tuning.say("nothing was measured: the launch is captured in a graph; what the model chose runs")
+            return  # a launch outside of a graph may still measure
+        with self.lock:
+            if which not in self.chosen:
+                self.chosen[which] = self._known(which) or self._measured(which, grid, stream, arguments)
+
+    def _key(self, which: Class) -> str:
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+        return sha256(self.tuning.key, "tuned", device, str(which))
+
+    def _known(self, which: Class) -> Any | None:
+        """The kernel of an earlier choice, if it is another one. What cannot be read is measured again."""
+        try:
+            path = (get_cache_manager(self._key(which)).get_group("tuned") or {})["tuned.json"]
+            name = json.loads(Path(path).read_text())["chosen"]
+        except (KeyError, OSError, ValueError):
+            return None
+        if name == self.tuning.own:
+            return self.kernel_itself
+        choice = next((one for one in self.tuning.choices() if one.name == name), None)
+        return None if choice is None else choice.load()
+
+    @property
+    def kernel_itself(self) -> Any:
+        """As other kernels are launched."""
+        return _Itself(self.run, self.kernel.function, self.kernel.packed_metadata)
+
+    def _measured(self, which: Class, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any]) -> Any | None:
+        own, say = self.tuning.own, self.tuning.say
+        written = self.tuning.written()
+        if written is None:
+            say(f"nothing was measured: it is not known what the kernel writes; {own} runs")
+            return None
+        try:
+            copies = copied(self.tuning.names, arguments, written)
+        except CannotCopy as error:
+            say(f"nothing was measured: {error}; {own} runs")
+            return None
+        kernels: dict[str, Any] = {own: self.kernel_itself}
+        for choice in self.tuning.choices():
+            kernel = choice.load()
+            if kernel is not None:
+                kernels[choice.name] = kernel
+        runs = [_runner(kernel, grid, stream, copies.arguments) for kernel in kernels.values()]
+        times = dict(zip(kernels, self.tuning.timer(runs, copies.restore), strict=True))
+        best = min(times, key=lambda name: times[name])
+        chosen = best if times[best] < TIE * times[own] else own
+        self._store(which, chosen, times)
+        listed = ", ".join(f"{name} {time:.1f} us" for name, time in sorted(times.items(), key=lambda pair: pair[1]))
+        say(f"measured on these arguments, medians of {ROUNDS}: {listed}; {chosen} runs from now on")
+        return None if chosen == own else kernels[chosen]
+
+    def _store(self, which: Class, chosen: str, times: dict[str, float]) -> None:
+        manager = get_cache_manager(self._key(which))
+        path = manager.put(json.dumps({"chosen": chosen, "microseconds": times}), "tuned.json")
+        manager.put_group("tuned", {"tuned.json": path})
+
+
+@dataclass(frozen=True, slots=True)
+class _Itself:
+    """The kernel that measures, launched without measuring."""
+
+    run: Callable[..., None]
+    function: Any
+    packed_metadata: Any
+
+
+def _runner(kernel: Any, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any]) -> Run:
+    def run() -> None:
+        launch = kernel.run  # loads the kernel, and so its function
+        launch(*grid, stream, kernel.function, kernel.packed_metadata, None, None, None, *arguments)
+
+    return run
+
+
+def class_of(grid: tuple[int, int, int], arguments: Sequence[Any]) -> Class:
+    """What launches have to have in common to share a choice: the size of the grid and of each integer, in bits."""
+    found = [size.bit_length() for size in grid]
+    for argument in arguments:
+        if isinstance(argument, int):  # booleans too
+            found.append(argument.bit_length())
+        elif isinstance(argument, TensorDescriptor):
+            found += [int(size).bit_length() for size in argument.shape]
+    return tuple(found)
+
+
+# ---------------------------------------------------------------------------------------------- the clock
+
+
+def time_on_gpu(runs: Sequence[Run], restore: Callable[[], None]) -> list[float]:
+    """Microseconds of a launch, the median of rounds in which all take turns; infinite for one that does not launch."""
+    counts = []
+    for run in runs:
+        restore()
+        try:
+            run()
+            torch.cuda.synchronize()
+            one = _window(run, 3)
+            counts.append(max(1, min(MOST_LAUNCHES, round(WINDOW_MS * 1000 / max(one, 1.0)))))
+        except RuntimeError:  # of Triton's launcher: too much of something
+            counts.append(0)
+    samples: list[list[float]] = [[] for _ in runs]
+    for turn in range(ROUNDS):
+        for at in ((turn + step) % len(runs) for step in range(len(runs))):
+            if counts[at]:
+                samples[at].append(_window(runs[at], counts[at]))
+    return [statistics.median(taken) if taken else float("inf") for taken in samples]
+
+
+def _window(run: Run, count: int) -> float:
+    """Microseconds a launch, of `count` in a row."""
+    event: Any = torch.cuda.Event
+    begin, end = event(enable_timing=True), event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    for _ in range(count):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    elapsed: float = begin.elapsed_time(end)
+    return 1000 * elapsed / count
