@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from wspec import bridge, ir
@@ -28,12 +28,14 @@ def tuning(source: KernelSource, result: Result, options: Options, with_plan: Wi
     def say(message: str) -> None:
         announce((Remark("tuned", message, place),), options)
 
-    def load(name: str, plan: Plan) -> Any | None:
-        made, group = with_plan(source, plan)
+    def load(choice: Choice) -> Any | None:
+        if not choice.plan:
+            return bridge.load_kernel(source, Result(False, ()), {})
+        made, group = with_plan(source, Plan.from_text(choice.plan))
         if made.specialized:
             return bridge.load_kernel(source, made, group)
         why = made.reason.message if made.reason is not None else "no reason given"
-        say(f"not timed: {name}: {why}")
+        say(f"not timed: {choice.name}: {why}")
         return None
 
     @cache
@@ -43,9 +45,9 @@ def tuning(source: KernelSource, result: Result, options: Options, with_plan: Wi
         except Declined:
             return ()
         kept = [one for one in found.keep(options.tune) if not (result.specialized and one.name == RULE)]
-        made = [Choice(one.name, partial(load, one.name, one.plan)) for one in kept if one.plan is not None]
+        made = [Choice(one.name, one.plan.to_text()) for one in kept if one.plan is not None]
         if result.specialized and options.gate == "model":
-            made.append(Choice(PLAIN, partial(bridge.load_kernel, source, Result(False, ()), {})))
+            made.append(Choice(PLAIN, ""))
         return tuple(made)
 
     def written() -> frozenset[str] | None:
@@ -56,4 +58,4 @@ def tuning(source: KernelSource, result: Result, options: Options, with_plan: Wi
 
     own = RULE if result.specialized else PLAIN
     key = bridge.cache_key(source, options) + str(options.tune)
-    return Tuning(key, list(source.ast.signature), own, choices, written, say)
+    return Tuning(key, list(source.ast.signature), own, choices, load, written, say)

@@ -34,7 +34,7 @@ class Choice:
     """One kernel that may be launched."""
 
     name: str
-    load: Callable[[], Any | None]  # the compiled kernel; None where it may not run after all
+    plan: str  # the plan's text; "" of the plain kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Tuning:
     names: Sequence[str]  # of the parameters, as the launcher is given their values
     own: str  # the name of the kernel that runs when nothing is measured
     choices: Callable[[], Sequence[Choice]]  # that one not among them
+    load: Callable[[Choice], Any | None]  # the compiled kernel; None where it may not run after all
     written: Callable[[], frozenset[str] | None]  # the parameters it writes through; None: not known
     say: Callable[[str], None]  # a remark for the user
     timer: Timer = field(default_factory=lambda: time_on_gpu)
@@ -108,13 +109,11 @@ class _Chooser:
         """The kernel of an earlier choice, if it is another one. What cannot be read is measured again."""
         try:
             path = (get_cache_manager(self._key(which)).get_group("tuned") or {})["tuned.json"]
-            name = json.loads(Path(path).read_text())["chosen"]
+            stored = json.loads(Path(path).read_text())
+            choice = Choice(str(stored["chosen"]), str(stored["plan"]))
         except (KeyError, OSError, ValueError):
             return None
-        if name == self.tuning.own:
-            return self.kernel_itself
-        choice = next((one for one in self.tuning.choices() if one.name == name), None)
-        return None if choice is None else choice.load()
+        return self.kernel_itself if choice.name == self.tuning.own else self.tuning.load(choice)
 
     @property
     def kernel_itself(self) -> Any:
@@ -133,22 +132,27 @@ class _Chooser:
             say(f"nothing was measured: {error}; {own} runs")
             return None
         kernels: dict[str, Any] = {own: self.kernel_itself}
+        plans = {own: ""}
         for choice in self.tuning.choices():
-            kernel = choice.load()
+            kernel = self.tuning.load(choice)
             if kernel is not None:
-                kernels[choice.name] = kernel
+                kernels[choice.name], plans[choice.name] = kernel, choice.plan
+        if len(kernels) == 1:
+            say(f"nothing was measured: there is no other plan; {own} runs")
+            return None
         runs = [_runner(kernel, grid, stream, copies.arguments) for kernel in kernels.values()]
         times = dict(zip(kernels, self.tuning.timer(runs, copies.restore), strict=True))
         best = min(times, key=lambda name: times[name])
         chosen = best if times[best] < TIE * times[own] else own
-        self._store(which, chosen, times)
+        self._store(which, Choice(chosen, plans[chosen]), times)
         listed = ", ".join(f"{name} {time:.1f} us" for name, time in sorted(times.items(), key=lambda pair: pair[1]))
         say(f"measured on these arguments, medians of {ROUNDS}: {listed}; {chosen} runs from now on")
         return None if chosen == own else kernels[chosen]
 
-    def _store(self, which: Class, chosen: str, times: dict[str, float]) -> None:
+    def _store(self, which: Class, chosen: Choice, times: dict[str, float]) -> None:
         manager = get_cache_manager(self._key(which))
-        path = manager.put(json.dumps({"chosen": chosen, "microseconds": times}), "tuned.json")
+        known = {"chosen": chosen.name, "plan": chosen.plan, "microseconds": times}
+        path = manager.put(json.dumps(known), "tuned.json")
         manager.put_group("tuned", {"tuned.json": path})
 
 

@@ -57,8 +57,10 @@ def _without_chain(
     replicas, sliced = choose_replicas(function, loops, sites, warps, options)
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     options_of = staging_options(function, sites, sliced, replicas)
-    for kinds in _PLACES if options.staging is None else ((options.staging,), ()):
+    for kinds in _PLACES if options.staging is None else ((options.staging,), *_PLACES):
         staging = choose(options_of, kinds)
+        if options.staging in kinds and len(kinds) == 1 and not staging:
+            continue  # what is asked for cannot be had
         own = own_bytes(function, staging)
         if OWN in kinds and not own:
             continue
@@ -88,7 +90,7 @@ def _without_chain(
 
 
 _PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
-"""Where stores may be staged, what is tried first in front. Where one place is asked for: there, or nowhere."""
+"""Where stores may be staged, what is tried first in front."""
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:
