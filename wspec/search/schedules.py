@@ -15,6 +15,7 @@ from wspec.plan.modulo import Edge, Problem, loop_problem, solve
 from wspec.plan.modulo.work import NAMES, rates
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan, id_of
+from wspec.plan.registers import consumer_need
 from wspec.plan.stages import lowered
 
 
@@ -46,11 +47,17 @@ class SteadyState:
     lower: float  # no schedule with these stages is shorter
     solver: str
     tasks: Mapping[str, float]  # task -> cycles of its busiest unit
+    registers: int  # that a consumer's thread is expected to need in this loop
+
+    @property
+    def optimal(self) -> bool:
+        """Is there no shorter one with these stages?"""
+        return self.interval <= 1.002 * self.lower
 
     @property
     def bound(self) -> str:
         """A unit's name, or latency."""
-        return NAMES[self.unit] if self.interval <= 1.05 * self.resource else "latency"
+        return self.unit if self.interval <= 1.05 * self.resource else "latency"
 
 
 def schedules(module: Operation, plan: Plan, machine: Machine) -> tuple[SteadyState, ...]:
@@ -71,7 +78,8 @@ def _tasks(module: Operation, plan: Plan) -> dict[int, str]:
         for number in (id_of(inner) for top in block.ops for inner in top.walk()):
             if number >= 0 and (number not in loads or task.kind == "producer"):
                 found.setdefault(number, task.name)
-    return {**found, **dict.fromkeys(loads, plan.producer.name)}
+    sent = {number: channel.source for channel in plan.values for number in channel.loads}
+    return {**found, **sent, **dict.fromkeys(loads, plan.producer.name)}
 
 
 def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int, str]) -> SteadyState | None:
@@ -92,6 +100,7 @@ def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int,
     if made is None:
         return None
     free = solve(problem)
+    threads = 32 * plan.consumer.warps * plan.consumer.replicas
     schedule = made.schedule
     rows = []
     busy: dict[str, dict[str, float]] = {}
@@ -108,13 +117,14 @@ def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int,
         tuple(sorted(rows, key=lambda row: row.start)),
         schedule.interval,
         min(schedule.interval, free.interval) if free is not None else schedule.interval,
-        schedule.unit,
+        NAMES.get(schedule.unit, schedule.unit),
         schedule.resource,
         schedule.recurrence,
         _way(schedule.cycle, made.problem),
         schedule.lower,
         schedule.solver,
         {task: max(units.values()) for task, units in busy.items()},
+        consumer_need([loop], tuple(one for one in plan.loops if one.loop == id_of(loop)), threads),
     )
 
 

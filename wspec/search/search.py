@@ -64,7 +64,8 @@ class Search:
     refused: tuple[Candidate, ...]
     skipped: tuple[str, ...]  # not looked at, for want of time
     seconds: float
-    note: str = ""  # why nothing could be compared
+    note: str = ""  # why something could not be compared
+    plain: tuple[Timing, ...] = ()  # of the kernel as Triton itself compiles it, where it was given
 
     @property
     def own(self) -> Candidate:
@@ -87,23 +88,28 @@ class Search:
         return (self.own, *others[: max(0, count - 1)])
 
 
-def search(module: Operation, machine: Machine, options: Options, seconds: float = SECONDS) -> Search:
+def search(
+    module: Operation, machine: Machine, options: Options, seconds: float = SECONDS, plain: Operation | None = None
+) -> Search:
     """The plans of a kernel before it is specialized. Raises Declined where even the planner's own cannot be made.
 
-    Plans are made without the gate: what it says of the kernel is said elsewhere. The module stays as it is.
+    Plans are made without the gate: what it says of the kernel is said elsewhere. `plain` is the kernel as Triton
+    itself compiles it, to be timed too. Both modules stay as they are.
     """
-    return _Searching(module, machine, options, seconds).run()
+    return _Searching(module, machine, options, seconds, plain).run()
 
 
 class _Searching:
-    def __init__(self, module: Operation, machine: Machine, options: Options, seconds: float) -> None:
+    def __init__(
+        self, module: Operation, machine: Machine, options: Options, seconds: float, plain: Operation | None
+    ) -> None:
         self.began = time.perf_counter()
         self.module, self.machine, self.options, self.seconds = module, machine, options, seconds
         self.found: dict[str, Candidate] = {}
         self.modules: dict[str, Operation] = {}  # of those that were not played yet
         self.skipped: list[str] = []
         self.launches = launches(tile_rows(module), 0, machine)
-        self.note = ""
+        self.note, self.plain = "", plain
 
     def run(self) -> Search:
         own = self._plan(RULE, self.options.replace(gate="off"))
@@ -170,7 +176,17 @@ class _Searching:
             replace(one, why=why_declined(one.declined)) for one in self.found.values() if one.declined is not None
         ]
         spent = time.perf_counter() - self.began
-        return Search(self.launches, tuple(ranked), tuple(refused), tuple(self.skipped), spent, self.note)
+        skipped, plain = tuple(self.skipped), self._plain_timings()
+        return Search(self.launches, tuple(ranked), tuple(refused), skipped, spent, self.note, plain)
+
+    def _plain_timings(self) -> tuple[Timing, ...]:
+        if self.plain is None:
+            return ()
+        try:
+            return time_plan(self.plain, None, self.machine, self.launches)
+        except SimulationError as error:
+            self.note = self.note or f"the simulator cannot play the plain kernel: {error}"
+            return ()
 
 
 def _time(one: Candidate) -> float:

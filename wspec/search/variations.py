@@ -53,8 +53,8 @@ def together(first: Change, second: Change) -> Change | None:
 
 
 def in_words(change: Change) -> str:
-    """`no turns, 2 blocks an SM`."""
-    return ", ".join(_word(name, value) for name, value in change.items())
+    """`no turns and 2 blocks an SM`."""
+    return " and ".join(_word(name, value) for name, value in change.items())
 
 
 def _word(name: str, value: Any) -> str:
