@@ -62,7 +62,7 @@ def _explain(args: argparse.Namespace, subject: Subject, plan: Plan | None) -> N
         assert plan is not None
         parts += ["", schedule_view(one, plan.consumer.registers)]
     if found is not None:
-        parts += ["", search_view(found)]
+        parts += ["", search_view(found, plan is not None)]
     show(title, *parts)
 
 

@@ -43,14 +43,14 @@ def schedule_view(steady: SteadyState, registers: int) -> RenderableType:
     return Group(made, Text("\n".join(lines)))
 
 
-def search_view(found: Search, kept: int = 5) -> RenderableType:
-    """The planner's plan among the candidates, fastest first, and what could not be had."""
+def search_view(found: Search, is_used: bool, kept: int = 5) -> RenderableType:
+    """The planner's plan among the candidates, fastest first, and what could not be had. `is_used`: not gated."""
     names = [f"length {launch.length}" for launch in found.launches]
     title = f"plans, predicted for {' and '.join(f'{one.length} ({_tiles(one.grid)} tiles)' for one in found.launches)}"
     made = table(title, "plan", *names, "x best", "bound", "why it lost", right=(*names, "x best"))
     shown = [one for at, one in enumerate(found.ranked) if at <= kept or one.name == RULE]
     for one in shown:
-        name = f"{one.name} (used)" if one.name == RULE else one.name
+        name = f"{one.name} (used)" if one.name == RULE and is_used else one.name
         made.add_row(name, *_times(one.timings, len(names)), _ratio(one), one.bound, Text(one.why))
     if found.plain:
         ratio = math.prod(
@@ -60,7 +60,7 @@ def search_view(found: Search, kept: int = 5) -> RenderableType:
         made.add_row("the plain kernel", *_times(found.plain, len(names)), *cells, "")
     for one in found.refused:
         made.add_row(one.name, *("-" for _ in names), "-", one.bound, Text(one.why))
-    lines = [_verdict(found)]
+    lines = [f"{_verdict(found, is_used)} ({found.seconds:.1f} s)"]
     if len(found.ranked) > len(shown):
         lines.append(f"{len(found.ranked) - len(shown)} slower ones are not shown")
     if found.skipped:
@@ -70,15 +70,15 @@ def search_view(found: Search, kept: int = 5) -> RenderableType:
     return Group(made, Text("\n".join(lines)))
 
 
-def _verdict(found: Search) -> str:
+def _verdict(found: Search, is_used: bool) -> str:
+    used = "the planner's own plan is used"
+    if not is_used:
+        used = "the kernel is left as it was; under gate=off it would run by the planner's own plan"
     if found.best is found.own or not found.best.timings:
-        return f"the planner's own plan is used ({found.seconds:.1f} s)"
+        return used
     ahead = 100 * (1 - found.best.ratio / found.own.ratio) if math.isfinite(found.own.ratio) else 100.0
-    sure = "which search=1 would take" if found.chosen is found.best else "less than the simulator errs by"
-    return (
-        f"the planner's own plan is used; the simulator expects {ahead:.1f} % less time of another one, {sure} "
-        f"({found.seconds:.1f} s)"
-    )
+    sure = "which search=1 would take" if found.chosen is found.best else "less than it errs by"
+    return f"{used}; the simulator expects {ahead:.1f} % less time of another one, {sure}"
 
 
 def _times(timings: tuple[Timing, ...], count: int) -> list[str]:
