@@ -78,13 +78,17 @@ class _Chooser:
     def __init__(self, kernel: Any, run: Callable[..., None], tuning: Tuning) -> None:
         self.kernel, self.run, self.tuning = kernel, run, tuning
         self.chosen: dict[Class, Any | None] = {}  # None: the kernel itself
+        self.recent: dict[tuple[Any, ...], Any | None] = {}  # by the sizes themselves, for launches that come again
+        self.sizes: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None
         self.lock = threading.Lock()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        which = class_of((x, y, z), rest[3:])
-        if which not in self.chosen and x * y * z > 0:
-            self._decide(which, (x, y, z), stream, rest[3:])
-        other = self.chosen.get(which)
+        if self.sizes is None:
+            self.sizes = sizes_of(rest)
+        exact = (x, y, z, self.sizes(rest))
+        other = self.recent.get(exact, _UNKNOWN)
+        if other is _UNKNOWN:
+            other = self._other((x, y, z), stream, rest[3:], exact)
         if other is None:
             self.run(x, y, z, stream, function, packed, *rest)
         else:
@@ -92,6 +96,19 @@ class _Chooser:
             run(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
     # ---- deciding
+
+    def _other(
+        self, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any], exact: tuple[Any, ...]
+    ) -> Any | None:
+        """The kernel to launch instead, if there is one."""
+        which = class_of(grid, arguments)
+        if which not in self.chosen and min(grid) > 0:
+            self._decide(which, grid, stream, arguments)
+        if which in self.chosen:
+            if len(self.recent) >= _RECENT:
+                self.recent.clear()
+            self.recent[exact] = self.chosen[which]
+        return self.chosen.get(which)
 
     def _decide(self, which: Class, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any]) -> None:
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
@@ -171,6 +188,21 @@ def _runner(kernel: Any, grid: tuple[int, int, int], stream: int, arguments: Seq
         launch(*grid, stream, kernel.function, kernel.packed_metadata, None, None, None, *arguments)
 
     return run
+
+
+def sizes_of(arguments: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the integers and the descriptors' shapes out of a launch's arguments, whose kinds stay the same."""
+    integers = [at for at, argument in enumerate(arguments) if isinstance(argument, int)]
+    descriptors = [at for at, argument in enumerate(arguments) if isinstance(argument, TensorDescriptor)]
+
+    def sizes(given: Sequence[Any]) -> tuple[Any, ...]:
+        return (*[given[at] for at in integers], *[tuple(given[at].shape) for at in descriptors])
+
+    return sizes
+
+
+_RECENT = 256  # launches whose choice is known without working out their class
+_UNKNOWN = object()
 
 
 def class_of(grid: tuple[int, int, int], arguments: Sequence[Any]) -> Class:
