@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.cases import odd_cases
 from tests.support.compiling import plain_module
+from tests.support.goldens import ROOT
 from tests.support.shipped import numbered_function, shipped
+from wspec.cli.inputs import open_kernel
+from wspec.cli.parser import make_parser
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
@@ -130,6 +134,17 @@ def test_preferred_takes_what_wins_clearly(monkeypatch: pytest.MonkeyPatch) -> N
     plan, remarks = preferred(module, Options())
     assert plan is not None and same(plan, best.plan)
     assert remarks[0].code == "searched" and best.name in remarks[0].message
+
+
+def test_search_as_an_option(monkeypatch: pytest.MonkeyPatch, product: Search, fresh_cache: Path) -> None:
+    """search=1 compiles by the plan that wins clearly, and says so; without doubt that is the first of the ranking."""
+    monkeypatch.setattr(sys.modules["wspec.search.search"], "MARGIN", 1.0)
+    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{PRODUCT}", "--variant", "bf16", "--search", "1"])
+    subject = open_kernel(args)
+    best, shown, report = product.best.plan, subject.front.plan, subject.offline.outcome()
+    assert best is not None and product.best is not product.own
+    assert shown is not None and report.plan is not None and same(shown, best) and same(report.plan, best)
+    assert [remark.code for remark in report.remarks][:2] == ["searched", "specialized"]
 
 
 # ----------------------------------------------------------------------------------------------------- launches

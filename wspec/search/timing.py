@@ -49,7 +49,7 @@ class Timing:
     @property
     def bound(self) -> str:
         """What the launch is limited by: a kind of unit, or latency where no unit is busy most of the time."""
-        return _KINDS[self.busiest] if self.utilization[self.busiest] >= SATURATED else "latency"
+        return _KINDS.get(self.busiest, self.busiest) if self.utilization[self.busiest] >= SATURATED else "latency"
 
 
 def time_plan(

@@ -38,7 +38,7 @@ def why_slower(timings: tuple[Timing, ...], best: tuple[Timing, ...]) -> str:
     if mine.blocks_per_sm < theirs.blocks_per_sm:
         at += f", with {mine.blocks_per_sm} instead of {theirs.blocks_per_sm} blocks an SM"
     if busy[unit] > max(0.5 * lost, causes[cause]):
-        return f"{at}, {NAMES[unit]} {busy[unit]:.0f} cycles a tile more"
+        return f"{at}, {NAMES.get(unit, unit)} {busy[unit]:.0f} cycles a tile more"
     if causes[cause] > 0.1 * lost:
         return f"{at}, warps wait {causes[cause]:.0f} cycles a tile longer for {_WAITS[cause]}"
     idle = mine.utilization[mine.busiest]
