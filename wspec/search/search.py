@@ -80,7 +80,7 @@ class Search:
     @property
     def chosen(self) -> Candidate:
         """The fastest one if it is expected to win by more than the simulator errs, else the planner's own."""
-        return self.best if self.own.ratio > MARGIN and self.best.timings else self.own
+        return self.best if self.own.timings and self.own.ratio > MARGIN else self.own
 
     def keep(self, count: int) -> tuple[Candidate, ...]:
         """The planner's own and the `count` - 1 others that are expected to be the fastest."""
@@ -171,7 +171,9 @@ class _Searching:
         ranked = [replace(one, ratio=_time(one) / least) if one.timings else one for one in known]
         ranked.sort(key=lambda one: (one.ratio, one.name != RULE))
         best = ranked[0]
-        ranked = [one if one is best else replace(one, why=why_slower(one.timings, best.timings)) for one in ranked]
+        ranked = [
+            one if one is best else replace(one, why=why_slower(one.timings, best.timings, one.ratio)) for one in ranked
+        ]
         refused = [
             replace(one, why=why_declined(one.declined)) for one in self.found.values() if one.declined is not None
         ]

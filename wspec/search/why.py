@@ -21,15 +21,19 @@ _WAITS = {
 TIE = 0.002  # of the time
 
 
-def why_slower(timings: tuple[Timing, ...], best: tuple[Timing, ...]) -> str:
-    """The largest difference of the launch that differs most: a wait, or work that a unit has more of."""
+def why_slower(timings: tuple[Timing, ...], best: tuple[Timing, ...], ratio: float) -> str:
+    """`2.1 % slower: ...`, and the largest difference in the launch that differs most: a wait, or a unit's work."""
     if not timings or not best:
         return "the simulator cannot play it"
     pairs = list(zip(timings, best, strict=True))
     mine, theirs = max(pairs, key=lambda pair: pair[0].tile_cycles / pair[1].tile_cycles)
     lost = mine.tile_cycles - theirs.tile_cycles
-    if lost < TIE * theirs.tile_cycles:
+    if lost < TIE * theirs.tile_cycles or ratio < 1 + TIE / 2:
         return "the same time"
+    return f"{100 * (ratio - 1):.1f} % slower: {_difference(mine, theirs, lost)}"
+
+
+def _difference(mine: Timing, theirs: Timing, lost: float) -> str:
     causes = {cause: mine.waits.get(cause, 0.0) - theirs.waits.get(cause, 0.0) for cause in _WAITS}
     cause = max(causes, key=lambda one: causes[one])
     busy = {unit: _busy(mine, unit) - _busy(theirs, unit) for unit in mine.utilization}
@@ -41,8 +45,8 @@ def why_slower(timings: tuple[Timing, ...], best: tuple[Timing, ...]) -> str:
         return f"{at}, {NAMES.get(unit, unit)} {busy[unit]:.0f} cycles a tile more"
     if causes[cause] > 0.1 * lost:
         return f"{at}, warps wait {causes[cause]:.0f} cycles a tile longer for {_WAITS[cause]}"
-    idle = mine.utilization[mine.busiest]
-    return f"{at}, {lost:.0f} cycles a tile more; {NAMES[mine.busiest]} busy {100 * idle:.0f} % of the time"
+    name, share = NAMES.get(mine.busiest, mine.busiest), 100 * mine.utilization[mine.busiest]
+    return f"{at}, {lost:.0f} cycles a tile more; {name} busy {share:.0f} % of the time"
 
 
 def _busy(timing: Timing, unit: str) -> float:
