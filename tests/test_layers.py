@@ -27,10 +27,11 @@ MAY = {
     "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
     "execute": BASE | {"execute"},
     "simulate": BASE | {"plan", "simulate"},
+    "search": PLAN | {"passes", "persistence", "pipeline", "tiles", "simulate", "search"},
     "kernels": {"kernels"},
 }
 # Above the pipeline: these may import what they like, but triton.
-UPPER = {"api", "cli", "proof", "report", "show", "bench", "calibrate", "measure"}
+UPPER = {"api", "tuning", "cli", "proof", "report", "show", "bench", "calibrate", "measure"}
 TRITON = {"bridge", "kernels", "bench", "calibrate"}
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wspec.pipeline import Outcome
 
 K = TypeVar("K")
+_NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
 BINARY_STAGES = ("final", "llir", "ptx", "sass")  # after the compiler: Triton's back end
 
 
@@ -156,7 +157,7 @@ class _Compiler:
         return bridge.replace_innermost(kernel, self._function, self._wrapper)
 
     def _function(self, plain: Any) -> CompiledFunction:
-        function = CompiledFunction(plain, self.options, self.plan_text, self.launch, bridge.load_kernel)
+        function = CompiledFunction(plain, self.options, self.plan_text, self.launch, self._load)
         function.wspec = self
         return function
 
@@ -185,6 +186,8 @@ class _Compiler:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
         keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
         outcome = _specialize(ir.read(text), self.options, plan=self.given_plan, keep_stages=keep_stages)
+        if self.options.search and self.given_plan is None and outcome.module is not None:
+            outcome = _searched(text, outcome, self.options, keep_stages)
         module = ir.print_module(outcome.module) if outcome.module is not None else None
         plan, stages = outcome.plan, dict(outcome.stages)
         if plan is None:
@@ -192,6 +195,20 @@ class _Compiler:
         text = plan.to_text()
         elide = plan.elide_barriers
         return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, elide)
+
+    def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
+        """The compiled kernel; with tune=N one that measures at its first launch."""
+        kernel = bridge.load_kernel(source, result, group)
+        reason = result.reason.code if result.reason is not None else ""
+        if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
+            return kernel
+        from wspec.tuning import tuning
+
+        return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
+
+    def _with_plan(self, source: KernelSource, plan: Plan) -> tuple[Result, Group]:
+        """What becomes of the kernel under another plan."""
+        return replace(self, given_plan=plan).obtain(source)
 
     # ---- stages
 
@@ -222,6 +239,17 @@ def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, ke
     from wspec.pipeline import specialize
 
     return specialize(module, options, plan=plan, keep_stages=keep_stages)
+
+
+def _searched(text: str, own: Outcome, options: Options, keep_stages: bool) -> Outcome:
+    """The outcome under the plan that the simulator prefers; `own` where that is the planner's."""
+    from wspec.search import preferred
+
+    plan, remarks = preferred(ir.read(text), options)
+    if plan is None:
+        return own
+    outcome = _specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
+    return replace(outcome, remarks=(*remarks, *outcome.remarks))
 
 
 def prove(final: str) -> Proof:

@@ -43,7 +43,7 @@ class Spec:
             text = f"{self.low}..{self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
         else:
             text = "text"
-        return text + (", or auto" if self.optional and self.kind is not str else "")
+        return text + (", or auto" if self.optional and (self.kind is not str or self.choices) else "")
 
 
 def _option(default: object, spec: Spec) -> Any:
@@ -103,6 +103,35 @@ class Options:
             "share of the exponentials of a loop that a polynomial on the FMA units computes (relative error at most "
             "2^-22): what the model finds fastest, or a number of eighths; mufu: none, all on the exponential unit",
             ("auto", "mufu", "1/8", "1/4", "3/8", "1/2"),
+        ),
+    )
+    staging: str | None = _option(
+        None,
+        Spec(
+            str,
+            "shared memory that descriptor stores go through: a buffer of their own, the buffer of a tile read before, "
+            "or a whole ring that is done with",
+            ("own", "buffer", "ring"),
+            optional=True,
+        ),
+    )
+    search: bool = _option(
+        False,
+        Spec(
+            bool,
+            "compare plans by simulating them, and take one that is expected to be faster than the planner's own by "
+            "more than the simulator errs",
+        ),
+    )
+    tune: int = _option(
+        0,
+        Spec(
+            int,
+            "on the first launch, time this many of the plans that the simulator finds fastest on the launch's own "
+            "arguments, and keep the fastest; 0 measures nothing",
+            low=0,
+            high=16,
+            emits=False,
         ),
     )
     producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
@@ -229,7 +258,7 @@ def _row(name: str, spec: Spec) -> str:
 def _default_text(name: str, spec: Spec) -> str:
     value = {f.name: f.default for f in dataclasses.fields(Options)}[name]
     if value is None:
-        return "none" if spec.kind is str else "auto"
+        return "none" if spec.kind is str and not spec.choices else "auto"
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 

@@ -87,7 +87,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     """
     run = _Run(keep_stages)
     try:
-        function = _function(module)
+        function = function_of(module)
         number(function)
         run.show("input", module)
         machine = load_machine(options.machine)
@@ -95,14 +95,14 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
             module, plan = run.step("plan", decide, module, machine, options)
         else:
             module = _numbered(looped_over_tiles(module, plan.team, plan.team_axis) if plan.persistent else module)
-            run.step("plan", validate, plan, _function(module), machine)
+            run.step("plan", validate, plan, function_of(module), machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
     if plan.persistent:
         run.show("persist", module)
     if keep_stages:
         run.stages["plan"] = plan.to_text()
-    function = _function(module)
+    function = function_of(module)
     location = function.location
     for one in PASSES:
         module = run.step(one.__name__, one, module, plan)
@@ -114,7 +114,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 def decide(module: Operation, machine: Machine, options: Options) -> tuple[Operation, Plan]:
     """The module to work on, with a loop over tiles or without, and its plan. Raises Declined."""
-    function = _function(module)
+    function = function_of(module)
     hindered = obstacle(function)
     if hindered is not None and options.persistent:
         why, where = hindered
@@ -153,8 +153,8 @@ def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[O
         except NoTeam as why:
             whys.append(why)
             continue
-        plan = make_plan(build_graph(_function(looped)), machine, options.replace(chain="off"))
-        cost = cost_of_tiles(_function(module), machine, plan)
+        plan = make_plan(build_graph(function_of(looped)), machine, options.replace(chain="off"))
+        cost = cost_of_tiles(function_of(module), machine, plan)
         tiles = replace(cost, team=options.team, axis=axis)
         return looped, replace(plan, persistent=True, team=options.team, team_axis=axis, tiles=tiles.to_text())
     raise Declined(
@@ -162,19 +162,27 @@ def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[O
     )
 
 
+def emit(module: Operation, plan: Plan) -> Operation:
+    """The module that `decide` gave, specialized in place by its plan; nothing is verified on the way."""
+    for one in PASSES:
+        module = one(module, plan)
+    return module
+
+
 def _planned(module: Operation, machine: Machine, options: Options) -> Plan | Declined:
     try:
-        return make_plan(build_graph(_function(module)), machine, options)
+        return make_plan(build_graph(function_of(module)), machine, options)
     except Declined as declined:
         return declined
 
 
 def _numbered(module: Operation) -> Operation:
-    number(_function(module))
+    number(function_of(module))
     return module
 
 
-def _function(module: Operation) -> Operation:
+def function_of(module: Operation) -> Operation:
+    """The kernel: the module's only function. Raises Declined for what cannot be divided into tasks at all."""
     functions = [op for op in module.walk() if op.name == "tt.func"]
     if len(functions) != 1:
         call = next((op for op in module.walk() if op.name == "tt.call"), module)

@@ -58,7 +58,8 @@ def test_a_wait_needs_no_barrier() -> None:
     "between",
     [
         WAIT,  # what is handed back may be what was waited for here: no product has read it
-        "	@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2}], [%r3];\n",
+        "	@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r2}], [%r3];\n",
         "	bar.arrive 9, 256;\n",
     ],
 )

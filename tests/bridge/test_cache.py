@@ -160,3 +160,20 @@ def test_several_processes_at_once_and_a_warm_one(fresh_cache: Path) -> None:
     assert warm == ["0", *outputs[0][1:]], "a warm process must not run the compiler"
     assert not list(fresh_cache.rglob("tmp.pid_*"))
     assert json.loads(next(fresh_cache.rglob("add.wspec")).read_text())["specialized"] is True
+
+
+PLANNED = """
+import sys
+from tests.bridge.sample_kernels import GEMM_BLOCKS, GEMM_SIGNATURE, gemm
+from wspec.api import offline
+
+report = offline(gemm, GEMM_SIGNATURE, {**GEMM_BLOCKS, "num_warps": 8}, gate="off").outcome()
+print(report.specialized, "wspec.plan.planner" in sys.modules, report.plan.to_text().count("[[channels]]"))
+"""
+
+
+def test_a_plan_is_made_once(fresh_cache: Path) -> None:
+    """Another process takes the kernel and its plan from the cache, and does not even load the planner."""
+    run = [sys.executable, "-c", PLANNED]
+    said = [subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    assert said == ["True True 2\n", "True False 2\n"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wspec
+from tests.support.goldens import ROOT
 from wspec.plan.plan import Plan
 
 
@@ -25,6 +27,48 @@ def test_the_table() -> None:
     loop = next(row for row in rows if row and row[0] == "tour_kernel.py:17")
     assert loop[2] == "5" and "acc" in loop
     assert any(row[:1] == ["predicted"] and "tensor" in row for row in rows)
+
+
+def test_schedules_and_runners_up() -> None:
+    out = done("plan", KERNEL)
+    assert "schedule of the loop at tour_kernel.py:17" in out and "recurrence" in out and "registers  about" in out
+    rows = [line.split() for line in out.splitlines()]
+    behind = {(row[0], row[2]): row[-2] for row in rows if row[1:2] in (["mma"], ["load"]) and len(row) >= 6}
+    assert behind["acc", "tensor"] == "1" and behind["k", "memory"].startswith("-")
+    assert "plans, predicted for 512" in out and "the planner's (used)" in out and "the plain kernel" in out
+    assert "the planner's own plan is used" in out
+
+
+def test_without_runners_up() -> None:
+    out = done("plan", KERNEL, "--no-runners-up")
+    assert "schedule of the loop" in out and "predicted for" not in out and "why it lost" not in out
+
+
+def test_json(tmp_path: Path) -> None:
+    values = json.loads(done("plan", KERNEL, "--json", "-"))
+    assert values["plan"]["kernel"] == "attend" and len(values["schedules"]) == 1
+    found = values["search"]
+    assert found["chosen"] == "the planner's" and found["plain"][0]["microseconds"] > 0
+    ranked = {one["name"]: one for one in found["plans"]}
+    assert ranked["no turns"]["why"] and ranked["no turns"]["ratio"] >= 1
+    assert Plan.from_text(ranked["one block a tile"]["plan"]).persistent is False
+    done("plan", KERNEL, "--json", str(tmp_path / "plan.json"), "--no-runners-up")
+    assert json.loads((tmp_path / "plan.json").read_text())["search"] is None
+
+
+def test_a_plan_that_lost_can_be_used(tmp_path: Path) -> None:
+    found = json.loads(done("plan", KERNEL, "--json", "-"))["search"]
+    text = next(one["plan"] for one in found["plans"] if one["name"] == "one block a tile")
+    (tmp_path / "plan.toml").write_text(text)
+    assert "blocks walk through tiles" not in done("explain", KERNEL, "--plan", str(tmp_path / "plan.toml"))
+
+
+def test_a_gated_kernel_shows_what_it_would_be() -> None:
+    small = ["--const", "BLOCK_N=128", "--arg", "b_desc=tensordesc<bf16[64, 128]>"]
+    small += ["--arg", "c_desc=tensordesc<bf16[128, 128]>"]
+    out = done("plan", f"{ROOT}/kernels/matmul.py:matmul_descriptor_kernel", *small)
+    assert "[gate-slower]" in out and "there is no plan" in out and "(used)" not in out
+    assert "the kernel is left as it was; under gate=off it would run by the planner's own plan" in out
 
 
 def test_options() -> None:

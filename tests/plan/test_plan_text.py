@@ -58,7 +58,7 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 
 
 def test_every_field_stands_in_the_text() -> None:
-    chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1)
+    chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True)
     moved = LoopSchedule(2, exp2_on_fma=0.25)
     plan = sample(channels=(chain,), loops=(moved,), prediction=Prediction(chain_cycles=1.0, chain_note="too slow"))
     text = plan.to_text()

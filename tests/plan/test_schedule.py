@@ -11,15 +11,22 @@ from tests.support.compiling import plain_module
 from tests.support.programs import function, numbered, op_at, op_named, program
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
+from wspec.plan.machine import load_machine
 from wspec.plan.partition import find_sites, hot_loops
-from wspec.plan.plan import id_of
-from wspec.plan.schedule import accumulators, legal_late, schedule_loop
+from wspec.plan.plan import LoopSchedule, id_of
+from wspec.plan.schedule import accumulators, legal_late
+from wspec.plan.stages import choose_late
 
 ODD = {case.name: case for case in odd_cases()}
 
 
 def is_load(op: Operation) -> bool:
     return op.name == "tt.descriptor_load"
+
+
+def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
+    """What runs late with one block an SM."""
+    return choose_late(loop, is_channel_load, load_machine("h200"), 1)
 
 
 def late(root: Operation, loop: Operation) -> list[str]:

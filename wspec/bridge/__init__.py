@@ -3,6 +3,7 @@
 from wspec.bridge.appended import Appended, load_appended
 from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.cache import key as cache_key
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
 from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir, ttir
 from wspec.bridge.launch import (
@@ -13,6 +14,7 @@ from wspec.bridge.launch import (
     innermost,
     is_interpreted,
     is_wrapper,
+    load_plain,
     replace_innermost,
     require_jit,
 )
@@ -21,6 +23,7 @@ from wspec.bridge.persistent import load_kernel
 from wspec.bridge.proof import Checker, Proof, Ruling, rule
 from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+from wspec.bridge.tuning import Choice, Tuning, tuned
 
 __all__ = [
     "FINISHING",
@@ -28,6 +31,7 @@ __all__ = [
     "Appended",
     "BridgeError",
     "Checker",
+    "Choice",
     "Compiler",
     "Finished",
     "Group",
@@ -36,8 +40,10 @@ __all__ = [
     "Resources",
     "Result",
     "Ruling",
+    "Tuning",
     "Verdict",
     "WspecFunction",
+    "cache_key",
     "current_target",
     "fill_in",
     "final_ttgir",
@@ -54,6 +60,7 @@ __all__ = [
     "kernel_resources",
     "load_appended",
     "load_kernel",
+    "load_plain",
     "lower",
     "obtain",
     "plain_ttgir",
@@ -68,5 +75,6 @@ __all__ = [
     "to_pretty",
     "ttgir",
     "ttir",
+    "tuned",
     "unassigned",
 ]

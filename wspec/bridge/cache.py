@@ -74,7 +74,7 @@ def _source_files(root: Path) -> Iterator[Path]:
 
 def function_digest(options: Options, plan: str) -> str:
     """What our part adds to a function's own cache key."""
-    return _sha256(wspec_digest(), options.digest(), plan)
+    return sha256(wspec_digest(), options.digest(), plan)
 
 
 def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
@@ -82,10 +82,11 @@ def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str
     env = get_cache_invalidating_env_vars() if env is None else env
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
     tools = (triton_key(), source.backend.hash(), str(sorted(env.items())))
-    return _sha256(function_digest(options, plan), *kernel, *tools)
+    return sha256(function_digest(options, plan), *kernel, *tools)
 
 
-def _sha256(*parts: str) -> str:
+def sha256(*parts: str) -> str:
+    """A digest of texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -74,11 +74,15 @@ def _compile(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _plan(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
-        commands, "plan", "show the plan: tasks, channels, loops, predicted cycles",
+        commands, "plan", "show the plan: tasks, channels, the schedule of each loop, and the plans that lost and why",
         "With --plan FILE that plan is checked against the kernel and shown.",
     )  # fmt: skip
     add_input(made)
     made.add_argument("--toml", action="store_true", help="print the plan's text, to be edited and given to --plan")
+    made.add_argument("--json", metavar="FILE", help="write plan, schedules and runners-up there; - for nothing else")
+    made.add_argument(
+        "--no-runners-up", action="store_true", help="do not look for other plans and simulate them (up to 2 s)"
+    )
     made.add_argument("-o", "--output", metavar="FILE", help="write the plan's text to a file")
 
 

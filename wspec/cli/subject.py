@@ -151,6 +151,13 @@ def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     from wspec.pipeline import specialize
 
     outcome = specialize(ir.read(text), options, plan=plan, keep_stages=True)
+    if options.search and plan is None and outcome.module is not None:
+        from wspec.search import preferred
+
+        better, remarks = preferred(ir.read(text), options)
+        if better is not None:
+            outcome = specialize(ir.read(text), options, plan=better, keep_stages=True)
+            outcome = replace(outcome, remarks=(*remarks, *outcome.remarks))
     module = ir.print_module(outcome.module) if outcome.module is not None else None
     stages, found = dict(outcome.stages), outcome.plan
     if found is None:

@@ -14,16 +14,19 @@ from wspec.plan.machine import Machine
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Channel, LoopSchedule, id_of, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
-from wspec.plan.schedule import accumulators, schedule_loop
+from wspec.plan.schedule import accumulators
+from wspec.plan.stages import choose_late
 
 MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; a guess, more was not tried
 
 
-def _schedules(loops: list[Operation], sites: list[Site], overlap: bool) -> tuple[LoopSchedule, ...]:
-    if not overlap:
-        return tuple(LoopSchedule(id_of(loop)) for loop in loops)
+def _flat(loops: list[Operation]) -> tuple[LoopSchedule, ...]:
+    return tuple(LoopSchedule(id_of(loop)) for loop in loops)
+
+
+def _pipelined(loops: list[Operation], sites: list[Site], machine: Machine, blocks: int) -> tuple[LoopSchedule, ...]:
     loads = {site.load for site in sites}
-    return tuple(schedule_loop(loop, lambda op: op in loads) for loop in loops)
+    return tuple(choose_late(loop, lambda op: op in loads, machine, blocks) for loop in loops)
 
 
 def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[LoopSchedule, ...]) -> bool:
@@ -111,7 +114,7 @@ def choose_occupancy(
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
             continue
         for overlap in (True, False) if options.overlap else (False,):
-            schedules = _schedules(loops, sites, overlap)
+            schedules = _pipelined(loops, sites, machine, blocks) if overlap else _flat(loops)
             need = consumer_need(loops, schedules, threads)
             fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
             if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
@@ -128,7 +131,7 @@ def choose_occupancy(
             "use smaller tiles, or fewer blocks",
         )
     if options.gate == "model":
-        need = consumer_need(loops, _schedules(loops, sites, False), threads)
+        need = consumer_need(loops, _flat(loops), threads)
         room = _available(machine, blocks, consumer_warps, options)
         have = (
             f"{room} can be had"
@@ -141,7 +144,7 @@ def choose_occupancy(
             loops[0].location,
             "use smaller tiles, or more warps",
         )
-    return blocks, _schedules(loops, sites, False)
+    return blocks, _flat(loops)
 
 
 def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:

@@ -63,8 +63,10 @@ def _without_chain(
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
     options_of = staging_options(function, sites, mine, replicas)
-    for kinds in ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,)):
+    for kinds in _PLACES if options.staging is None else ((options.staging,), *_PLACES):
         staging = choose(options_of, kinds)
+        if options.staging in kinds and len(kinds) == 1 and not staging:
+            continue  # what is asked for cannot be had
         own = own_bytes(function, staging)
         if OWN in kinds and not own:
             continue
@@ -114,6 +116,10 @@ def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule,
     """Only the first loop pipelined: three groups leave no registers for what two pipelined loops hand over."""
     late = [schedule for schedule in schedules if schedule.late]
     return tuple(schedule if schedule in late[:1] else replace(schedule, late=()) for schedule in schedules)
+
+
+_PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
+"""Where stores may be staged, what is tried first in front."""
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:

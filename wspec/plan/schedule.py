@@ -1,4 +1,4 @@
-"""Which operations of a consumer loop run one iteration late, so that dots overlap with what feeds them.
+"""Which operations of a consumer loop may run one iteration late, so that dots overlap with what feeds them.
 
 In a chain dot A -> elementwise -> dot B, B and what depends on it (the late part, stage 1) can run an iteration behind:
 then A of the next iteration and B of this one are in flight together while the warp group computes in between.
@@ -12,22 +12,23 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import MemDescType, ScalarType, TensorType
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.costs import byte_size
-from wspec.plan.plan import LoopSchedule, id_of
+from wspec.plan.plan import id_of
 from wspec.plan.tile import DOTS
 
 
-def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
-    """The late part of one loop; empty when nothing can be gained or the loop cannot be pipelined."""
+def late_parts(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> list[set[Operation]]:
+    """What may run late, the smallest part first; none where the loop cannot be pipelined."""
     body = loop.regions[0].block
     dots = [op for op in body.ops if op.name in DOTS]
     if len(dots) < 2 or loop.attr("unsignedCmp") is not None:
-        return LoopSchedule(id_of(loop))
+        return []
+    found: list[set[Operation]] = []
     for seed in reversed(dots):
         late = _late_part(body, seed, is_channel_load)
         early_dots = [dot for dot in dots if dot not in late]
         if early_dots and _feeds(early_dots, seed, body) and _can_carry(body, late, is_channel_load):
-            return LoopSchedule(id_of(loop), tuple(id_of(op) for op in body.ops if op in late))
-    return LoopSchedule(id_of(loop))
+            found.append(late)
+    return found
 
 
 def legal_late(loop: Operation, late_ids: frozenset[int], is_channel_load: Callable[[Operation], bool]) -> bool:

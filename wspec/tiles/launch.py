@@ -23,7 +23,7 @@ def launch_table(
     The table is the header (entries of a block, gx, gy, gz) and what `make_table` gives, block by block. Raises
     ValueError as that does.
     """
-    costs = _of_teams(cost.evaluate(grid, values), cost.team, cost.axis)
+    costs = team_costs(cost.evaluate(grid, values), cost.team, cost.axis)
     blocks = max(1, min(slots, costs.size))
     return blocks, _flat(grid, make_table(costs, blocks), cost.team, cost.axis)
 
@@ -34,12 +34,12 @@ def even_table(
     """(grid to launch, flat table) for tiles of equal cost: what an executor needs to run a persistent kernel."""
     x, y, z = (*grid, 1, 1, 1)[:3]
     whole: Grid = (x, y, z)
-    costs = _of_teams(np.ones(whole[::-1], np.float32), team, axis)
+    costs = team_costs(np.ones(whole[::-1], np.float32), team, axis)
     blocks = max(1, min(blocks, costs.size))
     return (blocks, 1, 1), _flat(whole, make_table(costs, blocks), team, axis)
 
 
-def _of_teams(costs: Costs, team: int, axis: int) -> Costs:
+def team_costs(costs: Costs, team: int, axis: int) -> Costs:
     """What each team's tiles cost, [gz, gy, gx] with as many along the axis as there are teams: the dearest of them."""
     if team == 1:
         return costs

@@ -1,0 +1,17 @@
+"""Compares plans of one kernel by simulating them: candidates, what each is expected to take, and why it lost."""
+
+from wspec.search.choose import preferred
+from wspec.search.schedules import SteadyState, schedules
+from wspec.search.search import RULE, Candidate, Search, search
+from wspec.search.writes import written_arguments
+
+__all__ = [
+    "RULE",
+    "Candidate",
+    "Search",
+    "SteadyState",
+    "preferred",
+    "schedules",
+    "search",
+    "written_arguments",
+]

@@ -1,0 +1,92 @@
+"""What else could have been decided: the options that would have the planner make another plan, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from wspec.options import Options
+from wspec.plan.plan import WARP_GROUP, Plan
+
+Change = Mapping[str, Any]  # option -> value
+DEFAULTS = Options()
+
+
+def pinned(options: Options, plan: Plan) -> Options:
+    """The options under which the planner makes this plan again, with less to find out."""
+    decided: dict[str, Any] = {"persistent": plan.persistent, "gate": "off"}
+    if not plan.helpers:
+        decided["chain"] = "off"
+    return options.replace(**decided)
+
+
+def variations(options: Options, plan: Plan) -> Iterator[Change]:
+    """Changes of one decision each, those that matter most first. What a person has decided stays."""
+    for change in _all(plan):
+        if all(getattr(options, name) == getattr(DEFAULTS, name) for name in change):
+            yield change
+
+
+def _all(plan: Plan) -> Iterator[Change]:
+    late = any(loop.late for loop in plan.loops)
+    turns = any(loop.turns for loop in plan.loops)
+    yield {"persistent": not plan.persistent}
+    if late and plan.consumer.replicas > 1:
+        yield {"turns": not turns}
+    if late:
+        yield {"overlap": False}
+    if plan.persistent and plan.source_warps == WARP_GROUP:
+        yield from ({"team": count} for count in (3, 2) if count != plan.team)
+    yield from ({"consumers": count} for count in (1, 2, 3) if count != plan.consumer.replicas)
+    yield from ({"blocks": count} for count in (1, 2, 3) if count != plan.blocks_per_sm)
+    depths = [c.depth for c in plan.channels if c.reused and not c.stays and not c.source]
+    if depths:
+        yield from ({"depth": depth} for depth in (max(depths) - 1, max(depths) + 1) if 1 <= depth <= 8)
+    used = {kind for _, _, kind in plan.staging}
+    yield from ({"staging": kind} for kind in ("own", "buffer", "ring") if kind not in used)
+    if plan.helpers or plan.prediction.chain_cycles:
+        yield {"chain": "off" if plan.helpers else "on"}
+
+
+def together(first: Change, second: Change) -> Change | None:
+    """Both changes; None where they are about the same decision."""
+    return None if set(first) & set(second) else {**first, **second}
+
+
+def in_words(change: Change) -> str:
+    """`no turns and 2 blocks an SM`."""
+    return " and ".join(_word(name, value) for name, value in change.items())
+
+
+def _word(name: str, value: Any) -> str:
+    words = {
+        ("persistent", True): "blocks walk through tiles",
+        ("persistent", False): "one block a tile",
+        ("turns", True): "in turns",
+        ("turns", False): "no turns",
+        ("overlap", False): "nothing late",
+        ("chain", "on"): "with a third task",
+        ("chain", "off"): "no third task",
+    }
+    if (name, value) in words:
+        return words[name, value]
+    if name == "team":
+        return f"a team of {value}"
+    if name == "consumers":
+        return f"{value} consumer warp group{'s' if value > 1 else ''}"
+    if name == "blocks":
+        return f"{value} block{'s' if value > 1 else ''} an SM"
+    if name == "depth":
+        return f"rings of {value}"
+    if name == "staging":
+        return {"own": "stores through a buffer of their own", "buffer": "stores through an operand's buffer"}.get(
+            value, "stores through a ring"
+        )
+    return f"{name}={value}"
+
+
+def same(first: Plan, second: Plan) -> bool:
+    """Do two plans emit the same kernel? What was expected of them may differ."""
+    names = [field.name for field in fields(Plan) if field.name not in ("prediction", "tiles")]
+    return all(getattr(first, name) == getattr(second, name) for name in names)
