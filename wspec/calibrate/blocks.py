@@ -22,6 +22,7 @@ from wspec.calibrate.topic import Quantity, Samples, Topic
 SHARED = 200 * 1024
 LIFE = 4000  # cycles
 WAVES = 16
+LAUNCHES = 8
 SIZES = (128, 256, 384)  # threads
 LAUNCH_REGISTERS, PRODUCER_REGISTERS, CONSUMER_REGISTERS = 168, 24, 240
 
@@ -82,6 +83,8 @@ def quantities() -> tuple[Quantity, ...]:
     return (
         Quantity("turnover", "cycles", "last clock of a block to first clock of the next, 200 KiB of shared memory",
                  "threads"),
+        Quantity("launch_gap", "cycles", "last clock of a launch on an SM to its first clock of the next launch, which "
+                 "was waiting; 384 threads, 200 KiB"),
         Quantity("setmaxnreg_dec", "cycles", f"a warp of the producer, {LAUNCH_REGISTERS} to {PRODUCER_REGISTERS}"),
         Quantity("setmaxnreg_inc", "cycles", f"a warp of a consumer, {LAUNCH_REGISTERS} to {CONSUMER_REGISTERS}, "
                  "two groups taking what a third gives up at that moment"),
@@ -91,6 +94,7 @@ def quantities() -> tuple[Quantity, ...]:
 def measure(bench: Bench) -> Samples:
     found: Samples = {"turnover": {threads: _turnover(bench, threads) for threads in SIZES}}
     warps = 3 * GROUP // 32
+    found["launch_gap"] = {0: _launch_gap(bench)}
     dec: list[float] = []
     inc: list[float] = []
     for turn in range(1 + bench.repeats):
@@ -118,6 +122,18 @@ def _turnover(bench: Bench, threads: int) -> list[float]:
             mine = out[out[:, 2] == sm]
             mine = mine[np.argsort(mine[:, 0])]
             samples += [float(gap) for gap in mine[1:, 0] - mine[:-1, 1]]
+    return samples
+
+
+def _launch_gap(bench: Bench) -> list[float]:
+    """Cycles between two launches of a block on every SM: from the last one's end to the next one's start, a launch."""
+    samples: list[float] = []
+    for _ in range(bench.repeats):
+        out = bench.run_again("block_turnover", _arguments(bench)[1:], 4 * bench.sm_count, LAUNCHES, SIZES[-1])
+        for before, after in zip(out[1:-1], out[2:], strict=True):
+            ends = {int(row[2]): int(row[1]) for row in before.reshape(-1, 4)}
+            gaps = [int(row[0]) - ends[int(row[2])] for row in after.reshape(-1, 4) if int(row[2]) in ends]
+            samples.append(float(np.median(gaps)))
     return samples
 
 
