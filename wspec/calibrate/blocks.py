@@ -21,14 +21,15 @@ from wspec.calibrate.topic import Quantity, Samples, Topic
 
 SHARED = 200 * 1024
 LIFE = 4000  # cycles
+LONG_LIFE = 100_000  # longer than the host takes for a launch
 WAVES = 16
 LAUNCHES = 8
 SIZES = (128, 256, 384)  # threads
 LAUNCH_REGISTERS, PRODUCER_REGISTERS, CONSUMER_REGISTERS = 168, 24, 240
 
 
-def turnover_kernel() -> Kernel:
-    """Every warp spins for LIFE cycles; thread 0 stores first clock, last clock, SM at out[32 block]."""
+def turnover_kernel(name: str, life: int) -> Kernel:
+    """Every warp spins for `life` cycles; thread 0 stores first clock, last clock, SM at out[32 block]."""
     body = f"""{REGISTERS}
 mov.u64 %start, %clock64;
 {LOAD_TIMED_PARAMS}
@@ -36,7 +37,7 @@ mov.u64 %start, %clock64;
 {loop("SPIN")}
 mov.u64 %end, %clock64;
 sub.u64 %rd0, %end, %start;
-setp.lt.u64 %p0, %rd0, {LIFE};
+setp.lt.u64 %p0, %rd0, {life};
 @%p0 bra SPIN;
 setp.ne.u32 %p1, %thread, 0;
 @%p1 ret;
@@ -48,7 +49,6 @@ st.global.b64 [%rd2+16], %rd1;
 mov.u64 %end, %clock64;
 st.global.v2.b64 [%rd2], {{%start, %end}};
 ret;"""
-    name = "block_turnover"
     return Kernel(name, entry(name, TIMED_PARAMS, body, threads=SIZES[-1]), SIZES[-1], SHARED, {"CS2R": 3})
 
 
@@ -76,7 +76,11 @@ ret;"""
     return Kernel(name, text, 3 * GROUP, 1024, {"USETMAXREG": 2, "CS2R": 4})
 
 
-KERNELS = (turnover_kernel(), registers_kernel())
+KERNELS = (
+    turnover_kernel("block_turnover", LIFE),
+    turnover_kernel("launch_gap", LONG_LIFE),
+    registers_kernel(),
+)
 
 
 def quantities() -> tuple[Quantity, ...]:
@@ -129,7 +133,7 @@ def _launch_gap(bench: Bench) -> list[float]:
     """Cycles between two launches of a block on every SM: from the last one's end to the next one's start, a launch."""
     samples: list[float] = []
     for _ in range(bench.repeats):
-        out = bench.run_again("block_turnover", _arguments(bench)[1:], 4 * bench.sm_count, LAUNCHES, SIZES[-1])
+        out = bench.run_again("launch_gap", _arguments(bench)[1:], 4 * bench.sm_count, LAUNCHES, SIZES[-1])
         for before, after in zip(out[1:-1], out[2:], strict=True):
             ends = {int(row[2]): int(row[1]) for row in before.reshape(-1, 4)}
             gaps = [int(row[0]) - ends[int(row[2])] for row in after.reshape(-1, 4) if int(row[2]) in ends]
@@ -139,7 +143,8 @@ def _launch_gap(bench: Bench) -> list[float]:
 
 TOPIC = Topic(
     "blocks",
-    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; setmaxnreg once a block, 8 blocks",
+    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; {LAUNCHES} launches of blocks that live {LONG_LIFE}; "
+    "setmaxnreg once a block, 8 blocks",
     (KERNELS,),
     quantities(),
     measure,

@@ -53,3 +53,13 @@ def deciding(function: Operation) -> list[Value]:
         elif op.name in COPIES:
             found += [op.operands[-3], op.operands[-1]]
     return found
+
+
+def where(function: Operation) -> list[Value]:
+    """What tiles are loaded: descriptors and coordinates."""
+    return [value for op in function.walk() if op.name in COPIES for value in coordinates(op)]
+
+
+def coordinates(op: Operation) -> list[Value]:
+    """Of one of COPIES: the descriptor is the first operand, barrier, buffer and predicate the last three."""
+    return op.operands[1:-3]

@@ -42,7 +42,7 @@ class Clock:
     running: list[Running] = field(default_factory=list)
     queues: dict[Hashable, deque[Running]] = field(default_factory=dict)
     busy: list[float] = field(default_factory=lambda: [0.0] * len(UNITS))
-    _sharing: Sharing = field(default_factory=Sharing)
+    sharing: Sharing = field(default_factory=Sharing)
     _speeds: tuple[float, ...] = ()
     _shares: tuple[float, ...] = ()
     _changed: bool = True
@@ -95,7 +95,7 @@ class Clock:
             heapq.heappop(self.events)[3]()
 
     def _share(self) -> None:
-        self._speeds, self._shares = self._sharing.speeds(tuple(one.flow for one in self.running))
+        self._speeds, self._shares = self.sharing.speeds(tuple(one.flow for one in self.running))
         self._changed = False
         if self.record is not None:
             self.record.samples.append(Sample(self.now, self._shares))

@@ -47,7 +47,9 @@ class Numbers:
     lsu: float  # shuffles and load or store instructions
     interference: float  # cycles of the exponential unit lost for each of the other pipes, where both are used
     smem: float  # bytes
-    load: float  # bytes from L2, an SM of a full grid
+    load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
+    load_most: float  # bytes that an SM can take
+    load_shared: Mapping[int, float]  # by how many SMs want the same
     store: float  # bytes that TMA takes to L2
     flop_16bit: float
     flop_8bit: float
@@ -70,6 +72,18 @@ class Numbers:
     fork: float  # from a specialized kernel's start to its tasks' first instructions
     light_mhz: float  # the clock while the tensor cores idle
     busy_mhz: float  # while they are busy all the time
+
+    def load_rate(self, sharers: float) -> float:
+        """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
+        known = sorted(self.load_shared)
+        if not known:
+            return self.load
+        low = max((one for one in known if one <= sharers), default=known[0])
+        high = min((one for one in known if one >= sharers), default=known[-1])
+        if low >= high:
+            return self.load_shared[low]
+        share = (sharers - low) / (high - low)
+        return self.load_shared[low] * (1 - share) + self.load_shared[high] * share
 
 
 @lru_cache(maxsize=8)
@@ -110,8 +124,9 @@ class _Source:
             lsu=self.one("arithmetic.shfl_rate", 32),
             interference=self._interference(fma, alu, mufu),
             smem=self.row("shared.load_rate", 16, machine.smem_rate),
-            # Not `same_rate`: SMs that want the same tile get it faster only when they want it at the same time.
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
+            load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
+            load_shared=self.table("tma_load.shared_rate"),
             store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,

@@ -12,8 +12,9 @@ from wspec.simulate.tiles import bits, byte_size
 
 
 def load(size: int, numbers: Numbers) -> Flow:
-    """Bytes from L2 to shared memory."""
-    return Flow.of({LOAD: size / numbers.load, SMEM: size / numbers.smem})
+    """Bytes from L2 to shared memory: the unit is what L2 sends of data that no other SM wants."""
+    busy = {LOAD: size / numbers.load, SMEM: size / numbers.smem}
+    return Flow(size / numbers.load_most, tuple(sorted(busy.items())))
 
 
 def store(size: int, numbers: Numbers) -> Flow:

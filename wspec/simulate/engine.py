@@ -14,6 +14,7 @@ from wspec.simulate.asynchrony import Asynchrony
 from wspec.simulate.clock import Clock
 from wspec.simulate.costs import SCHEDULERS, Numbers
 from wspec.simulate.errors import SimulationError
+from wspec.simulate.fluid import Sharing
 from wspec.simulate.handshakes import Handshakes
 from wspec.simulate.state import Group, Instance
 from wspec.simulate.steady import Periods
@@ -26,10 +27,18 @@ Slot = tuple[float, Sequence[Block]]
 class Engine:
     """One SM."""
 
-    def __init__(self, numbers: Numbers, slots: Sequence[Slot], record: bool = False, extrapolate: bool = True) -> None:
+    def __init__(
+        self,
+        numbers: Numbers,
+        slots: Sequence[Slot],
+        record: bool = False,
+        extrapolate: bool = True,
+        sharing: Sharing | None = None,
+    ) -> None:
+        """`sharing` remembers speeds from one run to the next; it knows how much the units can do."""
         self.numbers = numbers
         self.result = SmResult(record=Record() if record else None)
-        self.clock = Clock(self.result.record)
+        self.clock = Clock(self.result.record, sharing=sharing or Sharing())
         self.handshakes, self.asynchrony = Handshakes(self), Asynchrony(self)
         self.todo = [deque(blocks) for _, blocks in slots]
         self.instances: dict[int, Instance] = {}  # by slot, those that are on the SM

@@ -7,6 +7,8 @@ that run together are raised together until a unit is busy all the time; those t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wspec.simulate.actions import Flow
 from wspec.simulate.costs import UNITS
 
@@ -17,21 +19,23 @@ _EPSILON = 1e-9
 class Sharing:
     """Remembers the speeds of every combination of flows it has met."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: Mapping[int, float] | None = None) -> None:
+        """`capacity` of units that have more than 1."""
+        self._capacity = tuple((capacity or {}).get(unit, 1.0) for unit in range(len(UNITS)))
         self._known: dict[tuple[Flow, ...], Speeds] = {}
 
     def speeds(self, flows: tuple[Flow, ...]) -> Speeds:
         found = self._known.get(flows)
         if found is None:
-            found = self._known[flows] = share(flows)
+            found = self._known[flows] = share(flows, self._capacity)
         return found
 
 
-def share(flows: tuple[Flow, ...]) -> Speeds:
+def share(flows: tuple[Flow, ...], capacity: tuple[float, ...] = (1.0,) * len(UNITS)) -> Speeds:
     """The speeds of flows that run together. A flow without cycles is not one."""
     shares = [{unit: cycles / flow.cycles for unit, cycles in flow.busy} for flow in flows]
     speeds = [0.0] * len(flows)
-    free = [1.0] * len(UNITS)
+    free = list(capacity)
     rising = set(range(len(flows)))
     while rising:
         loads = [sum(shares[one].get(unit, 0.0) for one in rising) for unit in range(len(UNITS))]
@@ -44,4 +48,4 @@ def share(flows: tuple[Flow, ...]) -> Speeds:
         full = {unit for unit, load in enumerate(loads) if load > _EPSILON and free[unit] <= _EPSILON}
         stay = {one for one in rising if speeds[one] >= 1 - _EPSILON or full & shares[one].keys()}
         rising -= stay or rising
-    return tuple(speeds), tuple(1.0 - left for left in free)
+    return tuple(speeds), tuple((most - left) / most for most, left in zip(capacity, free, strict=True))

@@ -16,11 +16,13 @@ from functools import cached_property
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.simulate.actions import Block, Kind
-from wspec.simulate.costs import TENSOR, UNITS, numbers
+from wspec.simulate.costs import LOAD, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
+from wspec.simulate.fluid import Sharing
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
+from wspec.simulate.sharing import Sharers
 from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
@@ -62,6 +64,7 @@ class Simulator:
     def __init__(self, module: Operation, machine: Machine, registers: int | None = None) -> None:
         self.machine, self.numbers = machine, numbers(machine)
         self.program = Compiler(module, machine)
+        self.sharers = Sharers(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
     def missing(self, arguments: Arguments) -> list[str]:
@@ -79,10 +82,21 @@ class Simulator:
         """
         return self.numbers.light_mhz + tensor * (self.numbers.busy_mhz - self.numbers.light_mhz)
 
-    def play(self, block: Block, together: int = 1, record: bool = False, extrapolate: bool = True) -> SmResult:
+    def sharing(self, sharers: float) -> Sharing:
+        """What units can do when so many SMs want the same tiles."""
+        return Sharing({LOAD: self.numbers.load_rate(sharers) / self.numbers.load})
+
+    def play(
+        self,
+        block: Block,
+        together: int = 1,
+        record: bool = False,
+        extrapolate: bool = True,
+        sharing: Sharing | None = None,
+    ) -> SmResult:
         """As many blocks of a kind as said, begun at once on one SM."""
         slots = [(0.0, [block])] * together
-        return Engine(self.numbers, slots, record, extrapolate).run()
+        return Engine(self.numbers, slots, record, extrapolate, sharing).run()
 
     def predict(
         self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
@@ -117,6 +131,8 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
+        sharers = simulator.sharers.mean(arguments, grid, simulator.machine.sm_count * most)
+        self.sharing = simulator.sharing(sharers)
         self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
@@ -129,7 +145,7 @@ class _Classes:
     def result(self, position: int, together: int) -> SmResult:
         key = (position, together)
         if key not in self.results:
-            self.results[key] = self.simulator.play(self.block(position), together)
+            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharing)
         return self.results[key]
 
     def _between(self, position: int) -> list[tuple[int, float]]:

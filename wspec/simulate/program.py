@@ -12,7 +12,7 @@ from wspec.ir.types import DenseArrayAttr, IntegerAttr
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
 from wspec.simulate.actions import Action, Flow, Kind
-from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding
+from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
 from wspec.simulate.costs import numbers
 from wspec.simulate.dots import dot, flop, latency, load, store
 from wspec.simulate.errors import SimulationError
@@ -50,7 +50,8 @@ _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  #
 class Compiler:
     """Makes the steps of a function."""
 
-    def __init__(self, module: Operation, machine: Machine) -> None:
+    def __init__(self, module: Operation, machine: Machine, coordinates: bool = False) -> None:
+        """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out."""
         functions = [op for op in module.walk() if op.name == "tt.func"]
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
@@ -58,7 +59,9 @@ class Compiler:
         self.roots = 0
         self.barriers: dict[View, int] = {}  # numbers of those that were met
         self.warps = module.int_attr("ttg.num-warps") or 4
-        self.needed = scalars.closure(deciding(self.function))  # what decides conditions, trip counts and barriers
+        self.without_arithmetic = coordinates
+        seeds = [*deciding(self.function), *(where(self.function) if coordinates else ())]
+        self.needed = scalars.closure(seeds)  # what decides conditions, trip counts and barriers
         self.fused = fused(self.function)
         self.task_warps, self.costing = self.warps, Costing(self.numbers, self.warps, self.fused)
         self.main = self._task("default", self.warps, self.function.regions[0].block, [])
@@ -110,7 +113,7 @@ class Compiler:
 
     def _flush(self, stretch: list[Operation], steps: list[Step]) -> None:
         """The stretch so far as one action."""
-        pieces = self.costing.pieces(stretch)
+        pieces = () if self.without_arithmetic else self.costing.pieces(stretch)
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
             main = max(stretch, key=lambda op: max((byte_size(r.type) for r in op.results), default=0))
