@@ -55,7 +55,7 @@ class Asynchrony:
             self.engine.clock.at(action.after, key, lambda: self._done(group, one))
 
         dots = group.pending.setdefault("dots", deque())
-        dots.append(self._start(group, action, group.key, finished))
+        dots.append(self._start(group, action, ("tensor core",), finished))
         return True
 
     def _done(self, group: Group, one: Running) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from wspec.plan.machine import Machine, MachineError, Measurements, load_measurements
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "load", "store")
@@ -54,6 +56,10 @@ class Numbers:
     flop_16bit: float
     flop_8bit: float
 
+    copies_beside_dots: float  # bytes a cycle that copies get while the tensor core is busy
+    issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
+    issue_all: float  # that all warp groups get together then
+
     arithmetic_latency: float  # of one dependent instruction
     shuffle_latency: float  # of one step of a reduction across lanes
     smem_latency: float  # of a load from shared memory
@@ -68,10 +74,12 @@ class Numbers:
     fence_latency: float
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
+    launch_gap: float  # between two launches, the second waiting
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
     light_mhz: float  # the clock while the tensor cores idle
-    busy_mhz: float  # while they are busy all the time
+    clock: tuple[float, ...]  # MHz under the power limit: at no load, and less for a busy tensor core, for a byte a
+    # cycle from L2, for issue slots that are all used
 
     def load_rate(self, sharers: float) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
@@ -130,6 +138,9 @@ class _Source:
             store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
+            copies_beside_dots=self.row("mixed.own_beside_bf16_ss", 128, 0.0),
+            issue_one=self._beside(4, fma),
+            issue_all=self._beside(8, fma),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
@@ -144,16 +155,38 @@ class _Source:
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
+            launch_gap=self.one("blocks.launch_gap", 0.0),
             block_start=self.row("blocks.turnover", 384, machine.dram_latency),
             fork=self._fork(machine),
             light_mhz=self.one("clock.light_mhz", 1980),  # H200, vendor
-            busy_mhz=self.one("clock.wgmma_mhz", 1980),
+            clock=self._clock(),
         )
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
         """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
         pairs = self.one("arithmetic.softmax_pair_rate", 0.0)
         return (1 / pairs - 2 / mufu) / (4 / fma + 4 / alu) if pairs else 0.0
+
+    def _beside(self, warps: int, fma: float) -> float:
+        """The part of the issue slots that the mix of a softmax, 10 instructions for two elements, got beside wgmma.
+
+        wgmma reads and writes its accumulators through the ports that other instructions need.
+        """
+        pairs = self.row("mixed.softmax_pair_rate", warps, 0.0)
+        return 10 * pairs / fma if pairs else 1.0
+
+    def _clock(self) -> tuple[float, ...]:
+        """A plane through the clocks that were measured under sustained load; least squares."""
+        rows, clocks = [], []
+        for load in ("alone", "arithmetic", "own", "all"):
+            for share, mhz in self.table(f"mixed.mhz_{load}").items():
+                numbers = (self.row(f"mixed.{what}_{load}", share, 0.0) for what in ("share", "bytes", "pairs"))
+                tensor, copied, pairs = numbers
+                rows.append([1.0, -tensor / 100, -copied, -10 * pairs / 128])
+                clocks.append(mhz)
+        if len(rows) < 4:
+            return (self.one("clock.light_mhz", 1980), 0.0, 0.0, 0.0)
+        return tuple(float(one) for one in np.linalg.lstsq(np.array(rows), np.array(clocks), rcond=None)[0])
 
     def _without_transfer(self, name: str, otherwise: float) -> float:
         """What a line through the smallest and the largest tile says of a tile of no bytes."""

@@ -31,7 +31,10 @@ def dot(op: Operation, groups: int, numbers: Numbers) -> Flow:
     read = byte_size(right) / outer * rows / 64
     if isinstance(left, MemDescType):
         read += rows * inner * bits(left) / 8
-    busy = {TENSOR: 2 * outer * rows * result.shape[-1] * inner / rate, SMEM: outer * read / numbers.smem}
+    tensor = 2 * outer * rows * result.shape[-1] * inner / rate
+    # However much of shared memory's bandwidth operands take, copies were measured to get their part of it.
+    most = tensor * (1 - numbers.copies_beside_dots / numbers.smem)
+    busy = {TENSOR: tensor, SMEM: min(most, outer * read / numbers.smem)}
     columns = _columns(result)
     instructions = outer * rows / 64 * inner * bits(left) / 256 * result.shape[-1] / max(1, columns)
     least = numbers.dot_interval.get(columns, 0.0)  # narrow instructions take longer than their FLOP say

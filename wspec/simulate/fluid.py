@@ -7,45 +7,74 @@ that run together are raised together until a unit is busy all the time; those t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import UNITS
+from wspec.simulate.costs import ISSUE, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the units can do."""
+
+    capacity: tuple[float, ...] = (1.0,) * len(UNITS)
+    issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
+    issue_all: float = 1.0  # that all of them get together
+
+
+NO_LIMITS = Limits()
+
+
 class Sharing:
     """Remembers the speeds of every combination of flows it has met."""
 
-    def __init__(self, capacity: Mapping[int, float] | None = None) -> None:
-        """`capacity` of units that have more than 1."""
-        self._capacity = tuple((capacity or {}).get(unit, 1.0) for unit in range(len(UNITS)))
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+        self._limits = limits
         self._known: dict[tuple[Flow, ...], Speeds] = {}
 
     def speeds(self, flows: tuple[Flow, ...]) -> Speeds:
         found = self._known.get(flows)
         if found is None:
-            found = self._known[flows] = share(flows, self._capacity)
+            found = self._known[flows] = share(flows, self._limits)
         return found
 
 
-def share(flows: tuple[Flow, ...], capacity: tuple[float, ...] = (1.0,) * len(UNITS)) -> Speeds:
-    """The speeds of flows that run together. A flow without cycles is not one."""
+def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
+    """The speeds of flows that run together. A flow without cycles is not one.
+
+    The tensor core takes what it wants of shared memory and of the registers' ports; the others share what is left, and
+    beside a busy tensor core warps get a part of their issue slots only.
+    """
     shares = [{unit: cycles / flow.cycles for unit, cycles in flow.busy} for flow in flows]
     speeds = [0.0] * len(flows)
-    free = list(capacity)
-    rising = set(range(len(flows)))
+    free = list(limits.capacity)
+    dots = [number for number, one in enumerate(shares) if TENSOR in one]
+    others = [number for number, one in enumerate(shares) if TENSOR not in one]
+    _raise(dots, shares, speeds, free, 1.0)
+    tensor = limits.capacity[TENSOR] - free[TENSOR]
+    lost = free[ISSUE] * (1 - limits.issue_all) * tensor
+    free[ISSUE] -= lost
+    _raise(others, shares, speeds, free, 1 - (1 - limits.issue_one) * tensor)
+    free[ISSUE] += lost
+    used = tuple((most - left) / most for most, left in zip(limits.capacity, free, strict=True))
+    return tuple(speeds), used
+
+
+def _raise(some: list[int], shares: list[dict[int, float]], speeds: list[float], free: list[float], slots: float) -> None:
+    """Raise the speeds of some flows together, each up to 1 and to `slots` of the issue slots, within what is free."""
+    most = {one: min(1.0, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else 1.0 for one in some}
+    rising = set(some)
     while rising:
         loads = [sum(shares[one].get(unit, 0.0) for one in rising) for unit in range(len(UNITS))]
-        step = min([1.0 - max(speeds[one] for one in rising),
+        step = min([*(most[one] - speeds[one] for one in rising),
                     *(free[u] / load for u, load in enumerate(loads) if load > _EPSILON)])  # fmt: skip
         for one in rising:
             speeds[one] += step
         for unit, load in enumerate(loads):
             free[unit] = max(0.0, free[unit] - step * load)
         full = {unit for unit, load in enumerate(loads) if load > _EPSILON and free[unit] <= _EPSILON}
-        stay = {one for one in rising if speeds[one] >= 1 - _EPSILON or full & shares[one].keys()}
+        stay = {one for one in rising if speeds[one] >= most[one] - _EPSILON or full & shares[one].keys()}
         rising -= stay or rising
-    return tuple(speeds), tuple((most - left) / most for most, left in zip(capacity, free, strict=True))

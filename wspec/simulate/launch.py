@@ -19,7 +19,7 @@ from wspec.simulate.actions import Block, Kind
 from wspec.simulate.costs import LOAD, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
-from wspec.simulate.fluid import Sharing
+from wspec.simulate.fluid import Limits, Sharing
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
 from wspec.simulate.sharing import Sharers
@@ -75,16 +75,17 @@ class Simulator:
         """The actions of one block."""
         return Walker(self.program, arguments, grid).block(program_id)
 
-    def clock(self, tensor: float) -> float:
-        """MHz while the tensor cores are busy for that share of the time.
-
-        A line between the two clocks that were measured, with idle and with busy tensor cores: the power limit.
-        """
-        return self.numbers.light_mhz + tensor * (self.numbers.busy_mhz - self.numbers.light_mhz)
+    def clock(self, tensor: float, copied: float, issued: float) -> float:
+        """MHz under the power limit while the tensor cores, and the issue slots, are busy for that share of the time
+        and an SM gets so many bytes a cycle from L2."""
+        most, by_tensor, by_bytes, by_issue = self.numbers.clock
+        return min(self.numbers.light_mhz, most - by_tensor * tensor - by_bytes * copied - by_issue * issued)
 
     def sharing(self, sharers: float) -> Sharing:
         """What units can do when so many SMs want the same tiles."""
-        return Sharing({LOAD: self.numbers.load_rate(sharers) / self.numbers.load})
+        capacity = [1.0] * len(UNITS)
+        capacity[LOAD] = self.numbers.load_rate(sharers) / self.numbers.load
+        return Sharing(Limits(tuple(capacity), self.numbers.issue_one, self.numbers.issue_all))
 
     def play(
         self,
@@ -106,13 +107,15 @@ class Simulator:
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
         classes = _Classes(self, arguments, grid, most)
         cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
+        cycles += self.numbers.launch_gap
         whole = [sum(share[unit] for share in classes.busy()) for unit in range(len(UNITS))]
         capacity = cycles * self.machine.sm_count or 1.0
         waves = total / (self.machine.sm_count * most)
         used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
-        clock = clock_mhz or self.clock(used["tensor"])
+        copied = used["load"] * self.numbers.load_rate(classes.sharers)
+        clock = clock_mhz or self.clock(used["tensor"], copied, used["issue"])
         return Prediction(cycles, clock, total, most, waves, used, flop, len(classes.results), steps)
 
 
@@ -131,8 +134,8 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        sharers = simulator.sharers.mean(arguments, grid, simulator.machine.sm_count * most)
-        self.sharing = simulator.sharing(sharers)
+        self.sharers = simulator.sharers.mean(arguments, grid, simulator.machine.sm_count * most)
+        self.sharing = simulator.sharing(self.sharers)
         self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
