@@ -1,7 +1,7 @@
 """What a warp group issues and waits for later: dots, TMA loads and stores, cp.async.
 
-Dots of one warp group run in the order of their issue; the tensor core takes turns between warp groups, instruction by
-instruction. Loads run in the order of their issue, whoever issued them, and so do stores.
+Dots of one warp group run in the order of their issue, and hold it up until their last instruction is issued; the tensor
+core takes turns between warp groups, instruction by instruction. Loads run in the order of their issue, whoever issued them, and so do stores.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from wspec.simulate.actions import Action, Kind
+from wspec.simulate.actions import Action, Flow, Kind
 from wspec.simulate.clock import Running
 from wspec.simulate.state import Group
 
@@ -49,14 +49,28 @@ class Asynchrony:
         return self.engine.clock.start(action.flow, (group.key, action.a), finished, queue)
 
     def _dot(self, group: Group, action: Action) -> bool:
+        """An instruction is issued when the one before is through: the warp group goes on with the last one's issue."""
+        assert action.flow is not None
+        dots = group.pending.setdefault("dots", deque())
+        started = self.engine.clock.now
+
         def finished(one: Running) -> None:
             one.done = False
-            key = ("dot", group.key)
-            self.engine.clock.at(action.after, key, lambda: self._done(group, one))
+            self.engine.slice(f"tensor core: {group.track}", group.track, started, action)
+            self.engine.clock.at(action.after, ("dot", group.key), lambda: self._done(group, one))
 
-        dots = group.pending.setdefault("dots", deque())
-        dots.append(self._start(group, action, ("tensor core",), finished))
-        return True
+        def issued(one: Running | None) -> None:
+            last = action.pieces[0]
+            assert isinstance(last, Flow)
+            dots.append(self.engine.clock.start(last, (group.key, "last"), finished, group.key))
+            if one is not None:
+                self.engine.resume(group, "dot")
+
+        if action.flow.cycles <= 0:
+            issued(None)
+            return True
+        self.engine.clock.start(action.flow, (group.key, action.a), issued, group.key)
+        return False
 
     def _done(self, group: Group, one: Running) -> None:
         """Something a warp group may wait for is done."""

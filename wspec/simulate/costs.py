@@ -56,7 +56,6 @@ class Numbers:
     flop_16bit: float
     flop_8bit: float
 
-    copies_beside_dots: float  # bytes a cycle that copies get while the tensor core is busy
     issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float  # that all warp groups get together then
 
@@ -138,7 +137,6 @@ class _Source:
             store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
-            copies_beside_dots=self.row("mixed.own_beside_bf16_ss", 128, 0.0),
             issue_one=self._beside(4, fma),
             issue_all=self._beside(8, fma),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),

@@ -27,6 +27,7 @@ from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
+_AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,12 @@ class Prediction:
 class Simulator:
     """Predicts launches of one module. Raises SimulationError for what cannot be played."""
 
-    def __init__(self, module: Operation, machine: Machine, registers: int | None = None) -> None:
+    def __init__(
+        self, module: Operation, machine: Machine, registers: int | None = None, serialized: bool = False
+    ) -> None:
+        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at."""
         self.machine, self.numbers = machine, numbers(machine)
-        self.program = Compiler(module, machine)
+        self.program = Compiler(module, machine, serialized=serialized)
         self.sharers = Sharers(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
@@ -106,7 +110,10 @@ class Simulator:
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
         classes = _Classes(self, arguments, grid, most)
-        cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
+        if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
+            cycles = classes.together()
+        else:
+            cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
         cycles += self.numbers.launch_gap
         whole = [sum(share[unit] for share in classes.busy()) for unit in range(len(UNITS))]
         capacity = cycles * self.machine.sm_count or 1.0
@@ -131,6 +138,8 @@ class _Classes:
         self.each = grid[0] * grid[1] * grid[2] / max(1, len(self.keys))  # blocks of a class
         count = len(self.keys)
         wanted = _CLASSES if len(self.axes) == 1 else _CLASSES**2  # a line through few points, or more of them
+        if grid[0] * grid[1] * grid[2] <= simulator.machine.sm_count * most:
+            wanted = _AT_ONCE
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
@@ -193,6 +202,10 @@ class _Classes:
         return sum(weight * _flop(self.block(one)) for one, weight in self.weights.items())
 
     # ---- which block when
+
+    def together(self) -> float:
+        """All blocks begin at once: the one that takes longest."""
+        return max(self.cycles(one, self.most) for one in self.sample)
 
     def uniform(self) -> float:
         """All blocks alike: whole waves, and what is left."""

@@ -51,8 +51,14 @@ _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  #
 class Compiler:
     """Makes the steps of a function."""
 
-    def __init__(self, module: Operation, machine: Machine, coordinates: bool = False) -> None:
-        """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out."""
+    def __init__(
+        self, module: Operation, machine: Machine, coordinates: bool = False, serialized: bool = False
+    ) -> None:
+        """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out.
+
+        `serialized`: ptxas makes every wgmma wait for the one before.
+        """
+        self.serialized = serialized
         functions = [op for op in module.walk() if op.name == "tt.func"]
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
@@ -165,13 +171,9 @@ class Compiler:
         if op.name in COPIES or op.name in AT_BARRIERS:
             return [at_barrier(op, self.numbers)]
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
-            issue = Action(
-                Kind.DOT,
-                op,
-                b=flop(op),
-                flow=dot(op, self.costing.groups, self.numbers),
-                after=latency(op, self.numbers),
-            )
+            first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
+            after = latency(op, self.numbers)
+            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after)
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
             return [Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
