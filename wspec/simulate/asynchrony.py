@@ -1,7 +1,7 @@
 """What a warp group issues and waits for later: dots, TMA loads and stores, cp.async.
 
-Dots of one warp group run in the order of their issue, and hold it up until their last instruction is issued; the tensor
-core takes turns between warp groups, instruction by instruction. Loads run in the order of their issue, whoever issued them, and so do stores.
+Dots run in the order of their issue, whoever issued them, and hold their warp group up until their last instruction is
+issued. Loads run in the order of their issue, whoever issued them, and so do stores.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
+TENSOR_CORE = ("tensor core",)
 
 
 class Asynchrony:
@@ -50,26 +51,17 @@ class Asynchrony:
 
     def _dot(self, group: Group, action: Action) -> bool:
         """An instruction is issued when the one before is through: the warp group goes on with the last one's issue."""
-        assert action.flow is not None
-        dots = group.pending.setdefault("dots", deque())
-        started = self.engine.clock.now
 
         def finished(one: Running) -> None:
             one.done = False
-            self.engine.slice(f"tensor core: {group.track}", group.track, started, action)
             self.engine.clock.at(action.after, ("dot", group.key), lambda: self._done(group, one))
 
-        def issued(one: Running | None) -> None:
-            last = action.pieces[0]
-            assert isinstance(last, Flow)
-            dots.append(self.engine.clock.start(last, (group.key, "last"), finished, group.key))
-            if one is not None:
-                self.engine.resume(group, "dot")
-
-        if action.flow.cycles <= 0:
-            issued(None)
-            return True
-        self.engine.clock.start(action.flow, (group.key, action.a), issued, group.key)
+        dots = group.pending.setdefault("dots", deque())
+        one = self._start(group, action, TENSOR_CORE, finished)
+        dots.append(one)
+        last = action.pieces[0]
+        assert isinstance(last, Flow)
+        one.rest, one.reached = last, lambda: self.engine.resume(group, "dot")
         return False
 
     def _done(self, group: Group, one: Running) -> None:

@@ -26,6 +26,8 @@ class Running:
     started: float = 0.0  # when it got its turn
     queue: Hashable | None = None
     done: bool = False
+    rest: Flow | None = None  # what follows at once, in the same place of the queue
+    reached: Callable[[], None] | None = None  # called when the rest begins
 
 
 Event = tuple[float, int, Hashable, Callable[[], None]]
@@ -101,6 +103,12 @@ class Clock:
             self.record.samples.append(Sample(self.now, self._shares))
 
     def _finish(self, one: Running) -> None:
+        if one.rest is not None:
+            one.flow, one.left, one.rest = one.rest, one.rest.cycles, None
+            self.running.append(one)
+            if one.reached is not None:
+                one.reached()
+            return
         one.done = True
         if one.queue is not None:
             waiting = self.queues[one.queue]

@@ -26,7 +26,7 @@ def store(size: int, numbers: Numbers) -> Flow:
 
 
 def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) -> tuple[Flow, Flow]:
-    """One of `groups` warp groups' share of the rows: all instructions but the last, and the last.
+    """One of `groups` warp groups' share of the rows: all instructions but the last, and the last (or halves).
 
     Operands in shared memory are read for every 64 rows anew. Of a `serialized` kernel every instruction waits for the
     one before.
@@ -47,7 +47,8 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
     if serialized:
         each += latency(op, numbers)
     whole = Flow.of(busy, instructions * each)
-    return _part(whole, 1 - 1 / max(1.0, instructions)), _part(whole, 1 / max(1.0, instructions))
+    last = 1 / max(2.0, instructions)
+    return _part(whole, 1 - last), _part(whole, last)
 
 
 def _part(flow: Flow, share: float) -> Flow:
