@@ -58,6 +58,8 @@ class Numbers:
 
     issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float  # that all warp groups get together then
+    dots_beside_copies: float  # the speed of wgmma while tiles arrive
+    smem_left: float  # of shared memory's bandwidth, beside wgmma that reads all of it
 
     arithmetic_latency: float  # of one dependent instruction
     shuffle_latency: float  # of one step of a reduction across lanes
@@ -139,6 +141,8 @@ class _Source:
             flop_8bit=machine.mma_flop_8bit,
             issue_one=self._beside(4, fma),
             issue_all=self._beside(8, fma),
+            dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
+            smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16) / self.row("shared.load_rate", 16, machine.smem_rate),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),

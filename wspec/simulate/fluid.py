@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import ISSUE, TENSOR, UNITS
+from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
@@ -23,6 +23,8 @@ class Limits:
     capacity: tuple[float, ...] = (1.0,) * len(UNITS)
     issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float = 1.0  # that all of them get together
+    dots_beside_copies: float = 1.0  # their speed
+    smem_left: float = 0.1  # of shared memory's bandwidth, whatever dots read
 
 
 NO_LIMITS = Limits()
@@ -53,7 +55,9 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     free = list(limits.capacity)
     dots = [number for number, one in enumerate(shares) if TENSOR in one]
     others = [number for number, one in enumerate(shares) if TENSOR not in one]
-    _raise(dots, shares, speeds, free, 1.0)
+    copying = any(LOAD in shares[one] for one in others)
+    _raise(dots, shares, speeds, free, 1.0, limits.dots_beside_copies if copying else 1.0)
+    free[SMEM] = max(free[SMEM], limits.smem_left)
     tensor = limits.capacity[TENSOR] - free[TENSOR]
     lost = free[ISSUE] * (1 - limits.issue_all) * tensor
     free[ISSUE] -= lost
@@ -63,9 +67,16 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     return tuple(speeds), used
 
 
-def _raise(some: list[int], shares: list[dict[int, float]], speeds: list[float], free: list[float], slots: float) -> None:
-    """Raise the speeds of some flows together, each up to 1 and to `slots` of the issue slots, within what is free."""
-    most = {one: min(1.0, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else 1.0 for one in some}
+def _raise(
+    some: list[int],
+    shares: list[dict[int, float]],
+    speeds: list[float],
+    free: list[float],
+    slots: float,
+    top: float = 1.0,
+) -> None:
+    """Raise the speeds of some flows together, each up to `top` and to `slots` of the issue slots, within what is free."""
+    most = {one: min(top, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else top for one in some}
     rising = set(some)
     while rising:
         loads = [sum(shares[one].get(unit, 0.0) for one in rising) for unit in range(len(UNITS))]

@@ -89,7 +89,8 @@ class Simulator:
         """What units can do when so many SMs want the same tiles."""
         capacity = [1.0] * len(UNITS)
         capacity[LOAD] = self.numbers.load_rate(sharers) / self.numbers.load
-        return Sharing(Limits(tuple(capacity), self.numbers.issue_one, self.numbers.issue_all))
+        one = self.numbers
+        return Sharing(Limits(tuple(capacity), one.issue_one, one.issue_all, one.dots_beside_copies, one.smem_left))
 
     def play(
         self,
