@@ -89,7 +89,7 @@ class Asynchrony:
         def finished(one: Running) -> None:
             key, by = ("landed", group.instance.slot, action.a, action.b), ("TMA", self.engine.clock.now)
             arrive = self.engine.handshakes.landed
-            self.engine.clock.at(self.numbers.tma_latency, key, lambda: arrive(barrier, action.b, by))
+            self.engine.clock.at(action.after, key, lambda: arrive(barrier, action.b, by))
 
         self._start(group, action, TMA, finished)
         self.engine.resume_after(max(0.0, self.numbers.tma_issue - self.numbers.ready_latency), group, "latency")

@@ -35,7 +35,7 @@ def at_barrier(op: Operation, numbers: Numbers) -> AtBarrier:
         case "ttng.async_copy_mbarrier_arrive":
             return AtBarrier(Kind.CP_ARRIVE, op, operands[0], 1, None)
     size = byte_size(operands[-2].type)
-    return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers))
+    return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers), numbers.tma_latency)
 
 
 def deciding(function: Operation) -> list[Value]:

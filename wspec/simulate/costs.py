@@ -52,7 +52,8 @@ class Numbers:
     load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
     load_most: float  # bytes that an SM can take
     load_shared: Mapping[int, float]  # by how many SMs want the same
-    store: float  # bytes that TMA takes to L2
+    dram: float  # bytes from memory, an SM of a full grid
+    store: float  # bytes that TMA takes to L2, an SM of a full grid
     flop_16bit: float
     flop_8bit: float
 
@@ -66,6 +67,7 @@ class Numbers:
     smem_latency: float  # of a load from shared memory
     load_latency: float  # of an ordinary load that hits L2
     tma_latency: float  # of a TMA load that hits L2, without its transfer, until the waiting warp goes on
+    dram_latency: float  # of one that comes from memory
     tma_issue: float  # of a warp that waits, expects and issues, one turn
     store_latency: float  # of a TMA store, without its transfer, until its tile has been read
     mbarrier_latency: float  # from an arrival to a waiting warp that goes on
@@ -136,7 +138,8 @@ class _Source:
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             load_shared=self.table("tma_load.shared_rate"),
-            store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
+            dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
+            store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
             issue_one=self._beside(4, fma),
@@ -148,6 +151,7 @@ class _Source:
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
             load_latency=self.one("memory.l2_latency", machine.l2_latency),
             tma_latency=self._without_transfer("tma_load.l2_latency", machine.l2_latency + machine.tma_extra_latency),
+            dram_latency=self._without_transfer("tma_load.dram_latency", machine.dram_latency),
             tma_issue=self.one("tma_load.issue", 0.0),
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),

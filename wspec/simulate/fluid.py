@@ -18,9 +18,8 @@ _EPSILON = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the units can do."""
+    """What the units can do beside each other."""
 
-    capacity: tuple[float, ...] = (1.0,) * len(UNITS)
     issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float = 1.0  # that all of them get together
     dots_beside_copies: float = 1.0  # their speed
@@ -52,19 +51,18 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     """
     shares = [{unit: cycles / flow.cycles for unit, cycles in flow.busy} for flow in flows]
     speeds = [0.0] * len(flows)
-    free = list(limits.capacity)
+    free = [1.0] * len(UNITS)
     dots = [number for number, one in enumerate(shares) if TENSOR in one]
     others = [number for number, one in enumerate(shares) if TENSOR not in one]
     copying = any(LOAD in shares[one] for one in others)
     _raise(dots, shares, speeds, free, 1.0, limits.dots_beside_copies if copying else 1.0)
     free[SMEM] = max(free[SMEM], limits.smem_left)
-    tensor = limits.capacity[TENSOR] - free[TENSOR]
+    tensor = 1.0 - free[TENSOR]
     lost = free[ISSUE] * (1 - limits.issue_all) * tensor
     free[ISSUE] -= lost
     _raise(others, shares, speeds, free, 1 - (1 - limits.issue_one) * tensor)
     free[ISSUE] += lost
-    used = tuple((most - left) / most for most, left in zip(limits.capacity, free, strict=True))
-    return tuple(speeds), used
+    return tuple(speeds), tuple(1.0 - left for left in free)
 
 
 def _raise(

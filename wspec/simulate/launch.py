@@ -16,13 +16,13 @@ from functools import cached_property
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.simulate.actions import Block, Kind
-from wspec.simulate.costs import LOAD, TENSOR, UNITS, numbers
+from wspec.simulate.costs import TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
-from wspec.simulate.sharing import Sharers
+from wspec.simulate.sharing import Sources, arrivals
 from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
@@ -68,7 +68,7 @@ class Simulator:
         """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at."""
         self.machine, self.numbers = machine, numbers(machine)
         self.program = Compiler(module, machine, serialized=serialized)
-        self.sharers = Sharers(module, machine)
+        self.sources = Sources(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
     def missing(self, arguments: Arguments) -> list[str]:
@@ -77,7 +77,7 @@ class Simulator:
 
     def block(self, arguments: Arguments, grid: Grid, program_id: Grid = (0, 0, 0)) -> Block:
         """The actions of one block."""
-        return Walker(self.program, arguments, grid).block(program_id)
+        return self.walker(arguments, grid, self.machine.sm_count * self.blocks_per_sm).block(program_id)
 
     def clock(self, tensor: float, copied: float, issued: float) -> float:
         """MHz under the power limit while the tensor cores, and the issue slots, are busy for that share of the time
@@ -85,12 +85,16 @@ class Simulator:
         most, by_tensor, by_bytes, by_issue = self.numbers.clock
         return min(self.numbers.light_mhz, most - by_tensor * tensor - by_bytes * copied - by_issue * issued)
 
-    def sharing(self, sharers: float) -> Sharing:
-        """What units can do when so many SMs want the same tiles."""
-        capacity = [1.0] * len(UNITS)
-        capacity[LOAD] = self.numbers.load_rate(sharers) / self.numbers.load
+    @property
+    def limits(self) -> Limits:
+        """What units can do beside each other."""
         one = self.numbers
-        return Sharing(Limits(tuple(capacity), one.issue_one, one.issue_all, one.dots_beside_copies, one.smem_left))
+        return Limits(one.issue_one, one.issue_all, one.dots_beside_copies, one.smem_left)
+
+    def walker(self, arguments: Arguments, grid: Grid, at_once: int) -> Walker:
+        """Of a launch of which so many blocks run at a time."""
+        found = arrivals(self.sources.of(arguments, grid, at_once), self.numbers)
+        return Walker(self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()})
 
     def play(
         self,
@@ -102,7 +106,7 @@ class Simulator:
     ) -> SmResult:
         """As many blocks of a kind as said, begun at once on one SM."""
         slots = [(0.0, [block])] * together
-        return Engine(self.numbers, slots, record, extrapolate, sharing).run()
+        return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
     def predict(
         self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
@@ -122,8 +126,7 @@ class Simulator:
         used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
-        copied = used["load"] * self.numbers.load_rate(classes.sharers)
-        clock = clock_mhz or self.clock(used["tensor"], copied, used["issue"])
+        clock = clock_mhz or self.clock(used["tensor"], classes.loaded() / capacity, used["issue"])
         return Prediction(cycles, clock, total, most, waves, used, flop, len(classes.results), steps)
 
 
@@ -132,7 +135,7 @@ class _Classes:
 
     def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
         self.simulator, self.grid, self.most = simulator, grid, most
-        self.walker = Walker(simulator.program, arguments, grid)
+        self.walker = simulator.walker(arguments, grid, simulator.machine.sm_count * most)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -144,8 +147,7 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        self.sharers = simulator.sharers.mean(arguments, grid, simulator.machine.sm_count * most)
-        self.sharing = simulator.sharing(self.sharers)
+        self.sharing = Sharing(simulator.limits)  # what it remembers serves all classes
         self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
@@ -202,6 +204,10 @@ class _Classes:
     def flop(self) -> float:
         return sum(weight * _flop(self.block(one)) for one, weight in self.weights.items())
 
+    def loaded(self) -> float:
+        """Bytes that all blocks load."""
+        return sum(weight * _loaded(self.block(one)) for one, weight in self.weights.items())
+
     # ---- which block when
 
     def together(self) -> float:
@@ -239,3 +245,8 @@ def _flop(block: Block) -> float:
             if action.kind is Kind.DOT:
                 total += action.b
     return total
+
+
+def _loaded(block: Block) -> float:
+    """Bytes that a block's tasks load."""
+    return float(sum(action.b for task in block.tasks for action in task.actions if action.kind is Kind.COPY))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import ScalarType
 from wspec.simulate import steps as s
-from wspec.simulate.actions import Action, Block, Kind, Walked
+from wspec.simulate.actions import Action, Block, Flow, Kind, Walked
 from wspec.simulate.barrier_steps import coordinates
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.program import Compiler, View
@@ -43,10 +43,21 @@ class _Task:
 class Walker:
     """Walks blocks of one kernel."""
 
-    def __init__(self, program: Compiler, arguments: Arguments, grid: Grid, brief: bool = False) -> None:
-        """A `brief` walk does one iteration of each loop, and notes which tiles are loaded."""
-        self.program, self.grid, self.brief = program, grid, brief
-        self.touched: list[tuple[Operation, int, tuple[Item, ...] | None]] = []
+    def __init__(
+        self,
+        program: Compiler,
+        arguments: Arguments,
+        grid: Grid,
+        brief: bool = False,
+        arrivals: Mapping[Operation, tuple[Flow, float]] | None = None,
+    ) -> None:
+        """A `brief` walk does one iteration of each loop, and notes which tiles are loaded.
+
+        `arrivals`: of loads, the way to the SM and the latency, where they are not those of the program.
+        """
+        self.program, self.grid, self.brief, self.arrivals = program, grid, brief, arrivals or {}
+        self.touched: list[tuple[Operation, tuple[Item, ...] | None]] = []
+        self.made: dict[tuple[s.AtBarrier, View, int], Action] = {}
         self.given: dict[Value, Item] = {}
         for name, argument in program.parameters.items():
             if argument not in program.needed or name not in arguments:
@@ -196,12 +207,13 @@ class Walker:
         if not isinstance(view, tuple):
             raise SimulationError(f"{step.op.name}: which barrier this is cannot be followed", step.op.location)
         number = step.number if isinstance(step.number, int) else self._number(step.number, step.op)
-        key = (view, number)
-        action = step.made.get(key)
+        key = (step, view, number)
+        action = self.made.get(key)
         if action is None:
             known = self.program.barriers
             barrier = known.setdefault(view, len(known))
-            action = step.made[key] = Action(step.kind, step.op, barrier, number, flow=step.flow)
+            flow, after = self.arrivals.get(step.op, (step.flow, step.after))
+            action = self.made[key] = Action(step.kind, step.op, barrier, number, flow=flow, after=after)
         actions.append(action)
 
     def _touch(self, step: s.AtBarrier) -> None:
@@ -209,4 +221,4 @@ class Walker:
         if step.kind is Kind.COPY and isinstance(step.number, int):
             found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
             known = len(found) == len(coordinates(step.op))
-            self.touched.append((step.op, step.number, found if known else None))
+            self.touched.append((step.op, found if known else None))
