@@ -35,6 +35,7 @@ NAMES = {
 SCHEDULERS = 4  # of an SM, each with a warp of every warp group
 THREADS = 128  # of a warp group
 WARP = 32
+_DESCRIPTOR_CHAIN = 10  # dependent integer instructions in front of a dot, counted in the SASS of attention
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
 
@@ -75,6 +76,7 @@ class Numbers:
     named_latency: float  # of bar.sync of a warp group, from the last arrival
     meeting_latency: float  # for each warp group more
     fence_latency: float
+    dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
     launch_gap: float  # between two launches, the second waiting
@@ -159,6 +161,7 @@ class _Source:
             named_latency=turn,
             meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
+            dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
             launch_gap=self.one("blocks.launch_gap", 0.0),

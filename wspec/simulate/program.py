@@ -174,8 +174,9 @@ class Compiler:
             first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
             after = latency(op, self.numbers)
             issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after)
+            setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
-            return [Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
+            return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
         if op.name in _STORES:

@@ -19,6 +19,9 @@ from wspec.simulate.program import Compiler
 from wspec.simulate.tiles import byte_size
 from wspec.simulate.walk import Arguments, Grid, Walker
 
+Tiles = dict[Operation, list[object]]
+"""Of each load, coordinates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -45,23 +48,26 @@ class Sources:
     def of(self, arguments: Arguments, grid: Grid, at_once: int) -> dict[Operation, Source]:
         """By load, where `at_once` blocks run at a time. Loads whose coordinates are not known are not in it."""
         walker = Walker(self.program, arguments, grid, brief=True)
-        first, second = (
-            self._touched(walker, ids) for ids in (_ids(grid, 0, at_once), _ids(grid, at_once, 2 * at_once))
-        )
+        first, more = self._touched(walker, _ids(grid, 0, at_once))
+        second, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
         found = {}
         for op, tiles in first.items():
-            wanted, later = set(tiles), set(second.get(op, ()))
+            wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
             if None not in wanted:
                 found[op] = Source(len(tiles) / len(wanted), len(later - wanted) / len(later) if later else 1.0)
         return found
 
-    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> dict[Operation, list[object]]:
-        found: dict[Operation, list[object]] = {}
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles]:
+        """The coordinates of the first tile of each block, and those of its later ones."""
+        first: Tiles = {}
+        more: Tiles = {}
         for program_id in ids:
             walker.block(program_id)
+            seen = set()
             for op, coordinates in walker.touched:
-                found.setdefault(op, []).append(coordinates)
-        return found
+                (more if op in seen else first).setdefault(op, []).append(coordinates)
+                seen.add(op)
+        return first, more
 
 
 def arrivals(sources: Mapping[Operation, Source], numbers: Numbers) -> dict[Operation, Arrival]:

@@ -51,7 +51,7 @@ class Walker:
         brief: bool = False,
         arrivals: Mapping[Operation, tuple[Flow, float]] | None = None,
     ) -> None:
-        """A `brief` walk does one iteration of each loop, and notes which tiles are loaded.
+        """A `brief` walk does one iteration of innermost loops, two of others, and notes which tiles are loaded.
 
         `arrivals`: of loads, the way to the SM and the latency, where they are not those of the program.
         """
@@ -165,7 +165,7 @@ class Walker:
         position = step.op.regions[0].block.args[0]
         self._move([(argument, first) for argument, first, _, _ in step.carried])
         turn = [(argument, end) for argument, _, end, _ in step.carried]
-        for at in range(lower, upper, by)[: 1 if self.brief else None]:
+        for at in range(lower, upper, by)[: _brief(step) if self.brief else None]:
             self.env[position] = at
             task.actions.append(step.mark)
             self._run(step.body, task)
@@ -222,3 +222,8 @@ class Walker:
             found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
             known = len(found) == len(coordinates(step.op))
             self.touched.append((step.op, found if known else None))
+
+
+def _brief(loop: s.For) -> int:
+    """Iterations of a brief walk."""
+    return 2 if any(op.name == "scf.for" and op is not loop.op for op in loop.op.walk()) else 1
