@@ -14,6 +14,7 @@ from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
+_LEAST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,16 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     tensor = 1.0 - free[TENSOR]
     lost = free[ISSUE] * (1 - limits.issue_all) * tensor
     free[ISSUE] -= lost
-    _raise(others, shares, speeds, free, 1 - (1 - limits.issue_one) * tensor)
+    least = [max(_LEAST * left, 0.0) for left in free]
+    free = [left - kept for left, kept in zip(free, least, strict=True)]
+    slots = 1 - (1 - limits.issue_one) * tensor
+    working = [one for one in others if ISSUE in shares[one]]
+    for one in working:
+        if LOAD in shares[one]:
+            continue
+        _raise([one], shares, speeds, free, slots)
+    free = [left + kept for left, kept in zip(free, least, strict=True)]
+    _raise(others, shares, speeds, free, slots)
     free[ISSUE] += lost
     return tuple(speeds), tuple(1.0 - left for left in free)
 
