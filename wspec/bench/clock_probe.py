@@ -20,7 +20,9 @@ MOST = 4096
 @triton.jit
 def _read(out_ptr, row):
     """out[row, block] = (SM, clock64, globaltimer); int64 [rows, blocks, 3]."""
-    asm: tl.constexpr = "{ .reg .b32 %s; mov.u32 %s, %smid; cvt.u64.u32 $0, %s; mov.u64 $1, %clock64; mov.u64 $2, %globaltimer; }"
+    asm: tl.constexpr = (
+        "{ .reg .b32 %s; mov.u32 %s, %smid; cvt.u64.u32 $0, %s; mov.u64 $1, %clock64; mov.u64 $2, %globaltimer; }"
+    )
     sm, cycles, time = tl.inline_asm_elementwise(
         asm, "=l,=l,=l,r", [row], dtype=(tl.int64, tl.int64, tl.int64), is_pure=False, pack=1
     )

@@ -25,8 +25,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each plan (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=6.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
+    parser.add_argument("--machine", default="h200", help="default %(default)s")
+    parser.add_argument("--only", default="", metavar="TEXT", help="compare points whose name contains this")
+    parser.add_argument("--least-us", type=float, default=60.0, metavar="MICROSECONDS",
+                        help="leave out shorter launches, where the host may be what is measured (default %(default)s)")  # fmt: skip
+    parser.add_argument("--markdown", metavar="FILE.md")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw predicted against measured (matplotlib)")
     args = parser.parse_args(argv)
-    return _measure(args)
+    return _measure(args) if args.measure else _compare(args)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from wspec.bench.model_report import Row, choice_table, choices, error_table, notes
+    from wspec.bench.report import console, write_markdown
+    from wspec.bench.simulator import Predictor, plot
+    from wspec.simulate.points import read_points
+
+    points = [one for one in read_points(Path(args.points)) if args.only in one.name and 1000 * one.ms >= args.least_us]
+    if not points:
+        print("error: there are no such points", file=sys.stderr)
+        return 2
+    predictor, rows = Predictor(args.machine, at_clock=False), []
+    for point in points:
+        made = predictor.predict(point)
+        at_clock = made.cycles / point.clock_mhz if point.clock_mhz else made.microseconds
+        rows.append(Row(point, made.microseconds / 1000, at_clock / 1000))
+    found = choices(rows)
+    tables, said = [error_table(rows), choice_table(found)], notes(rows, found)
+    screen = console()
+    for table in tables:
+        table.show(screen)
+    for note in said:
+        screen.print(f"- {note}", markup=False)
+    if args.markdown:
+        write_markdown(args.markdown, tables, said)
+    if args.plot:
+        plot([(row.point, row.ms) for row in rows], args.plot)
+    return 0
 
 
 def _measure(args: argparse.Namespace) -> int:

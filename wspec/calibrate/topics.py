@@ -20,6 +20,16 @@ from wspec.calibrate.topic import Topic
 TOPICS: dict[str, Topic] = {
     part.TOPIC.name: part.TOPIC
     for part in (
-        arithmetic, softmax, shared, tensor_cores, handshakes, blocks, memory, tma_load, tma_store, clock, mixed
+        arithmetic,
+        softmax,
+        shared,
+        tensor_cores,
+        handshakes,
+        blocks,
+        memory,
+        tma_load,
+        tma_store,
+        clock,
+        mixed,
     )
 }

@@ -147,7 +147,8 @@ class _Source:
             issue_one=self._beside(4, fma),
             issue_all=self._beside(8, fma),
             dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
-            smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16) / self.row("shared.load_rate", 16, machine.smem_rate),
+            smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16)
+            / self.row("shared.load_rate", 16, machine.smem_rate),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),

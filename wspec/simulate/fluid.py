@@ -1,8 +1,9 @@
-"""How things that run at the same time share the units: each as fast as the others, until a unit is full.
+"""How things that run at the same time share the units.
 
-A flow that has its units for itself runs at speed 1, and keeps unit u busy for a share of the time. The speeds of flows
-that run together are raised together until a unit is busy all the time; those that use it stay there, the others go on
-(max-min fairness). This is what a scheduler that takes turns between warps comes to.
+A flow that has its units for itself runs at speed 1, and keeps unit u busy for a share of the time. Dots come first. Of
+arithmetic what has run longest comes first, as schedulers prefer the older warp, but for a tenth of every unit; that
+tenth is shared: speeds are raised together until a unit is busy all the time, those that use it stay there, the others
+go on (max-min fairness). Without the preference blocks that begin together would stay in step for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
 _LEAST = 0.1
+"""Of every unit, for arithmetic that others come before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Limits:
     issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float = 1.0  # that all of them get together
     dots_beside_copies: float = 1.0  # their speed
-    smem_left: float = 0.1  # of shared memory's bandwidth, whatever dots read
+    smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
 
 
 NO_LIMITS = Limits()

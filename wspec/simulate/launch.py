@@ -94,7 +94,9 @@ class Simulator:
     def walker(self, arguments: Arguments, grid: Grid, at_once: int) -> Walker:
         """Of a launch of which so many blocks run at a time."""
         found = arrivals(self.sources.of(arguments, grid, at_once), self.numbers)
-        return Walker(self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()})
+        return Walker(
+            self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
+        )
 
     def play(
         self,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wspec.simulate.engine import Engine
 
 _REMEMBERED = 64
-PATIENCE, WINDOW = 16, 8
+PATIENCE, WINDOW = 48, 32
 ENOUGH = 160
 
 
@@ -69,7 +69,8 @@ class Periods:
         self._iterations += 1
         if self._iterations == ENOUGH // 2:
             self._half = now
-        if self._iterations >= ENOUGH and self._half is not None and self._finish(self._half, groups):
+        stuck = self._iterations >= ENOUGH and self.engine.result.skipped == 0
+        if stuck and self._half is not None and self._finish(self._half, groups):
             return
         discrete, left = self._state(instances, groups)
         moment = self._moments.get((discrete, left))
