@@ -52,7 +52,7 @@ class ClockProbe:
         _read[(self.blocks,)](self.rows, at + 1, num_warps=1)
 
     def mhz(self) -> dict[str, float]:
-        """The median of the windows of a name, each the median of the SMs that both readings have; waits for the GPU."""
+        """By name the median of its windows, each the median of the SMs that both readings have; waits for the GPU."""
         found: dict[str, list[float]] = {}
         rows = self.rows[: 2 * len(self.names)].cpu().tolist()
         for at, name in enumerate(self.names):

@@ -27,8 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
     parser.add_argument("--machine", default="h200", help="default %(default)s")
     parser.add_argument("--only", default="", metavar="TEXT", help="compare points whose name contains this")
-    parser.add_argument("--least-us", type=float, default=60.0, metavar="MICROSECONDS",
-                        help="leave out shorter launches, where the host may be what is measured (default %(default)s)")  # fmt: skip
+    why = "leave out shorter launches: it may be the host that was measured (default %(default)s)"
+    parser.add_argument("--least-us", type=float, default=60.0, metavar="MICROSECONDS", help=why)
     parser.add_argument("--markdown", metavar="FILE.md")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw predicted against measured (matplotlib)")
     args = parser.parse_args(argv)

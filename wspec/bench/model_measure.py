@@ -87,9 +87,7 @@ def _measure(
             for launch, _ in made:
                 launch.run(kernel)
             result = made[0][1].float()
-        except (
-            Exception
-        ) as error:  # too much shared memory, a refusal of the compiler: the other plans still want running
+        except Exception as error:  # too much shared memory, say: the others still want running
             problems.append(f"{point.name}: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
             continue
         if reference is None:

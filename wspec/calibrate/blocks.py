@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from wspec.calibrate.bench import Bench, u32
@@ -134,7 +136,7 @@ def _launch_gap(bench: Bench) -> list[float]:
     samples: list[float] = []
     for _ in range(bench.repeats):
         out = bench.run_again("launch_gap", _arguments(bench)[1:], 4 * bench.sm_count, LAUNCHES, SIZES[-1])
-        for before, after in zip(out[1:-1], out[2:], strict=True):
+        for before, after in itertools.pairwise(out[1:]):
             ends = {int(row[2]): int(row[1]) for row in before.reshape(-1, 4)}
             gaps = [int(row[0]) - ends[int(row[2])] for row in after.reshape(-1, 4) if int(row[2]) in ends]
             samples.append(float(np.median(gaps)))
@@ -143,8 +145,8 @@ def _launch_gap(bench: Bench) -> list[float]:
 
 TOPIC = Topic(
     "blocks",
-    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; {LAUNCHES} launches of blocks that live {LONG_LIFE}; "
-    "setmaxnreg once a block, 8 blocks",
+    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; {LAUNCHES} launches of blocks that live "
+    f"{LONG_LIFE}; setmaxnreg once a block, 8 blocks",
     (KERNELS,),
     quantities(),
     measure,

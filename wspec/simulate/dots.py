@@ -14,8 +14,8 @@ from wspec.simulate.tiles import bits, byte_size
 def load(size: int, numbers: Numbers) -> Flow:
     """Bytes from L2 to shared memory: the unit is what L2 sends of data that no other SM wants.
 
-    Copies do not take bandwidth from what reads shared memory: beside wgmma that reads all of its 128 bytes a cycle they
-    were measured to bring 36 more, while wgmma lost 4 % (`mixed.bf16_ss_own`).
+    Copies do not take bandwidth from what reads shared memory: beside wgmma that reads all of its 128 bytes a cycle
+    they were measured to bring 36 more, while wgmma lost 4 % (`mixed.bf16_ss_own`).
     """
     return Flow(size / numbers.load_most, ((LOAD, size / numbers.load),))
 

@@ -85,7 +85,7 @@ def _raise(
     slots: float,
     top: float = 1.0,
 ) -> None:
-    """Raise the speeds of some flows together, each up to `top` and to `slots` of the issue slots, within what is free."""
+    """Raise the speeds of some flows together, each up to `top` and `slots` of the issue slots, within what is free."""
     most = {one: min(top, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else top for one in some}
     rising = set(some)
     while rising:
