@@ -70,7 +70,7 @@ def measure_all(shapes: Sequence[Shape], device: torch.device, budget: Budget) -
 def _measure(
     shape: Shape, points: Sequence[Point], device: torch.device, budget: Budget
 ) -> tuple[list[Point], list[str]]:
-    """The plans of one shape, taking turns. Those that do not run or disagree with the first plain plan are left out."""
+    """The plans of one shape, taking turns; those that do not run, or disagree with the first one, are left out."""
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     sets = [shape.inputs(device, seed) for seed in range(input_sets(shape.bytes, l2_bytes, 4))]
     probe, problems = ClockProbe(device), []
@@ -87,7 +87,7 @@ def _measure(
             for launch, _ in made:
                 launch.run(kernel)
             result = made[0][1].float()
-        except Exception as error:  # too much shared memory, say: the others still want running
+        except Exception as error:  # too much shared memory, say; the others want running
             problems.append(f"{point.name}: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
             continue
         if reference is None:
