@@ -245,8 +245,10 @@ def quantities() -> tuple[Quantity, ...]:
         what = f"every SM with m64n128k16, {load.what}; by about the tensor core's share, %"
         found.append(Quantity(f"mhz_{load.name}", "MHz", what, "share"))
         found.append(Quantity(f"share_{load.name}", "%", "the tensor core's share then", "share"))
-        found.append(Quantity(f"pairs_{load.name}", "lanes/clk/SM", "pairs of a softmax then", "share"))
-        found.append(Quantity(f"bytes_{load.name}", "bytes/clk/SM", "bytes copied then", "share"))
+        if load.groups:
+            found.append(Quantity(f"pairs_{load.name}", "lanes/clk/SM", "pairs of a softmax then", "share"))
+        if load.copies:
+            found.append(Quantity(f"bytes_{load.name}", "bytes/clk/SM", "bytes copied then", "share"))
     return tuple(found)
 
 
@@ -277,8 +279,10 @@ def measure(bench: Bench) -> Samples:
                 one = _run(bench, ("bf16_ss", 128, PAIR), source, load, pause, reps)
             found[f"mhz_{load.name}"][share] = [one.mhz]
             found[f"share_{load.name}"][share] = [100 * 64 / one.interval]
-            found[f"pairs_{load.name}"][share] = [one.lanes]
-            found[f"bytes_{load.name}"][share] = [one.bytes]
+            if load.groups:
+                found[f"pairs_{load.name}"][share] = [one.lanes]
+            if load.copies:
+                found[f"bytes_{load.name}"][share] = [one.bytes]
     return found
 
 
