@@ -105,3 +105,27 @@ def matmul_point(
         grid=(-(-m // rows) * -(-n // columns), 1, 1),
         ms=2 * m * n * k / tflops / 1e9,
     )
+
+
+def quantized_point(sizes: tuple[int, int, int], kind: str, tile: tuple[int, ...]) -> Point:
+    """C [m, n] = A [m, k] W^T, W of int8; (rows of A, rows of W, depth, warps, stages) of the tile."""
+    m, n, k = sizes
+    rows, columns, depth, warps, stages = tile
+    types = {
+        "a_desc": f"tensordesc<bf16[{rows}, {depth}]>",
+        "w_desc": f"tensordesc<i8[{columns}, {depth}]>",
+        "scale_ptr": "*fp32:16",
+        "c_desc": f"tensordesc<bf16[1, {rows}, {columns}]>",
+        **dict.fromkeys(("n", "k_part"), "i32:16"),
+    }
+    return Point(
+        name=f"int8 {m}x{n}x{k} {kind} {rows}x{columns}x{depth} w{warps}",
+        kernel="kernels/quantized.py:int8_weights_kernel",
+        kind=kind,
+        signature=types,
+        constexprs={"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth},
+        options={"num_warps": warps, "num_stages": stages},
+        arguments={"n": n, "k_part": k},
+        grid=(-(-n // columns), -(-m // rows), 1),
+        ms=0.0,
+    )

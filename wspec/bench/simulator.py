@@ -15,11 +15,11 @@ from wspec import api, bridge, ir
 from wspec.bench.measured_points import points_from_tables
 from wspec.bench.report import Table, console
 from wspec.cli.kernel_file import load_kernel
+from wspec.cli.walked import walked_launch
 from wspec.plan.machine import load_machine
 from wspec.simulate import Prediction, Simulator
 from wspec.simulate.costs import NAMES
 from wspec.simulate.points import Accuracy, Point, accuracy, read_points, write_points
-from wspec.tiles import TABLE, TileCost, launch_table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,28 +45,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, some in (("all", rows), *parts):
         screen.print(f"{name}: {sentence(accuracy([(_ms(p), one.ms) for one, p in some]))}")
     if args.plot:
-        _plot([(one, _ms(p)) for one, p in rows], args.plot)
+        plot([(one, _ms(p)) for one, p in rows], args.plot)
     return 0
 
 
 class Predictor:
     """Compiles each kernel once and predicts its launches."""
 
-    def __init__(self, machine: str, clock_mhz: float) -> None:
-        self.machine, self.clock_mhz = load_machine(machine), clock_mhz
+    def __init__(self, machine: str, clock_mhz: float = 0.0, at_clock: bool = True) -> None:
+        """`clock_mhz` of points that do not say theirs, 0 for the model's; with `at_clock` theirs is taken."""
+        self.machine, self.clock_mhz, self.at_clock = load_machine(machine), clock_mhz, at_clock
         self._simulators: dict[str, tuple[Simulator, str, int]] = {}
 
     def predict(self, point: Point) -> Prediction:
         if point.compiled not in self._simulators:
             self._simulators[point.compiled] = self._compile(point)
-        simulator, cost, blocks = self._simulators[point.compiled]
-        arguments, grid = dict(point.arguments), point.grid
-        if cost:
-            tiles, names = TileCost.from_text(cost), simulator.program.names
-            values = {at: int(arguments[names[at]]) for at in tiles.parameters}
-            count, table = launch_table(tiles, grid, values, self.machine.sm_count * blocks)
-            arguments[TABLE], grid = table.tolist(), (count, 1, 1)
-        return simulator.predict(arguments, grid, clock_mhz=point.clock_mhz or self.clock_mhz)
+        simulator, tiles, blocks = self._simulators[point.compiled]
+        slots = self.machine.sm_count * blocks
+        arguments, grid = walked_launch(tiles, simulator.program.names, point.arguments, point.grid, slots)
+        return simulator.predict(arguments, grid, clock_mhz=(self.at_clock and point.clock_mhz) or self.clock_mhz)
 
     def _compile(self, point: Point) -> tuple[Simulator, str, int]:
         """The simulator; what a tile costs, if blocks walk through tiles; blocks on an SM."""
@@ -74,15 +71,18 @@ class Predictor:
         is_plain = point.kind == "plain"
         options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}
         offline = api.offline(kernel, point.signature, point.constexprs, **options)
+        found = offline.outcome().resources
+        registers, serialized = point.registers, False
+        if found is not None:
+            serialized = bool(found.ptxas_notes)  # all are of the kind: every wgmma waits for the one before
+            if is_plain and registers is None:
+                registers = found.registers
         if is_plain:
-            registers = point.registers
-            if registers is None:
-                found = offline.outcome().resources
-                registers = found.registers if found is not None else None
-            return Simulator(ir.read(bridge.plain_ttgir(offline.source)), self.machine, registers), "", 1
+            module = ir.read(bridge.plain_ttgir(offline.source))
+            return Simulator(module, self.machine, registers, serialized), "", 1
         final, plan = bridge.final_ttgir(offline.dump("specialized"), offline.source), offline.plan()
         assert plan is not None
-        return Simulator(ir.read(final), self.machine, point.registers), plan.tiles, plan.blocks_per_sm
+        return Simulator(ir.read(final), self.machine, registers, serialized), plan.tiles, plan.blocks_per_sm
 
 
 def _part(point: Point) -> str:
@@ -115,7 +115,7 @@ def sentence(one: Accuracy) -> str:
     )
 
 
-def _plot(rows: Sequence[tuple[Point, float]], path: str) -> None:
+def plot(rows: Sequence[tuple[Point, float]], path: str) -> None:
     """Milliseconds, both axes logarithmic."""
     import matplotlib
 

@@ -51,6 +51,22 @@ class Bench:
         )
         return self.driver.read(self.out, words)
 
+    def run_again(
+        self, name: str, arguments: Sequence[Argument], words: int, launches: int, threads: int
+    ) -> NDArray[np.int64]:
+        """So many launches in a row, one block an SM, each with words of its own: [launches, words].
+
+        The output's pointer is put in front of the arguments.
+        """
+        kernel = self._kernels[name]
+        if launches * words * 8 > OUT_BYTES:
+            raise ValueError(f"{name}: {launches} times {words} words do not fit the output")
+        self.driver.fill(self.out, 0xFFFFFFFF, launches * words * 2)
+        for at in range(launches):
+            mine = (self.out + at * words * 8, *arguments)
+            self.driver.launch(self._functions[name], self.sm_count, threads, kernel.shared, mine)
+        return self.driver.read(self.out, launches * words).reshape(launches, words)
+
     def loop_time(self, name: str, warps: int, reps: int, threads: int = 0) -> float:
         """Cycles of a `timed_loop` in one block, from the first warp's start to the last one's end.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from wspec.calibrate.bench import Bench, u32
@@ -21,13 +23,15 @@ from wspec.calibrate.topic import Quantity, Samples, Topic
 
 SHARED = 200 * 1024
 LIFE = 4000  # cycles
+LONG_LIFE = 100_000  # longer than the host takes for a launch
 WAVES = 16
+LAUNCHES = 8
 SIZES = (128, 256, 384)  # threads
 LAUNCH_REGISTERS, PRODUCER_REGISTERS, CONSUMER_REGISTERS = 168, 24, 240
 
 
-def turnover_kernel() -> Kernel:
-    """Every warp spins for LIFE cycles; thread 0 stores first clock, last clock, SM at out[32 block]."""
+def turnover_kernel(name: str, life: int) -> Kernel:
+    """Every warp spins for `life` cycles; thread 0 stores first clock, last clock, SM at out[32 block]."""
     body = f"""{REGISTERS}
 mov.u64 %start, %clock64;
 {LOAD_TIMED_PARAMS}
@@ -35,7 +39,7 @@ mov.u64 %start, %clock64;
 {loop("SPIN")}
 mov.u64 %end, %clock64;
 sub.u64 %rd0, %end, %start;
-setp.lt.u64 %p0, %rd0, {LIFE};
+setp.lt.u64 %p0, %rd0, {life};
 @%p0 bra SPIN;
 setp.ne.u32 %p1, %thread, 0;
 @%p1 ret;
@@ -47,7 +51,6 @@ st.global.b64 [%rd2+16], %rd1;
 mov.u64 %end, %clock64;
 st.global.v2.b64 [%rd2], {{%start, %end}};
 ret;"""
-    name = "block_turnover"
     return Kernel(name, entry(name, TIMED_PARAMS, body, threads=SIZES[-1]), SIZES[-1], SHARED, {"CS2R": 3})
 
 
@@ -75,13 +78,19 @@ ret;"""
     return Kernel(name, text, 3 * GROUP, 1024, {"USETMAXREG": 2, "CS2R": 4})
 
 
-KERNELS = (turnover_kernel(), registers_kernel())
+KERNELS = (
+    turnover_kernel("block_turnover", LIFE),
+    turnover_kernel("launch_gap", LONG_LIFE),
+    registers_kernel(),
+)
 
 
 def quantities() -> tuple[Quantity, ...]:
     return (
         Quantity("turnover", "cycles", "last clock of a block to first clock of the next, 200 KiB of shared memory",
                  "threads"),
+        Quantity("launch_gap", "cycles", "last clock of a launch on an SM to its first clock of the next launch, which "
+                 "was waiting; 384 threads, 200 KiB"),
         Quantity("setmaxnreg_dec", "cycles", f"a warp of the producer, {LAUNCH_REGISTERS} to {PRODUCER_REGISTERS}"),
         Quantity("setmaxnreg_inc", "cycles", f"a warp of a consumer, {LAUNCH_REGISTERS} to {CONSUMER_REGISTERS}, "
                  "two groups taking what a third gives up at that moment"),
@@ -91,6 +100,7 @@ def quantities() -> tuple[Quantity, ...]:
 def measure(bench: Bench) -> Samples:
     found: Samples = {"turnover": {threads: _turnover(bench, threads) for threads in SIZES}}
     warps = 3 * GROUP // 32
+    found["launch_gap"] = {0: _launch_gap(bench)}
     dec: list[float] = []
     inc: list[float] = []
     for turn in range(1 + bench.repeats):
@@ -121,9 +131,22 @@ def _turnover(bench: Bench, threads: int) -> list[float]:
     return samples
 
 
+def _launch_gap(bench: Bench) -> list[float]:
+    """Cycles between two launches of a block on every SM: from the last one's end to the next one's start, a launch."""
+    samples: list[float] = []
+    for _ in range(bench.repeats):
+        out = bench.run_again("launch_gap", _arguments(bench)[1:], 4 * bench.sm_count, LAUNCHES, SIZES[-1])
+        for before, after in itertools.pairwise(out[1:]):
+            ends = {int(row[2]): int(row[1]) for row in before.reshape(-1, 4)}
+            gaps = [int(row[0]) - ends[int(row[2])] for row in after.reshape(-1, 4) if int(row[2]) in ends]
+            samples.append(float(np.median(gaps)))
+    return samples
+
+
 TOPIC = Topic(
     "blocks",
-    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; setmaxnreg once a block, 8 blocks",
+    f"{WAVES} waves of blocks that live {LIFE} cycles, one to an SM; {LAUNCHES} launches of blocks that live "
+    f"{LONG_LIFE}; setmaxnreg once a block, 8 blocks",
     (KERNELS,),
     quantities(),
     measure,

@@ -90,6 +90,12 @@ class Driver:
         """Every 32-bit word becomes `word`."""
         self._call("cuMemsetD32_v2", ctypes.c_uint64(pointer), ctypes.c_uint(word), ctypes.c_size_t(words))
 
+    def write(self, pointer: int, values: NDArray[Any]) -> None:
+        """The array's bytes, as they lie in memory."""
+        held = np.ascontiguousarray(values)
+        host = held.ctypes.data_as(ctypes.c_void_p)
+        self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), host, ctypes.c_size_t(held.nbytes))
+
     def read(self, pointer: int, count: int) -> NDArray[np.int64]:
         """64-bit words, after all launches before it."""
         values = np.empty(count, dtype=np.int64)

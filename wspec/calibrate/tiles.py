@@ -1,7 +1,7 @@
 """What the topics about TMA share: tiles of a large matrix in global memory, and who walks over which.
 
 The matrix has rows of 64 bf16 (128 bytes); a tile is a box of whole rows, 256 at most, and 64 KiB are two boxes. A
-block's i-th tile is number `(i mod distinct) stride + block * block_stride`, counted from a first row.
+block's i-th tile is number `(i mod distinct) stride + (block / sharers) block_stride`, counted from a first row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BARRIERS = 1024  # bytes of shared memory in front of the tiles
 MAX_STAGES = 32
 PARAMS = """.param .align 64 .b8 p_map[128], .param .u64 p_out, .param .u32 p_reps, .param .u32 p_bytes,
 .param .u32 p_two, .param .u32 p_rows, .param .u32 p_first, .param .u32 p_mask, .param .u32 p_stride,
-.param .u32 p_block_stride, .param .u32 p_stages"""
-LOAD_PARAMS = """.reg .b32 %bytes, %two, %rows, %first, %mask, %stride, %bstride, %stages, %block, %index, %row;
+.param .u32 p_block_stride, .param .u32 p_stages, .param .u32 p_sharers"""
+LOAD_PARAMS = """.reg .b32 %bytes, %two, %rows, %first, %mask, %stride, %bstride, %stages, %block, %owner, %index, %row;
 .reg .b32 %tile, %i, %flag2;
 .reg .b64 %map;
 mov.b64 %rd0, p_map;
@@ -41,6 +41,8 @@ ld.param.u32 %stride, [p_stride];
 ld.param.u32 %bstride, [p_block_stride];
 ld.param.u32 %stages, [p_stages];
 mov.u32 %block, %ctaid.x;
+ld.param.u32 %t, [p_sharers];
+div.u32 %owner, %block, %t;
 setp.ne.u32 %p3, %two, 0;
 mov.u32 %t, %tid.x;
 setp.eq.u32 %p5, %t, 0;"""
@@ -54,7 +56,7 @@ def row_of(index: str) -> str:
     """%row: the first row of the block's tile number `index`."""
     return f"""and.b32 %row, {index}, %mask;
 mul.lo.u32 %row, %row, %stride;
-mad.lo.u32 %row, %block, %bstride, %row;
+mad.lo.u32 %row, %owner, %bstride, %row;
 mad.lo.u32 %row, %row, %rows, %first;"""
 
 
@@ -67,6 +69,7 @@ class Walk:
     stride: int
     block_stride: int
     first_row: int = 0
+    sharers: int = 1  # neighbouring blocks that walk over the same tiles
 
     @property
     def rows(self) -> int:
@@ -103,6 +106,6 @@ class Matrix:
             self._maps[box] = self.bench.driver.tensor_map(self.pointer, ROWS, box)
         numbers = (
             reps, walk.size, int(walk.rows > BOX_ROWS), walk.rows, walk.first_row, walk.distinct - 1, walk.stride,
-            walk.block_stride, walk.stages,
+            walk.block_stride, walk.stages, walk.sharers,
         )  # fmt: skip
         return (self._maps[box], self.bench.out, *(u32(number & 0xFFFFFFFF) for number in numbers))

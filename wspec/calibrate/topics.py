@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from wspec.calibrate import arithmetic, blocks, clock, handshakes, memory, shared, tensor_cores, tma_load, tma_store
+from wspec.calibrate import (
+    arithmetic,
+    blocks,
+    clock,
+    handshakes,
+    memory,
+    mixed,
+    shared,
+    softmax,
+    tensor_cores,
+    tma_load,
+    tma_store,
+)
 from wspec.calibrate.topic import Topic
 
 TOPICS: dict[str, Topic] = {
     part.TOPIC.name: part.TOPIC
-    for part in (arithmetic, shared, tensor_cores, handshakes, blocks, memory, tma_load, tma_store, clock)
+    for part in (
+        arithmetic,
+        softmax,
+        shared,
+        tensor_cores,
+        handshakes,
+        blocks,
+        memory,
+        tma_load,
+        tma_store,
+        clock,
+        mixed,
+    )
 }

@@ -20,6 +20,7 @@ from wspec.cli.modules import invalid, read_module, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.cli.signature import split_items
 from wspec.cli.subject import Subject
+from wspec.cli.walked import walked_launch
 from wspec.plan.machine import load_machine
 from wspec.show.tables import table
 from wspec.simulate import Prediction, Simulator
@@ -27,7 +28,7 @@ from wspec.simulate.costs import NAMES
 from wspec.simulate.timeline import CAUSES, SmResult
 from wspec.simulate.trace import trace
 from wspec.simulate.walk import Arguments
-from wspec.tiles import TABLE, TileCost, even_table, launch_table
+from wspec.tiles import TABLE
 
 Grid = tuple[int, int, int]
 
@@ -140,20 +141,9 @@ def _persistent(
     subject: Subject, simulator: Simulator, arguments: Mapping[str, int | float], grid: Grid, blocks: int
 ) -> tuple[Arguments, Grid]:
     """Of a kernel that walks through a table of tiles: the table, and as many blocks as run at a time."""
-    names = simulator.program.names
-    if TABLE not in names:
-        return arguments, grid
-    slots, plan = simulator.machine.sm_count * blocks, subject.front.plan
-    if plan is None or not plan.tiles:
-        launched, tiles = even_table(grid, slots)
-        return {**arguments, TABLE: tiles.tolist()}, launched
-    cost = TileCost.from_text(plan.tiles)
-    decide = [names[position] for position in cost.parameters]
-    if missing := [name for name in decide if name not in arguments]:
-        raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
-    values = {at: int(arguments[name]) for at, name in zip(cost.parameters, decide, strict=True)}
-    count, tiles = launch_table(cost, grid, values, slots)
-    return {**arguments, TABLE: tiles.tolist()}, (count, 1, 1)
+    plan = subject.front.plan
+    slots = simulator.machine.sm_count * blocks
+    return walked_launch("" if plan is None else plan.tiles, simulator.program.names, arguments, grid, slots)
 
 
 def _settings(items: list[str]) -> dict[str, int | float]:

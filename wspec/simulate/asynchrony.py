@@ -1,7 +1,7 @@
 """What a warp group issues and waits for later: dots, TMA loads and stores, cp.async.
 
-Dots of one warp group run in the order of their issue; the tensor core takes turns between warp groups, instruction by
-instruction. Loads run in the order of their issue, whoever issued them, and so do stores.
+Dots run in the order of their issue, whoever issued them, and hold their warp group up until their last instruction is
+issued. Loads run in the order of their issue, whoever issued them, and so do stores.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from wspec.simulate.actions import Action, Kind
+from wspec.simulate.actions import Action, Flow, Kind
 from wspec.simulate.clock import Running
 from wspec.simulate.state import Group
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
+TENSOR_CORE = ("tensor core",)
 
 
 class Asynchrony:
@@ -49,14 +50,19 @@ class Asynchrony:
         return self.engine.clock.start(action.flow, (group.key, action.a), finished, queue)
 
     def _dot(self, group: Group, action: Action) -> bool:
+        """An instruction is issued when the one before is through: the warp group goes on with the last one's issue."""
+
         def finished(one: Running) -> None:
             one.done = False
-            key = ("dot", group.key)
-            self.engine.clock.at(action.after, key, lambda: self._done(group, one))
+            self.engine.clock.at(action.after, ("dot", group.key), lambda: self._done(group, one))
 
         dots = group.pending.setdefault("dots", deque())
-        dots.append(self._start(group, action, group.key, finished))
-        return True
+        one = self._start(group, action, TENSOR_CORE, finished)
+        dots.append(one)
+        last = action.pieces[0]
+        assert isinstance(last, Flow)
+        one.rest, one.reached = last, lambda: self.engine.resume(group, "dot")
+        return False
 
     def _done(self, group: Group, one: Running) -> None:
         """Something a warp group may wait for is done."""
@@ -83,7 +89,7 @@ class Asynchrony:
         def finished(one: Running) -> None:
             key, by = ("landed", group.instance.slot, action.a, action.b), ("TMA", self.engine.clock.now)
             arrive = self.engine.handshakes.landed
-            self.engine.clock.at(self.numbers.tma_latency, key, lambda: arrive(barrier, action.b, by))
+            self.engine.clock.at(action.after, key, lambda: arrive(barrier, action.b, by))
 
         self._start(group, action, TMA, finished)
         self.engine.resume_after(max(0.0, self.numbers.tma_issue - self.numbers.ready_latency), group, "latency")

@@ -35,7 +35,7 @@ def at_barrier(op: Operation, numbers: Numbers) -> AtBarrier:
         case "ttng.async_copy_mbarrier_arrive":
             return AtBarrier(Kind.CP_ARRIVE, op, operands[0], 1, None)
     size = byte_size(operands[-2].type)
-    return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers))
+    return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers), numbers.tma_latency)
 
 
 def deciding(function: Operation) -> list[Value]:
@@ -53,3 +53,13 @@ def deciding(function: Operation) -> list[Value]:
         elif op.name in COPIES:
             found += [op.operands[-3], op.operands[-1]]
     return found
+
+
+def where(function: Operation) -> list[Value]:
+    """What tiles are loaded: descriptors and coordinates."""
+    return [value for op in function.walk() if op.name in COPIES for value in coordinates(op)]
+
+
+def coordinates(op: Operation) -> list[Value]:
+    """Of one of COPIES: the descriptor is the first operand, barrier, buffer and predicate the last three."""
+    return op.operands[1:-3]

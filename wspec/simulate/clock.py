@@ -26,6 +26,8 @@ class Running:
     started: float = 0.0  # when it got its turn
     queue: Hashable | None = None
     done: bool = False
+    rest: Flow | None = None  # what follows at once, in the same place of the queue
+    reached: Callable[[], None] | None = None  # called when the rest begins
 
 
 Event = tuple[float, int, Hashable, Callable[[], None]]
@@ -42,7 +44,7 @@ class Clock:
     running: list[Running] = field(default_factory=list)
     queues: dict[Hashable, deque[Running]] = field(default_factory=dict)
     busy: list[float] = field(default_factory=lambda: [0.0] * len(UNITS))
-    _sharing: Sharing = field(default_factory=Sharing)
+    sharing: Sharing = field(default_factory=Sharing)
     _speeds: tuple[float, ...] = ()
     _shares: tuple[float, ...] = ()
     _changed: bool = True
@@ -95,12 +97,18 @@ class Clock:
             heapq.heappop(self.events)[3]()
 
     def _share(self) -> None:
-        self._speeds, self._shares = self._sharing.speeds(tuple(one.flow for one in self.running))
+        self._speeds, self._shares = self.sharing.speeds(tuple(one.flow for one in self.running))
         self._changed = False
         if self.record is not None:
             self.record.samples.append(Sample(self.now, self._shares))
 
     def _finish(self, one: Running) -> None:
+        if one.rest is not None:
+            one.flow, one.left, one.rest = one.rest, one.rest.cycles, None
+            self.running.append(one)
+            if one.reached is not None:
+                one.reached()
+            return
         one.done = True
         if one.queue is not None:
             waiting = self.queues[one.queue]

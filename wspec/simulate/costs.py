@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from wspec.plan.machine import Machine, MachineError, Measurements, load_measurements
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "load", "store")
@@ -33,6 +35,7 @@ NAMES = {
 SCHEDULERS = 4  # of an SM, each with a warp of every warp group
 THREADS = 128  # of a warp group
 WARP = 32
+_DESCRIPTOR_CHAIN = 10  # dependent integer instructions in front of a dot, counted in the SASS of attention
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
 
@@ -47,16 +50,25 @@ class Numbers:
     lsu: float  # shuffles and load or store instructions
     interference: float  # cycles of the exponential unit lost for each of the other pipes, where both are used
     smem: float  # bytes
-    load: float  # bytes from L2, an SM of a full grid
-    store: float  # bytes that TMA takes to L2
+    load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
+    load_most: float  # bytes that an SM can take
+    load_shared: Mapping[int, float]  # by how many SMs want the same
+    dram: float  # bytes from memory, an SM of a full grid
+    store: float  # bytes that TMA takes to L2, an SM of a full grid
     flop_16bit: float
     flop_8bit: float
+
+    issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
+    issue_all: float  # that all warp groups get together then
+    dots_beside_copies: float  # the speed of wgmma while tiles arrive
+    smem_left: float  # of shared memory's bandwidth, beside wgmma that reads all of it
 
     arithmetic_latency: float  # of one dependent instruction
     shuffle_latency: float  # of one step of a reduction across lanes
     smem_latency: float  # of a load from shared memory
     load_latency: float  # of an ordinary load that hits L2
     tma_latency: float  # of a TMA load that hits L2, without its transfer, until the waiting warp goes on
+    dram_latency: float  # of one that comes from memory
     tma_issue: float  # of a warp that waits, expects and issues, one turn
     store_latency: float  # of a TMA store, without its transfer, until its tile has been read
     mbarrier_latency: float  # from an arrival to a waiting warp that goes on
@@ -64,12 +76,27 @@ class Numbers:
     named_latency: float  # of bar.sync of a warp group, from the last arrival
     meeting_latency: float  # for each warp group more
     fence_latency: float
+    dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
+    launch_gap: float  # between two launches, the second waiting
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
     light_mhz: float  # the clock while the tensor cores idle
-    busy_mhz: float  # while they are busy all the time
+    clock: tuple[float, ...]  # MHz under the power limit: at no load, and less for a busy tensor core, for a byte a
+    # cycle from L2, for issue slots that are all used
+
+    def load_rate(self, sharers: float) -> float:
+        """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
+        known = sorted(self.load_shared)
+        if not known:
+            return self.load
+        low = max((one for one in known if one <= sharers), default=known[0])
+        high = min((one for one in known if one >= sharers), default=known[-1])
+        if low >= high:
+            return self.load_shared[low]
+        share = (sharers - low) / (high - low)
+        return self.load_shared[low] * (1 - share) + self.load_shared[high] * share
 
 
 @lru_cache(maxsize=8)
@@ -110,16 +137,24 @@ class _Source:
             lsu=self.one("arithmetic.shfl_rate", 32),
             interference=self._interference(fma, alu, mufu),
             smem=self.row("shared.load_rate", 16, machine.smem_rate),
-            # Not `same_rate`: SMs that want the same tile get it faster only when they want it at the same time.
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
-            store=self.row("tma_store.alone_rate", 32, machine.tma_rate),
+            load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
+            load_shared=self.table("tma_load.shared_rate"),
+            dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
+            store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
+            issue_one=self._beside(4, fma),
+            issue_all=self._beside(8, fma),
+            dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
+            smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16)
+            / self.row("shared.load_rate", 16, machine.smem_rate),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
             load_latency=self.one("memory.l2_latency", machine.l2_latency),
             tma_latency=self._without_transfer("tma_load.l2_latency", machine.l2_latency + machine.tma_extra_latency),
+            dram_latency=self._without_transfer("tma_load.dram_latency", machine.dram_latency),
             tma_issue=self.one("tma_load.issue", 0.0),
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
@@ -127,18 +162,41 @@ class _Source:
             named_latency=turn,
             meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
+            dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
+            launch_gap=self.one("blocks.launch_gap", 0.0),
             block_start=self.row("blocks.turnover", 384, machine.dram_latency),
             fork=self._fork(machine),
             light_mhz=self.one("clock.light_mhz", 1980),  # H200, vendor
-            busy_mhz=self.one("clock.wgmma_mhz", 1980),
+            clock=self._clock(),
         )
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
         """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
         pairs = self.one("arithmetic.softmax_pair_rate", 0.0)
         return (1 / pairs - 2 / mufu) / (4 / fma + 4 / alu) if pairs else 0.0
+
+    def _beside(self, warps: int, fma: float) -> float:
+        """The part of the issue slots that the mix of a softmax, 10 instructions for two elements, got beside wgmma.
+
+        wgmma reads and writes its accumulators through the ports that other instructions need.
+        """
+        pairs = self.row("mixed.softmax_pair_rate", warps, 0.0)
+        return 10 * pairs / fma if pairs else 1.0
+
+    def _clock(self) -> tuple[float, ...]:
+        """A plane through the clocks that were measured under sustained load; least squares."""
+        rows, clocks = [], []
+        for load in ("alone", "arithmetic", "own", "all"):
+            for share, mhz in self.table(f"mixed.mhz_{load}").items():
+                numbers = (self.row(f"mixed.{what}_{load}", share, 0.0) for what in ("share", "bytes", "pairs"))
+                tensor, copied, pairs = numbers
+                rows.append([1.0, -tensor / 100, -copied, -10 * pairs / 128])
+                clocks.append(mhz)
+        if len(rows) < 4:
+            return (self.one("clock.light_mhz", 1980), 0.0, 0.0, 0.0)
+        return tuple(float(one) for one in np.linalg.lstsq(np.array(rows), np.array(clocks), rcond=None)[0])
 
     def _without_transfer(self, name: str, otherwise: float) -> float:
         """What a line through the smallest and the largest tile says of a tile of no bytes."""

@@ -14,6 +14,7 @@ from wspec.simulate.asynchrony import Asynchrony
 from wspec.simulate.clock import Clock
 from wspec.simulate.costs import SCHEDULERS, Numbers
 from wspec.simulate.errors import SimulationError
+from wspec.simulate.fluid import Sharing
 from wspec.simulate.handshakes import Handshakes
 from wspec.simulate.state import Group, Instance
 from wspec.simulate.steady import Periods
@@ -26,14 +27,23 @@ Slot = tuple[float, Sequence[Block]]
 class Engine:
     """One SM."""
 
-    def __init__(self, numbers: Numbers, slots: Sequence[Slot], record: bool = False, extrapolate: bool = True) -> None:
+    def __init__(
+        self,
+        numbers: Numbers,
+        slots: Sequence[Slot],
+        record: bool = False,
+        extrapolate: bool = True,
+        sharing: Sharing | None = None,
+    ) -> None:
+        """`sharing` remembers speeds from one run to the next; it knows how much the units can do."""
         self.numbers = numbers
         self.result = SmResult(record=Record() if record else None)
-        self.clock = Clock(self.result.record)
+        self.clock = Clock(self.result.record, sharing=sharing or Sharing())
         self.handshakes, self.asynchrony = Handshakes(self), Asynchrony(self)
         self.todo = [deque(blocks) for _, blocks in slots]
         self.instances: dict[int, Instance] = {}  # by slot, those that are on the SM
         self.periods = Periods(self) if extrapolate and not record else None
+        self.given_up = False
         self._do: dict[Kind, Callable[[Group, Action], bool]] = {
             Kind.WORK: self._work,
             Kind.FORK: self._fork,
@@ -48,8 +58,11 @@ class Engine:
     def run(self) -> SmResult:
         """Until all blocks are done. Raises SimulationError when nobody can go on."""
         clock, result = self.clock, self.result
-        while not clock.idle:
+        while not clock.idle and not self.given_up:
             clock.step()
+        if self.given_up:
+            result.cycles, result.busy, result.steps = clock.now, clock.busy, clock.steps
+            return result
         stuck = [group for one in self.instances.values() for group in one.groups if not group.done]
         if stuck:
             group = next((g for g in stuck if g.at < len(g.actions) and g.since > 0), stuck[0])
@@ -101,6 +114,16 @@ class Engine:
         if one.left == 0:
             self.result.blocks.append((one.slot, one.start, self.clock.now))
             self._next(one.slot)
+
+    def give_up(self) -> None:
+        """Nothing more is played: all blocks end now."""
+        self.given_up = True
+        for one in self.instances.values():
+            self.result.blocks.append((one.slot, one.start, self.clock.now))
+            for group in one.groups:
+                totals = self.result.waits.setdefault(group.track, {})
+                for cause, cycles in group.waits.items():
+                    totals[cause] = totals.get(cause, 0.0) + cycles
 
     # ---- warp groups
 
@@ -184,4 +207,4 @@ class Engine:
     def _mark(self, group: Group, action: Action) -> bool:
         if self.periods is not None:
             self.periods.mark(group)
-        return True
+        return not self.given_up

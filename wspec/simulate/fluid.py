@@ -1,47 +1,101 @@
-"""How things that run at the same time share the units: each as fast as the others, until a unit is full.
+"""How things that run at the same time share the units.
 
-A flow that has its units for itself runs at speed 1, and keeps unit u busy for a share of the time. The speeds of flows
-that run together are raised together until a unit is busy all the time; those that use it stay there, the others go on
-(max-min fairness). This is what a scheduler that takes turns between warps comes to.
+A flow that has its units for itself runs at speed 1, and keeps unit u busy for a share of the time. Dots come first. Of
+arithmetic what has run longest comes first, as schedulers prefer the older warp, but for a tenth of every unit; that
+tenth is shared: speeds are raised together until a unit is busy all the time, those that use it stay there, the others
+go on (max-min fairness). Without the preference blocks that begin together would stay in step for ever.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import UNITS
+from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
+_LEAST = 0.1
+"""Of every unit, for arithmetic that others come before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the units can do beside each other."""
+
+    issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
+    issue_all: float = 1.0  # that all of them get together
+    dots_beside_copies: float = 1.0  # their speed
+    smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
+
+
+NO_LIMITS = Limits()
 
 
 class Sharing:
     """Remembers the speeds of every combination of flows it has met."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+        self._limits = limits
         self._known: dict[tuple[Flow, ...], Speeds] = {}
 
     def speeds(self, flows: tuple[Flow, ...]) -> Speeds:
         found = self._known.get(flows)
         if found is None:
-            found = self._known[flows] = share(flows)
+            found = self._known[flows] = share(flows, self._limits)
         return found
 
 
-def share(flows: tuple[Flow, ...]) -> Speeds:
-    """The speeds of flows that run together. A flow without cycles is not one."""
+def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
+    """The speeds of flows that run together. A flow without cycles is not one.
+
+    The tensor core takes what it wants of shared memory and of the registers' ports; the others share what is left, and
+    beside a busy tensor core warps get a part of their issue slots only.
+    """
     shares = [{unit: cycles / flow.cycles for unit, cycles in flow.busy} for flow in flows]
     speeds = [0.0] * len(flows)
     free = [1.0] * len(UNITS)
-    rising = set(range(len(flows)))
+    dots = [number for number, one in enumerate(shares) if TENSOR in one]
+    others = [number for number, one in enumerate(shares) if TENSOR not in one]
+    copying = any(LOAD in shares[one] for one in others)
+    _raise(dots, shares, speeds, free, 1.0, limits.dots_beside_copies if copying else 1.0)
+    free[SMEM] = max(free[SMEM], limits.smem_left)
+    tensor = 1.0 - free[TENSOR]
+    lost = free[ISSUE] * (1 - limits.issue_all) * tensor
+    free[ISSUE] -= lost
+    least = [max(_LEAST * left, 0.0) for left in free]
+    free = [left - kept for left, kept in zip(free, least, strict=True)]
+    slots = 1 - (1 - limits.issue_one) * tensor
+    working = [one for one in others if ISSUE in shares[one]]
+    for one in working:
+        if LOAD in shares[one]:
+            continue
+        _raise([one], shares, speeds, free, slots)
+    free = [left + kept for left, kept in zip(free, least, strict=True)]
+    _raise(others, shares, speeds, free, slots)
+    free[ISSUE] += lost
+    return tuple(speeds), tuple(1.0 - left for left in free)
+
+
+def _raise(
+    some: list[int],
+    shares: list[dict[int, float]],
+    speeds: list[float],
+    free: list[float],
+    slots: float,
+    top: float = 1.0,
+) -> None:
+    """Raise the speeds of some flows together, each up to `top` and `slots` of the issue slots, within what is free."""
+    most = {one: min(top, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else top for one in some}
+    rising = set(some)
     while rising:
         loads = [sum(shares[one].get(unit, 0.0) for one in rising) for unit in range(len(UNITS))]
-        step = min([1.0 - max(speeds[one] for one in rising),
+        step = min([*(most[one] - speeds[one] for one in rising),
                     *(free[u] / load for u, load in enumerate(loads) if load > _EPSILON)])  # fmt: skip
         for one in rising:
             speeds[one] += step
         for unit, load in enumerate(loads):
             free[unit] = max(0.0, free[unit] - step * load)
         full = {unit for unit, load in enumerate(loads) if load > _EPSILON and free[unit] <= _EPSILON}
-        stay = {one for one in rising if speeds[one] >= 1 - _EPSILON or full & shares[one].keys()}
+        stay = {one for one in rising if speeds[one] >= most[one] - _EPSILON or full & shares[one].keys()}
         rising -= stay or rising
-    return tuple(speeds), tuple(1.0 - left for left in free)

@@ -19,12 +19,15 @@ from wspec.simulate.actions import Block, Kind
 from wspec.simulate.costs import TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
+from wspec.simulate.fluid import Limits, Sharing
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
+from wspec.simulate.sharing import Sources, arrivals
 from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
+_AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,13 @@ class Prediction:
 class Simulator:
     """Predicts launches of one module. Raises SimulationError for what cannot be played."""
 
-    def __init__(self, module: Operation, machine: Machine, registers: int | None = None) -> None:
+    def __init__(
+        self, module: Operation, machine: Machine, registers: int | None = None, serialized: bool = False
+    ) -> None:
+        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at."""
         self.machine, self.numbers = machine, numbers(machine)
-        self.program = Compiler(module, machine)
+        self.program = Compiler(module, machine, serialized=serialized)
+        self.sources = Sources(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
     def missing(self, arguments: Arguments) -> list[str]:
@@ -70,19 +77,38 @@ class Simulator:
 
     def block(self, arguments: Arguments, grid: Grid, program_id: Grid = (0, 0, 0)) -> Block:
         """The actions of one block."""
-        return Walker(self.program, arguments, grid).block(program_id)
+        return self.walker(arguments, grid, self.machine.sm_count * self.blocks_per_sm).block(program_id)
 
-    def clock(self, tensor: float) -> float:
-        """MHz while the tensor cores are busy for that share of the time.
+    def clock(self, tensor: float, copied: float, issued: float) -> float:
+        """MHz under the power limit while the tensor cores, and the issue slots, are busy for that share of the time
+        and an SM gets so many bytes a cycle from L2."""
+        most, by_tensor, by_bytes, by_issue = self.numbers.clock
+        return min(self.numbers.light_mhz, most - by_tensor * tensor - by_bytes * copied - by_issue * issued)
 
-        A line between the two clocks that were measured, with idle and with busy tensor cores: the power limit.
-        """
-        return self.numbers.light_mhz + tensor * (self.numbers.busy_mhz - self.numbers.light_mhz)
+    @property
+    def limits(self) -> Limits:
+        """What units can do beside each other."""
+        one = self.numbers
+        return Limits(one.issue_one, one.issue_all, one.dots_beside_copies, one.smem_left)
 
-    def play(self, block: Block, together: int = 1, record: bool = False, extrapolate: bool = True) -> SmResult:
+    def walker(self, arguments: Arguments, grid: Grid, at_once: int) -> Walker:
+        """Of a launch of which so many blocks run at a time."""
+        found = arrivals(self.sources.of(arguments, grid, at_once), self.numbers)
+        return Walker(
+            self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
+        )
+
+    def play(
+        self,
+        block: Block,
+        together: int = 1,
+        record: bool = False,
+        extrapolate: bool = True,
+        sharing: Sharing | None = None,
+    ) -> SmResult:
         """As many blocks of a kind as said, begun at once on one SM."""
         slots = [(0.0, [block])] * together
-        return Engine(self.numbers, slots, record, extrapolate).run()
+        return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
     def predict(
         self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
@@ -91,14 +117,18 @@ class Simulator:
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
         classes = _Classes(self, arguments, grid, most)
-        cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
+        if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
+            cycles = classes.together()
+        else:
+            cycles = classes.uniform() if len(classes.keys) == 1 else classes.schedule()
+        cycles += self.numbers.launch_gap
         whole = [sum(share[unit] for share in classes.busy()) for unit in range(len(UNITS))]
         capacity = cycles * self.machine.sm_count or 1.0
         waves = total / (self.machine.sm_count * most)
         used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
-        clock = clock_mhz or self.clock(used["tensor"])
+        clock = clock_mhz or self.clock(used["tensor"], classes.loaded() / capacity, used["issue"])
         return Prediction(cycles, clock, total, most, waves, used, flop, len(classes.results), steps)
 
 
@@ -107,16 +137,19 @@ class _Classes:
 
     def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
         self.simulator, self.grid, self.most = simulator, grid, most
-        self.walker = Walker(simulator.program, arguments, grid)
+        self.walker = simulator.walker(arguments, grid, simulator.machine.sm_count * most)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
         self.each = grid[0] * grid[1] * grid[2] / max(1, len(self.keys))  # blocks of a class
         count = len(self.keys)
         wanted = _CLASSES if len(self.axes) == 1 else _CLASSES**2  # a line through few points, or more of them
+        if grid[0] * grid[1] * grid[2] <= simulator.machine.sm_count * most:
+            wanted = _AT_ONCE
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
+        self.sharing = Sharing(simulator.limits)  # what it remembers serves all classes
         self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
@@ -129,7 +162,7 @@ class _Classes:
     def result(self, position: int, together: int) -> SmResult:
         key = (position, together)
         if key not in self.results:
-            self.results[key] = self.simulator.play(self.block(position), together)
+            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharing)
         return self.results[key]
 
     def _between(self, position: int) -> list[tuple[int, float]]:
@@ -173,7 +206,15 @@ class _Classes:
     def flop(self) -> float:
         return sum(weight * _flop(self.block(one)) for one, weight in self.weights.items())
 
+    def loaded(self) -> float:
+        """Bytes that all blocks load."""
+        return sum(weight * _loaded(self.block(one)) for one, weight in self.weights.items())
+
     # ---- which block when
+
+    def together(self) -> float:
+        """All blocks begin at once: the one that takes longest."""
+        return max(self.cycles(one, self.most) for one in self.sample)
 
     def uniform(self) -> float:
         """All blocks alike: whole waves, and what is left."""
@@ -206,3 +247,8 @@ def _flop(block: Block) -> float:
             if action.kind is Kind.DOT:
                 total += action.b
     return total
+
+
+def _loaded(block: Block) -> float:
+    """Bytes that a block's tasks load."""
+    return float(sum(action.b for task in block.tasks for action in task.actions if action.kind is Kind.COPY))

@@ -5,7 +5,7 @@
       "signature": {"q_desc": "tensordesc<bf16[1, 1, 128, 128]>", ...}, "constexprs": {"BLOCK_M": 128, ...},
       "options": {"num_warps": 8}, "arguments": {"seqlen_q": 4096, ...}, "grid": [32, 16, 4], "ms": 0.861}]}
 
-`kind` is "specialized" or "plain"; "registers" and "clock_mhz" of a point are optional.
+`kind` is "specialized" or "plain"; "registers", "clock_mhz" and "shape" of a point are optional.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Point:
     ms: float
     registers: int | None = None  # a thread has, where it was looked up
     clock_mhz: float = 0.0  # while it ran; 0: not known
+    shape: str = ""  # the same for plans of one problem
 
     def with_options(self, **options: Any) -> Point:
         """The same launch of a kernel compiled with other options."""

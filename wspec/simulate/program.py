@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -11,8 +12,8 @@ from wspec.ir.loc import value_name
 from wspec.ir.types import DenseArrayAttr, IntegerAttr
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
-from wspec.simulate.actions import Action, Flow, Kind
-from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding
+from wspec.simulate.actions import Action, Flow, Kind, Piece
+from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
 from wspec.simulate.costs import numbers
 from wspec.simulate.dots import dot, flop, latency, load, store
 from wspec.simulate.errors import SimulationError
@@ -50,7 +51,14 @@ _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  #
 class Compiler:
     """Makes the steps of a function."""
 
-    def __init__(self, module: Operation, machine: Machine) -> None:
+    def __init__(
+        self, module: Operation, machine: Machine, coordinates: bool = False, serialized: bool = False
+    ) -> None:
+        """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out.
+
+        `serialized`: ptxas makes every wgmma wait for the one before.
+        """
+        self.serialized = serialized
         functions = [op for op in module.walk() if op.name == "tt.func"]
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
@@ -58,7 +66,9 @@ class Compiler:
         self.roots = 0
         self.barriers: dict[View, int] = {}  # numbers of those that were met
         self.warps = module.int_attr("ttg.num-warps") or 4
-        self.needed = scalars.closure(deciding(self.function))  # what decides conditions, trip counts and barriers
+        self.without_arithmetic = coordinates
+        seeds = [*deciding(self.function), *(where(self.function) if coordinates else ())]
+        self.needed = scalars.closure(seeds)  # what decides conditions, trip counts and barriers
         self.fused = fused(self.function)
         self.task_warps, self.costing = self.warps, Costing(self.numbers, self.warps, self.fused)
         self.main = self._task("default", self.warps, self.function.regions[0].block, [])
@@ -110,7 +120,7 @@ class Compiler:
 
     def _flush(self, stretch: list[Operation], steps: list[Step]) -> None:
         """The stretch so far as one action."""
-        pieces = self.costing.pieces(stretch)
+        pieces = () if self.without_arithmetic else self.costing.pieces(stretch)
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
             main = max(stretch, key=lambda op: max((byte_size(r.type) for r in op.results), default=0))
@@ -120,6 +130,9 @@ class Compiler:
     def _add(self, made: Sequence[Step], steps: list[Step]) -> None:
         """One thread acts for all once they have met; several such actions in a row need one meeting."""
         for step in made:
+            if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
+                _add_wait(step, steps)
+                continue
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
             met = before is not None and _by_one_thread(before)
             if _by_one_thread(step) and self.task_warps >= 4 and not met:
@@ -158,15 +171,12 @@ class Compiler:
         if op.name in COPIES or op.name in AT_BARRIERS:
             return [at_barrier(op, self.numbers)]
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
-            issue = Action(
-                Kind.DOT,
-                op,
-                b=flop(op),
-                flow=dot(op, self.costing.groups, self.numbers),
-                after=latency(op, self.numbers),
-            )
+            first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
+            after = latency(op, self.numbers)
+            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after)
+            setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
-            return [Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
+            return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
         if op.name in _STORES:
@@ -236,3 +246,25 @@ def _by_one_thread(step: Step) -> bool:
     if isinstance(step, AtBarrier):
         return step.kind in _BY_ONE_THREAD
     return isinstance(step, Emit) and step.actions[0].kind in _BY_ONE_THREAD
+
+
+def _add_wait(wait: Emit, steps: list[Step]) -> None:
+    """A wait for dots after a stretch of arithmetic: ptxas moves it up, into the first gap of the stretch.
+
+    Nothing but the dots' results orders arithmetic with a wait, and a wait is put where warps would idle anyway: after
+    the first reduction's first shuffle. So arithmetic that stands before a wait mostly runs after it.
+    """
+    work = steps[-1].actions[0] if steps and isinstance(steps[-1], Emit) else None
+    gap = None
+    if work is not None and work.kind is Kind.WORK:
+        gap = next((at for at, piece in enumerate(work.pieces) if not isinstance(piece, Flow)), None)
+    if work is None or gap is None:
+        steps.append(wait)
+        return
+    before, after = (_part(work, pieces) for pieces in (work.pieces[:gap], work.pieces[gap:]))
+    steps[-1:] = [Emit((before,)), wait, Emit((after,))] if gap else [wait, Emit((after,))]
+
+
+def _part(work: Action, pieces: tuple[Piece, ...]) -> Action:
+    cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
+    return replace(work, pieces=pieces, cycles=cycles)

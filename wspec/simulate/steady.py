@@ -8,7 +8,9 @@ Nothing is approximated but that hundredth of a cycle.
 
 Shared units can keep a loop from ever repeating exactly: its iterations differ by a few cycles. After PATIENCE of them
 a state is taken for an earlier one when all agrees but the cycles that are left, and WINDOW iterations lie between. The
-mean of the window is then what is repeated; `SmResult.approximated` says for how many cycles.
+mean of the window is then what is repeated; `SmResult.approximated` says for how many cycles. Where not even that
+comes again in ENOUGH iterations, several blocks drifting past each other, what is left takes as long as the second half
+of those.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 64
 PATIENCE, WINDOW = 48, 32
+ENOUGH = 160
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class Periods:
         self._seen = 0
         self._blocks: tuple[int, ...] = ()
         self._leader: Group | None = None
+        self._iterations = 0  # of the leader since these blocks are there
+        self._half: _Moment | None = None
 
     def mark(self, group: Group) -> None:
         """An iteration of a loop of this warp group begins."""
@@ -54,12 +59,19 @@ class Periods:
         if blocks != self._blocks:
             self._forget()
             self._blocks, self._leader = blocks, _leader(instances[0])
+            self._iterations, self._half = 0, None
         if group is not self._leader:
             return
         groups = [one for instance in instances for one in instance.groups]
         self._seen += 1
         at, waits = [one.at for one in groups], [dict(one.waits) for one in groups]
         now = _Moment(self.engine.clock.now, self._seen, at, list(self.engine.clock.busy), waits)
+        self._iterations += 1
+        if self._iterations == ENOUGH // 2:
+            self._half = now
+        stuck = self._iterations >= ENOUGH and self.engine.result.skipped == 0
+        if stuck and self._half is not None and self._finish(self._half, groups):
+            return
         discrete, left = self._state(instances, groups)
         moment = self._moments.get((discrete, left))
         if moment is not None and self._jump(moment, groups):
@@ -74,6 +86,31 @@ class Periods:
             if self._seen - rough.number >= WINDOW and self._jump(rough, groups):
                 self.engine.result.approximated += self.engine.result.skipped - before
                 self._forget()
+
+    def _finish(self, half: _Moment, groups: list[Group]) -> bool:
+        """Iterations by the hundred, and still no repetition: the others take as long as those of the second half.
+
+        Everything that is left is given up, its time and what it keeps busy is added. Only where a lot is left.
+        """
+        leader = self._leader
+        assert leader is not None
+        at = half.at[groups.index(leader)]
+        done = sum(action.kind is Kind.MARK for action in leader.actions[at : leader.at])
+        left = sum(action.kind is Kind.MARK for action in leader.actions[leader.at :])
+        times = left / done
+        if times < 1:
+            return False
+        engine, clock = self.engine, self.engine.clock
+        more = times * (clock.now - half.now)
+        for group, waits in zip(groups, half.waits, strict=True):
+            for cause, cycles in group.waits.items():
+                group.waits[cause] = cycles + times * (cycles - waits.get(cause, 0.0))
+        clock.busy = [now + times * (now - then) for now, then in zip(clock.busy, half.busy, strict=True)]
+        clock.now += more
+        engine.result.skipped += more
+        engine.result.approximated += more
+        engine.give_up()
+        return True
 
     def _forget(self) -> None:
         self._moments.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wspec.ir.core import Operation, Value
 from wspec.simulate.actions import Action, Flow, Kind
@@ -78,7 +78,7 @@ class AtBarrier:
     number: Value | int  # a phase, or a count
     predicate: Value | None
     flow: Flow | None = None  # of a copy
-    made: dict[tuple[tuple[int, ...], int], Action] = field(default_factory=dict)
+    after: float = 0.0  # from its end until the waiting warp goes on
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import ScalarType
 from wspec.simulate import steps as s
-from wspec.simulate.actions import Action, Block, Walked
+from wspec.simulate.actions import Action, Block, Flow, Kind, Walked
+from wspec.simulate.barrier_steps import coordinates
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.program import Compiler, View
 
@@ -42,8 +43,21 @@ class _Task:
 class Walker:
     """Walks blocks of one kernel."""
 
-    def __init__(self, program: Compiler, arguments: Arguments, grid: Grid) -> None:
-        self.program, self.grid = program, grid
+    def __init__(
+        self,
+        program: Compiler,
+        arguments: Arguments,
+        grid: Grid,
+        brief: bool = False,
+        arrivals: Mapping[Operation, tuple[Flow, float]] | None = None,
+    ) -> None:
+        """A `brief` walk does one iteration of innermost loops, two of others, and notes which tiles are loaded.
+
+        `arrivals`: of loads, the way to the SM and the latency, where they are not those of the program.
+        """
+        self.program, self.grid, self.brief, self.arrivals = program, grid, brief, arrivals or {}
+        self.touched: list[tuple[Operation, tuple[Item, ...] | None]] = []
+        self.made: dict[tuple[s.AtBarrier, View, int], Action] = {}
         self.given: dict[Value, Item] = {}
         for name, argument in program.parameters.items():
             if argument not in program.needed or name not in arguments:
@@ -60,6 +74,7 @@ class Walker:
     def block(self, program_id: Grid) -> Block:
         """The actions of one block. Raises SimulationError."""
         self.env, self.program_id = dict(self.given), program_id
+        self.touched = []
         main = self.program.main
         self.tasks = [_Task(main.name, main.warps)]
         self._run(main.steps, self.tasks[0])
@@ -150,7 +165,7 @@ class Walker:
         position = step.op.regions[0].block.args[0]
         self._move([(argument, first) for argument, first, _, _ in step.carried])
         turn = [(argument, end) for argument, _, end, _ in step.carried]
-        for at in range(lower, upper, by):
+        for at in range(lower, upper, by)[: _brief(step) if self.brief else None]:
             self.env[position] = at
             task.actions.append(step.mark)
             self._run(step.body, task)
@@ -185,14 +200,30 @@ class Walker:
     def _at_barrier(self, step: s.AtBarrier, actions: list[Action]) -> None:
         if step.predicate is not None and not self._number(step.predicate, step.op):
             return
+        if self.brief:
+            self._touch(step)
+            return
         view = self.env.get(step.barrier)
         if not isinstance(view, tuple):
             raise SimulationError(f"{step.op.name}: which barrier this is cannot be followed", step.op.location)
         number = step.number if isinstance(step.number, int) else self._number(step.number, step.op)
-        key = (view, number)
-        action = step.made.get(key)
+        key = (step, view, number)
+        action = self.made.get(key)
         if action is None:
             known = self.program.barriers
             barrier = known.setdefault(view, len(known))
-            action = step.made[key] = Action(step.kind, step.op, barrier, number, flow=step.flow)
+            flow, after = self.arrivals.get(step.op, (step.flow, step.after))
+            action = self.made[key] = Action(step.kind, step.op, barrier, number, flow=flow, after=after)
         actions.append(action)
+
+    def _touch(self, step: s.AtBarrier) -> None:
+        """Note the tile of a load: its coordinates, or None where they are not known."""
+        if step.kind is Kind.COPY and isinstance(step.number, int):
+            found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
+            known = len(found) == len(coordinates(step.op))
+            self.touched.append((step.op, found if known else None))
+
+
+def _brief(loop: s.For) -> int:
+    """Iterations of a brief walk."""
+    return 2 if any(op.name == "scf.for" and op is not loop.op for op in loop.op.walk()) else 1

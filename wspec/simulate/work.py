@@ -3,7 +3,7 @@
 Operations of a stretch overlap perfectly, except that what needs the result of a reduction or of a load comes after it:
 a stretch is a sequence of levels, each as long as its busiest unit is busy, with the latency of the reduction between
 them. A chain that holds a few numbers a thread (row statistics) and that nothing big waits for costs its instructions
-only: ptxas schedules it into the shadow of the rest.
+and one latency at the end: ptxas schedules the others into the shadow of the rest.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Costing:
             after = before + self.numbers.arithmetic_latency * self._chain(op, busy)
             if level <= top:
                 here.depth = max(here.depth, after)
-            if level < top or not any(big for *_, big in placed):
-                here.delay = max(here.delay, delay)
+            # At the end of a stretch nothing is left that would hide a reduction's shuffles.
+            here.delay = max(here.delay, delay)
             depth.update((result, 0.0 if delay else after) for result in op.results)
         return tuple(piece for level in levels for piece in self._level(level))
 

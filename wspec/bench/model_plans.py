@@ -1,0 +1,282 @@
+"""The shapes and plans that the model's predictions are held against: attention, products, products of int8 weights.
+
+A shape is a problem; a plan is a way to run it: a tile, warps, options of the compiler, or Triton's own kernel. The
+numbers of the machine description come from microbenchmarks (`wspec calibrate`), so no point here was used for them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from wspec.bench import attention_cases as cases
+from wspec.bench import quantized as q
+from wspec.bench.measured_points import attention_point, matmul_point, quantized_point
+from wspec.kernels import attention as a
+from wspec.kernels import matmul as m
+from wspec.kernels import quantized as k
+from wspec.simulate.points import Point
+
+Tensors = tuple[torch.Tensor, ...]
+Options = Mapping[str, Any]
+OFF: Options = {"persistent": False}
+
+
+class Shape(ABC):
+    """A problem and the plans for it."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Of one set of inputs and outputs."""
+
+    @abstractmethod
+    def points(self) -> list[Point]:
+        """The plans, not measured yet."""
+
+    @abstractmethod
+    def inputs(self, device: torch.device, seed: int) -> Tensors:
+        """Random ones."""
+
+    @abstractmethod
+    def launch(self, inputs: Tensors, point: Point) -> tuple[Any, torch.Tensor]:
+        """(a launch of the plan, as `precompile` takes it; where the result will be)."""
+
+    @abstractmethod
+    def on_cpu(self, point: Point) -> Any:
+        """A launch that compiles the same kernel, of small tensors."""
+
+    def function(self, point: Point) -> Any:
+        """The jit function of the plan."""
+        import wspec
+
+        kernel = self.plain_kernel()
+        if point.kind == "plain":
+            return kernel
+        return wspec.compile(gate="off", **compiler_options(point))(kernel)
+
+    @abstractmethod
+    def plain_kernel(self) -> Any: ...
+
+
+def compiler_options(point: Point) -> dict[str, Any]:
+    """The options of a point that are wspec's, not Triton's."""
+    return {name: value for name, value in point.options.items() if name not in ("num_warps", "num_stages")}
+
+
+def _plans(shape: str, made: Sequence[tuple[Point, Options]]) -> list[Point]:
+    """Points with options of the compiler, which their names say."""
+    found = []
+    for point, options in made:
+        told = " ".join(f"{name}={value:d}" if isinstance(value, bool) else f"{name}={value}"
+                        for name, value in options.items() if value is not None)  # fmt: skip
+        one = point.with_options(**options) if point.kind == "specialized" else point
+        plan = point.name.removeprefix(shape).strip()
+        found.append(replace(one, name=f"{shape} {plan} {told}".strip(), shape=shape))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ attention
+
+_ATTENTION_TILES: Mapping[int, tuple[tuple[int, int, int], ...]] = {
+    64: ((64, 128, 4), (64, 64, 4), (128, 128, 8)),
+    128: ((128, 128, 8), (128, 64, 8), (64, 128, 4)),
+    256: ((128, 64, 8), (64, 64, 4), (128, 32, 8)),
+}
+_ATTENTION_PLAIN: Mapping[int, tuple[tuple[int, int, int, int], ...]] = {
+    64: ((64, 128, 4, 2), (128, 128, 8, 2), (64, 64, 4, 3)),
+    128: ((128, 64, 4, 2), (128, 128, 8, 2), (64, 64, 4, 3)),
+    256: ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 3)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape(Shape):
+    """bf16, 16384 tokens, hidden size 2048."""
+
+    head_dim: int
+    causal: bool
+    length: int
+
+    def __str__(self) -> str:
+        return f"D={self.head_dim} {'causal' if self.causal else 'full'} bf16 S={self.length}"
+
+    @property
+    def case(self) -> cases.Case:
+        return cases.main_case(cases.Kind(self.head_dim, self.causal, "bf16"), self.length)
+
+    @property
+    def bytes(self) -> int:
+        return self.case.bytes
+
+    def points(self) -> list[Point]:
+        case = (self.head_dim, self.causal, "bf16", self.length)
+        made: list[tuple[Point, Options]] = []
+        for at, (rows, columns, warps) in enumerate(_ATTENTION_TILES[self.head_dim]):
+            point = attention_point(case, "specialized", (rows, columns, warps, 2), 1.0)
+            made += [(point, {"persistent": True}), (point, OFF)]
+            if at == 0:
+                made += [(point, {"persistent": True, "overlap": False})]
+                if warps == 8:
+                    made += [(point, {"persistent": True, "turns": False})]
+                else:
+                    made += [(point, {"persistent": True, "blocks": 1})]
+        for tile in _ATTENTION_PLAIN[self.head_dim]:
+            made.append((attention_point(case, "plain", tile, 1.0), {}))
+        return _plans(str(self), made)
+
+    def inputs(self, device: torch.device, seed: int) -> Tensors:
+        return cases.make_inputs(self.case, device, seed)
+
+    def launch(self, inputs: Tensors, point: Point) -> tuple[Any, torch.Tensor]:
+        query, key, value = inputs
+        out = torch.empty_like(query)
+        lse = torch.empty(query.shape[:3], dtype=torch.float32, device=query.device)
+        scale = self.head_dim**-0.5
+        made = a.Launch.of(query, key, value, out, lse, causal=self.causal, scale=scale, config=_attention_tile(point))
+        return made, out
+
+    def on_cpu(self, point: Point) -> Any:
+        query, key, value, out = (torch.empty(1, 1, 1, self.head_dim, dtype=torch.bfloat16) for _ in range(4))
+        lse, tile = torch.empty(1, 1, 1), _attention_tile(point)
+        return a.Launch.of(query, key, value, out, lse, causal=self.causal, scale=1.0, config=tile)
+
+    def plain_kernel(self) -> Any:
+        return a.attention_fwd
+
+
+def _attention_tile(point: Point) -> a.Config:
+    at, options = point.constexprs, point.options
+    return a.Config(at["BLOCK_M"], at["BLOCK_N"], options["num_warps"], options["num_stages"])
+
+
+# ------------------------------------------------------------------------------------------------- products
+
+_MATMUL_TILES = ((128, 256, 64, 8, 3, 8), (128, 128, 64, 8, 3, 8), (128, 128, 64, 4, 3, 8))
+_MATMUL_PLAIN = ((128, 256, 64, 8, 3, 8), (128, 128, 64, 4, 3, 8), (128, 256, 32, 8, 5, 8))
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulShape(Shape):
+    """A B, or A B^T, in bf16."""
+
+    m: int
+    n: int
+    k: int
+    transposed: bool
+
+    def __str__(self) -> str:
+        return f"{'A B^T' if self.transposed else 'A B'} bf16 {self.m}x{self.n}x{self.k}"
+
+    @property
+    def bytes(self) -> int:
+        return 2 * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+    def points(self) -> list[Point]:
+        sizes = (self.m, self.n, self.k)
+        made: list[tuple[Point, Options]] = []
+        for tile in _MATMUL_TILES:
+            point = matmul_point(sizes, self.transposed, "bf16", "specialized", tile, 1.0)
+            made.append((point, OFF))
+            if tile[3] == 8:
+                made.append((point, {"persistent": True}))
+        for tile in _MATMUL_PLAIN:
+            made.append((matmul_point(sizes, self.transposed, "bf16", "plain", tile, 1.0), {}))
+        return _plans(str(self), made)
+
+    def inputs(self, device: torch.device, seed: int) -> Tensors:
+        draw = torch.Generator(device).manual_seed(seed)
+        left = torch.randn(self.m, self.k, device=device, dtype=torch.bfloat16, generator=draw)
+        shape = (self.n, self.k) if self.transposed else (self.k, self.n)
+        right = torch.randn(*shape, device=device, dtype=torch.bfloat16, generator=draw)
+        return left, right.T if self.transposed else right
+
+    def launch(self, inputs: Tensors, point: Point) -> tuple[Any, torch.Tensor]:
+        left, right = inputs
+        out = torch.empty(left.shape[0], right.shape[1], dtype=left.dtype, device=left.device)
+        return m.Launch.of(left, right, out, variant="descriptor", config=_matmul_tile(point)), out
+
+    def on_cpu(self, point: Point) -> Any:
+        left, right = (torch.empty(256, 256, dtype=torch.bfloat16) for _ in range(2))
+        right = right.T if self.transposed else right
+        return m.Launch.of(left, right, torch.empty_like(left), variant="descriptor", config=_matmul_tile(point))
+
+    def plain_kernel(self) -> Any:
+        return m.matmul_descriptor_kernel
+
+
+def _matmul_tile(point: Point) -> m.Config:
+    at, options = point.constexprs, point.options
+    sides = (at["BLOCK_M"], at["BLOCK_N"], at["BLOCK_K"])
+    return m.Config(*sides, options["num_warps"], options["num_stages"], at["GROUP_M"])
+
+
+# --------------------------------------------------------------------------------- products of int8 weights
+
+_CHAINS: tuple[Options, ...] = ({"chain": "off"}, {"chain": "on"}, {"chain": "on", "helper_warps": 8})
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedShape(Shape):
+    """bf16 times int8 weights, n = k."""
+
+    m: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"int8 {self.m}x{self.n}x{self.n}"
+
+    @property
+    def case(self) -> q.Case:
+        return q.Case(8, self.m, self.n, self.n)
+
+    @property
+    def bytes(self) -> int:
+        return self.n * self.n
+
+    def points(self) -> list[Point]:
+        made: list[tuple[Point, Options]] = []
+        for block_k in (128, 64):
+            tile = (min(self.m, 256), 64, block_k, 4)
+            sizes = (self.m, self.n, self.n)
+            made += [(quantized_point(sizes, "specialized", (*tile, 3)), options) for options in _CHAINS]
+            made += [(quantized_point(sizes, "plain", (*tile, 3)), {})]
+        return _plans(str(self), made)
+
+    def inputs(self, device: torch.device, seed: int) -> Tensors:
+        return q.make_inputs(self.case, device, seed)
+
+    def launch(self, inputs: Tensors, point: Point) -> tuple[Any, torch.Tensor]:
+        left, weight, scale = inputs
+        made = k.Launch.int8(left, weight, scale, config=_quantized_tile(point))
+        return made, made.sums
+
+    def on_cpu(self, point: Point) -> Any:
+        case = q.Case(8, 16, 256, 1024)
+        return q.make_launch(case, q.make_inputs(case, torch.device("cpu"), 0), _quantized_tile(point))
+
+    def plain_kernel(self) -> Any:
+        return k.plain_kernel(8)
+
+
+def _quantized_tile(point: Point) -> k.Config:
+    at, options = point.constexprs, point.options
+    return k.Config(at["BLOCK_M"], at["BLOCK_N"], at["BLOCK_K"], options["num_warps"], options["num_stages"])
+
+
+def shapes(quick: bool = False) -> list[Shape]:
+    """All of them; with `quick` one of each sort."""
+    lengths = (1024,) if quick else (1024, 4096, 16384)
+    dims = (128,) if quick else (64, 128, 256)
+    found: list[Shape] = [
+        AttentionShape(dim, causal, length) for dim in dims for causal in (False, True) for length in lengths
+    ]
+    sizes = [(4096, 4096, 4096)] if quick else [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192)]
+    found += [MatmulShape(*size, transposed) for size in sizes for transposed in (False, True)]
+    rows = (128,) if quick else (64, 128, 256)
+    found += [QuantizedShape(row, size) for row in rows for size in ((4096,) if quick else (4096, 8192))]
+    return found

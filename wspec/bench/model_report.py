@@ -1,0 +1,103 @@
+"""Predictions beside measurements: errors by family, and what the model would have chosen for each shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wspec.bench.report import Table
+from wspec.simulate.points import Accuracy, Point, accuracy, rank_correlation
+
+NEAR = 0.03  # a choice that is at most so much slower than the best plan is a good one
+RANKED = 0.85
+FEWEST = 4  # plans that a shape needs to be ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A point and what was predicted: with the model's clock, and at the clock that was measured."""
+
+    point: Point
+    ms: float
+    ms_at_clock: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One shape: Spearman's rank correlation over its plans, the plan that the model finds fastest, and how much slower
+    than the fastest it was."""
+
+    shape: str
+    plans: int
+    correlation: float
+    chosen: str
+    regret: float
+
+
+def choices(rows: Sequence[Row]) -> list[Choice]:
+    """Of every shape with at least FEWEST plans."""
+    found = []
+    for shape, mine in _by_shape(rows):
+        if len(mine) < FEWEST:
+            continue
+        chosen = min(mine, key=lambda row: row.ms)
+        best = min(row.point.ms for row in mine)
+        correlation = rank_correlation([row.ms for row in mine], [row.point.ms for row in mine])
+        name = chosen.point.name.removeprefix(shape).strip()
+        found.append(Choice(shape, len(mine), correlation, name, chosen.point.ms / best - 1))
+    return found
+
+
+def _by_shape(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for shape in dict.fromkeys(row.point.shape for row in rows):
+        yield shape, [row for row in rows if row.point.shape == shape]
+
+
+def family(point: Point) -> str:
+    """The kernel, and whether it is specialized."""
+    return f"{point.kernel.rpartition(':')[2]}, {point.kind}"
+
+
+def error_table(rows: Sequence[Row]) -> Table:
+    """One row for each family, and one for all."""
+    columns = ("kernels", "points", "mean error", "worst", "predicted / measured", "rank correlation",
+               "mean error at the measured clock")  # fmt: skip
+    families = sorted({family(row.point) for row in rows})
+    cells = [_errors(name, [row for row in rows if family(row.point) == name]) for name in families]
+    return Table("Errors", columns, (*cells, _errors("all", rows)))
+
+
+def _errors(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    mine = accuracy([(row.ms, row.point.ms) for row in rows])
+    at_clock = accuracy([(row.ms_at_clock, row.point.ms) for row in rows])
+    return (
+        name, str(mine.points), _percent(mine.mean_error), _percent(mine.worst_error), f"{mine.factor:.2f}",
+        f"{mine.rank_correlation:.3f}", _percent(at_clock.mean_error),
+    )  # fmt: skip
+
+
+def choice_table(found: Sequence[Choice]) -> Table:
+    """One row for each shape."""
+    columns = ("shape", "plans", "rank correlation", "the model's choice", "slower than the best")
+    cells = tuple(
+        (one.shape, str(one.plans), f"{one.correlation:.2f}", one.chosen, _percent(one.regret)) for one in found
+    )
+    return Table("Choices", columns, cells)
+
+
+def notes(rows: Sequence[Row], found: Sequence[Choice]) -> list[str]:
+    """The numbers of the whole in words."""
+    all_of_them: Accuracy = accuracy([(row.ms, row.point.ms) for row in rows])
+    good = sum(one.regret <= NEAR for one in found)
+    ranked = sum(one.correlation >= RANKED for one in found)
+    return [
+        f"{all_of_them.points} points: mean error {_percent(all_of_them.mean_error)}, "
+        f"worst {_percent(all_of_them.worst_error)}, predicted {all_of_them.factor:.2f} of measured",
+        f"the model's choice is within {_percent(NEAR)} of the best plan on {good} of {len(found)} shapes; "
+        f"at worst {_percent(max((one.regret for one in found), default=0.0))} slower",
+        f"rank correlation at least {RANKED} on {ranked} of {len(found)} shapes",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

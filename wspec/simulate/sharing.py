@@ -1,0 +1,90 @@
+"""Where tiles come from: how many SMs want the same one at the same time, and whether L2 has it already.
+
+L2 sends so many bytes a cycle of data that nobody else wants; a tile that several SMs ask for at about the same time is
+read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine description). What
+no block before has loaded comes from memory. Both are read off the coordinates of the first loads of every block that
+runs at the beginning, and of those that run after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wspec.ir.core import Operation
+from wspec.plan.machine import Machine
+from wspec.simulate.actions import Flow
+from wspec.simulate.costs import LOAD, Numbers
+from wspec.simulate.program import Compiler
+from wspec.simulate.tiles import byte_size
+from wspec.simulate.walk import Arguments, Grid, Walker
+
+Tiles = dict[Operation, list[object]]
+"""Of each load, coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the tiles of one load come from."""
+
+    sharers: float = 1.0  # blocks of a wave that want a tile; the mean over tiles
+    cold: float = 1.0  # the part of the tiles that nobody loaded before
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a tile comes: the way to the SM, and cycles from its end until the waiting warp goes on."""
+
+    flow: Flow
+    latency: float
+
+
+class Sources:
+    """Of the loads of one module."""
+
+    def __init__(self, module: Operation, machine: Machine) -> None:
+        self.program = Compiler(module, machine, coordinates=True)
+
+    def of(self, arguments: Arguments, grid: Grid, at_once: int) -> dict[Operation, Source]:
+        """By load, where `at_once` blocks run at a time. Loads whose coordinates are not known are not in it."""
+        walker = Walker(self.program, arguments, grid, brief=True)
+        first, more = self._touched(walker, _ids(grid, 0, at_once))
+        second, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        found = {}
+        for op, tiles in first.items():
+            wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
+            if None not in wanted:
+                found[op] = Source(len(tiles) / len(wanted), len(later - wanted) / len(later) if later else 1.0)
+        return found
+
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles]:
+        """The coordinates of the first tile of each block, and those of its later ones."""
+        first: Tiles = {}
+        more: Tiles = {}
+        for program_id in ids:
+            walker.block(program_id)
+            seen = set()
+            for op, coordinates in walker.touched:
+                (more if op in seen else first).setdefault(op, []).append(coordinates)
+                seen.add(op)
+        return first, more
+
+
+def arrivals(sources: Mapping[Operation, Source], numbers: Numbers) -> dict[Operation, Arrival]:
+    """What loads take, given where their tiles come from."""
+    return {op: arrival(byte_size(op.operands[-2].type), source, numbers) for op, source in sources.items()}
+
+
+def arrival(size: int, source: Source, numbers: Numbers) -> Arrival:
+    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
+    rate = numbers.load_rate(source.sharers)
+    flow = Flow(size / numbers.load_most, ((LOAD, size / rate),))
+    slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
+    more = numbers.dram_latency - numbers.tma_latency + slower
+    return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))
+
+
+def _ids(grid: Grid, start: int, end: int) -> Sequence[Grid]:
+    """The program ids of blocks in the order of the grid."""
+    x, y, z = grid
+    return [(at % x, at // x % y, at // (x * y)) for at in range(start, min(end, x * y * z))]
