@@ -12,6 +12,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
 from wspec.search.launches import Launch, arguments_of
 from wspec.simulate import Simulator
+from wspec.simulate.launch import loaded_bytes
 from wspec.tiles import TileCost
 from wspec.tiles.launch import team_costs
 from wspec.tiles.table import make_table
@@ -66,9 +67,12 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     tiles = launch.grid[0] * launch.grid[1] * launch.grid[2]
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
-        played = simulator.play(simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0)), together)
+        block = simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0))
+        played = simulator.play(block, together)
         used: Mapping[str, float] = played.utilization
-        cycles, microseconds = played.cycles, played.cycles / simulator.clock(used["tensor"])
+        cycles = played.cycles
+        clock = simulator.clock(used["tensor"], together * loaded_bytes(block) / cycles, used["issue"])
+        microseconds = cycles / clock
     else:
         prediction = simulator.predict(arguments, grid)
         together, used = prediction.blocks_per_sm, prediction.utilization

@@ -208,7 +208,7 @@ class _Classes:
 
     def loaded(self) -> float:
         """Bytes that all blocks load."""
-        return sum(weight * _loaded(self.block(one)) for one, weight in self.weights.items())
+        return sum(weight * loaded_bytes(self.block(one)) for one, weight in self.weights.items())
 
     # ---- which block when
 
@@ -249,6 +249,6 @@ def _flop(block: Block) -> float:
     return total
 
 
-def _loaded(block: Block) -> float:
+def loaded_bytes(block: Block) -> float:
     """Bytes that a block's tasks load."""
     return float(sum(action.b for task in block.tasks for action in task.actions if action.kind is Kind.COPY))
