@@ -13,7 +13,6 @@ from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
-from wspec.pipeline import looped_over_tiles
 from wspec.plan.machine import Machine, load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
@@ -79,6 +78,8 @@ def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Oper
     """
     module = ir.read(bridge.ttgir(source))
     if plan is not None and plan.persistent:
+        from wspec.pipeline import looped_over_tiles  # a cached kernel needs no passes
+
         module = looped_over_tiles(module, plan.team, plan.team_axis)
     function = next(op for op in module.walk() if op.name == "tt.func")
     return dict(enumerate(function.walk()))

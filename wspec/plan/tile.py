@@ -146,9 +146,16 @@ def _transpose(groups: Groups, op: Operation) -> None:
 
 
 def _reshape(groups: Groups, op: Operation) -> None:
-    """Only reshapes that add or drop dimensions of size 1 keep a slice a slice."""
+    """A slice stays a slice where dimensions of size 1 come or go, and along first dimensions that stay as they are."""
     source, result = op.operands[0], op.result
-    pairs = unit_dim_pairs(shape_of(source.type), shape_of(result.type))
+    old, new = shape_of(source.type), shape_of(result.type)
+    pairs = unit_dim_pairs(old, new)
+    if pairs is None and op.attr("allowReorder") is None and op.attr("allow_reorder") is None:
+        same = next((dim for dim, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+        pairs = [(dim, dim) for dim in range(same)]
+        for value, shape in ((source, old), (result, new)):
+            for dim in range(same, len(shape)):
+                groups.block((value, dim), op, "goes through tt.reshape")
     if pairs is None:
         _unknown(groups, op)
         return
