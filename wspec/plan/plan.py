@@ -97,6 +97,8 @@ class Plan:
     tiles: str = ""  # what a tile costs, as `wspec.tiles.TileCost.to_text` gives it
     team: int = 1  # consumers that each work on a tile of their own and share what they stream
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
+    deferred: bool = False  # a tile is finished and stored beside the first product of the next one
+    not_deferred: str = ""  # why it is not, where blocks walk through tiles
     version: int = 1
 
     @property
