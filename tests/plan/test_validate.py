@@ -140,6 +140,7 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("channels.q.stays", ATTENTION, with_channel(0, stays=False)),
     ("loops.turns", ODD["skipped_tiles"], with_loop(turns=True)),
     ("fingerprint", GEMM, with_plan(persistent=True)),
+    ("deferred", ATTENTION, with_plan(deferred=True)),
     ("loops.loop", GEMM, with_loop(loop=3)),
     ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
     ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),
