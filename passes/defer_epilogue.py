@@ -92,8 +92,8 @@ def _carry(tile: Operation, values: list[Value]) -> dict[Value, Value]:
 def _wait_for_sums(block: Block, values: dict[Value, Value]) -> tuple[int, dict[Value, Value]]:
     """Wait behind the dots of a block for all dots but these; where that is, and the values that have passed.
 
-    The dots that made the sums of the tile before are done, but ptxas knows it only from a wait in the same place: without
-    one it puts a wait for everything in front of their first reader (note C7517).
+    The dots that made the sums of the tile before are done, but ptxas knows it only from a wait in the same place:
+    without one it puts a wait for everything in front of their first reader (note C7517).
     """
     dots = [at for at, op in enumerate(block.ops) if op.name in DOTS]
     sums = [value for value in values if _is_sum(value.type)]

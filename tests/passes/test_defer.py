@@ -91,9 +91,10 @@ def test_where_it_cannot_be_the_plan_says_why(name: str, why: str) -> None:
     assert not plan.deferred and why in plan.not_deferred
 
 
-LOAD = """    %%extra = "tt.load"(%s) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false,
-        operandSegmentSizes = array<i32: 1, 0, 0>}> : (%s) -> %s loc("extra")
+LOAD = """    %%extra = "tt.load"(%s) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32,
+        isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}> : (%s) -> %s loc("extra")
 """
+LOADED = LOAD % ("%pointer", "!pointers", "!rows")
 STORE = """    "tt.store"(%pointer, %log)"""
 BARRIER = """    "gpu.barrier"() : () -> () loc("extra")
 """
