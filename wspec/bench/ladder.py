@@ -44,7 +44,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("overlap", "persistent", "defer"),
     ("overlap", "turns", "persistent", "defer"),
 )
-"""What is on; turns are of pipelined loops only, a tile is finished late only in a loop over tiles: neither stands alone."""
+"""What is on; turns are of pipelined loops only, late ends of tiles of loops over tiles: neither stands alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
