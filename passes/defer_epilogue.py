@@ -123,15 +123,21 @@ def _finish(
     build = Builder(block, at, location)
     exists = build.compare("sgt", *rounds)
     values = dict(values)
-    order = {op: position for position, op in enumerate(end.effects[0].parent.ops)} if end.effects[0].parent else {}
-    for op in sorted([*end.pure, *end.effects], key=lambda op: order[op]):
+    for op in end.ops:
         build.location = op.location
         made = op.clone(values)
         if op.name == "tt.store":
             _mask(build, made, exists)
         elif op.name == TMA_STORE:
-            made.operands[1] = build.select(exists, made.operands[1], build.constant(OUTSIDE))
+            _put_outside(build, made, exists)
         build.add(made)
+
+
+def _put_outside(build: Builder, copy: Operation, exists: Value) -> None:
+    """Let a copy write nothing unless `exists`: no coordinate is negative then, and the first is outside."""
+    for at, coordinate in enumerate(copy.operands[1:-1]):
+        elsewhere = build.constant(0 if at else OUTSIDE)
+        copy.operands[1 + at] = build.select(exists, coordinate, elsewhere)
 
 
 def _mask(build: Builder, store: Operation, exists: Value) -> None:

@@ -15,7 +15,7 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
 from wspec.ir.types import PointerType, ScalarType, TensorType, Type
 from wspec.options import Options
-from wspec.plan.costs import loop_work
+from wspec.plan.costs import bits, loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan, id_of
@@ -23,13 +23,17 @@ from wspec.plan.staging import OWN
 from wspec.plan.tile import DOTS
 
 OUTSIDE = 2**31 - 2**16
-"""First coordinate of a tile that TMA is not to store. No tensor reaches so far; negative ones make an H200 fault."""
+"""First coordinate of a tile that TMA is not to store: no tensor reaches so far, and an H200 writes nothing there.
+
+Negative coordinates make it fault (illegal instruction).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """The end of a tile: its effects and what they are computed by."""
 
+    ops: list[Operation]  # all of it, in the body's order
     effects: list[Operation]
     pure: list[Operation]  # what only computes, in the body's order; some of it stands before the loops
     taken: list[Value]  # what the body defines and the end takes over as it is, in order of first use
@@ -51,7 +55,8 @@ def epilogue(body: Block) -> Epilogue:
         elif op is not None and op.parent is body and op not in needed:
             needed.add(op)
             work += reversed(_outer_operands(op))
-    return Epilogue(effects, [op for op in ops if op in needed], list(taken))
+    pure = [op for op in ops if op in needed]
+    return Epilogue([op for op in ops if op in needed or op in effects], effects, pure, list(taken))
 
 
 def first_to_multiply(body: Block) -> Operation | None:
@@ -111,11 +116,18 @@ def _can_repeat(op: Operation) -> bool:
     Loops and branches may not: a product is waited for before them. What the back end takes from a library of functions
     may become a branch there, before which ptxas waits too (note C7517, seen for log2).
     """
-    inner = [one for one in op.walk() if one.name.startswith(_FUNCTIONS) and one.name not in _INSTRUCTIONS]
-    return is_pure(op) and not op.name.startswith("scf.") and not inner
+    straight = not any(_may_branch(inner) for inner in op.walk())
+    return is_pure(op) and not op.name.startswith("scf.") and straight
 
 
-_FUNCTIONS = ("math.", "tt.extern_elementwise", "tt.precise_", "arith.rem")
+def _may_branch(op: Operation) -> bool:
+    """Does it take a function of a library, or a division of more than 32 bits, which is one too?"""
+    wide = any(bits(value.type) > 32 for value in op.results) and op.name.startswith(_DIVISIONS)
+    return wide or (op.name.startswith(_FUNCTIONS) and op.name not in _INSTRUCTIONS)
+
+
+_FUNCTIONS = ("math.", "tt.extern_elementwise", "tt.precise_", "arith.remf")
+_DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 _INSTRUCTIONS = frozenset({"math.exp2", "math.absf", "math.absi", "math.fma", "math.floor", "math.ceil"})
 
 
