@@ -67,7 +67,7 @@ def _blocks_with_dots(block: Block) -> list[Block]:
 def _schedule_waits(block: Block) -> None:
     pending: list[Operation] = []
     for op in list(block.ops):
-        if op.name == WAIT:
+        if op.name == WAIT and any(dot.result in op.operands for dot in pending):
             raise AssertionError("the block already waits for dots")
         needed = _last_needed(op, pending)
         if needed >= 0:

@@ -23,7 +23,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.isomorphism import Match
-from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType, TensorType, Type
+from wspec.ir.types import Type
 from wspec.plan.plan import ID, Plan, id_of
 from wspec.plan.tile import DOTS
 
@@ -271,18 +271,6 @@ def _yield(block: Block, values: list[Value], loop: Operation) -> None:
     block.append(Operation.create("scf.yield", values, location=loop.location))
 
 
-def _zero(build: Builder, type: Type) -> Value:
-    """Any value of the type; it is never read."""
-    element = type.element if isinstance(type, TensorType) else type
-    if not isinstance(element, ScalarType):
-        raise AssertionError(f"a value of type {type} cannot be carried round a pipelined loop")
-    digits = "0.000000e+00" if element.is_float else ("false" if element.name == "i1" else "0")
-    if isinstance(type, TensorType):
-        return build.create("arith.constant", [], [type], {"value": DenseAttr(digits, type)}).result
-    value = FloatAttr(digits, element) if element.is_float else IntegerAttr(0, element)
-    return build.create("arith.constant", [], [type], {"value": value}).result
-
-
 def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
     """E of the first iteration, if there is one."""
     lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
@@ -294,7 +282,7 @@ def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
     out = _next(parts, parts.early, values) + [values.get(v, v) for v in parts.crossing]
     _yield(block, out, parts.loop)
     other = Builder(no.add_block(), None, parts.loop.location)
-    unread = [_zero(other, v.type) for v in parts.crossing]
+    unread = [other.zero(v.type) for v in parts.crossing]
     _yield(other.block, [inits[i] for i in parts.early] + unread, parts.loop)
     op = build.create("scf.if", [runs], [v.type for v in out], regions=[yes, no])
     count = len(parts.early)

@@ -71,6 +71,10 @@ class Options:
         Spec(int, "consumer warp groups that each work on a tile and share what they stream", low=1, high=3,
              optional=True),
     )  # fmt: skip
+    defer: bool | None = _option(
+        None, Spec(bool, "where blocks walk through tiles, finish and store one beside the next one's first product",
+                   optional=True),
+    )  # fmt: skip
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     chain: str = _option(
         "auto",

@@ -14,6 +14,7 @@ from wspec.ir.core import Operation
 from wspec.ir.verify import check_valid
 from wspec.options import Options
 from wspec.passes.async_dots import async_dots
+from wspec.passes.defer_epilogue import defer_epilogue
 from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.form_team import NoTeam, form_team
@@ -26,6 +27,7 @@ from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.passes.take_turns import take_turns
 from wspec.persistence import cost_of_tiles, pays
+from wspec.plan.defer import defer
 from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import Machine, load_machine
@@ -41,6 +43,7 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     stage_stores,  # when buffer and tile belong to one replica
     exp2_on_fma,  # while each exponential is one operation: pipelining copies it
     pipeline_loops,  # before dots become asynchronous: it decides their order
+    defer_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it
     async_dots,  # after the order is known: it decides the waits
     take_turns,  # after the waits: a turn ends when the dots are issued
     release_buffers,  # after the waits: a buffer is read until one of them
@@ -129,7 +132,9 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
     looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and flat.blocks_per_sm > looped.blocks_per_sm):
         cost = cost_of_tiles(function, machine, looped)
-        return _numbered(persist(module)), replace(looped, persistent=True, tiles=cost.to_text())
+        walking = replace(looped, persistent=True, tiles=cost.to_text())
+        module = _numbered(persist(module))
+        return module, defer(function_of(module), walking, machine, options)
     chosen = looped if flat is None else flat
     if not isinstance(chosen, Plan):
         assert chosen is not None
@@ -156,7 +161,8 @@ def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[O
         plan = make_plan(build_graph(function_of(looped)), machine, options.replace(chain="off"))
         cost = cost_of_tiles(function_of(module), machine, plan)
         tiles = replace(cost, team=options.team, axis=axis)
-        return looped, replace(plan, persistent=True, team=options.team, team_axis=axis, tiles=tiles.to_text())
+        plan = replace(plan, persistent=True, team=options.team, team_axis=axis, tiles=tiles.to_text())
+        return looped, defer(function_of(looped), plan, machine, options)
     raise Declined(
         Remark("not-persistent", f"the tiles cannot be worked on by a team: {whys[0]}", whys[0].where.location)
     )
@@ -216,6 +222,7 @@ def describe(plan: Plan) -> str:
         overlap += f"; {Fraction(share)} of exp2 on the FMA units (relative error at most 2^-{ERROR_BITS})"
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     overlap += f", {plan.team} neighbours at a time" if plan.team > 1 else ""
+    overlap += ", each finished beside the next one's first product" if plan.deferred else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
         f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"

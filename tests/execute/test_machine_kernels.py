@@ -217,27 +217,37 @@ def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mappi
 
 @pytest.mark.parametrize("which", FAST, ids="-".join)
 @pytest.mark.parametrize("turns", [False, True])
-def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool) -> None:
+@pytest.mark.parametrize("defer", [False, True])
+def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
     sizes = (
         {"seqlen_q": 200, "seqlen_k": 300, "heads": 2} if which[0] == "attention" else {"m": 272, "n": 528, "k": 208}
     )
-    check_walk(which, 1, 2, sizes, turns=turns)
+    check_walk(which, 1, 2, sizes, turns=turns, defer=defer)
 
 
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), LENGTHS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool) -> None:
+@pytest.mark.parametrize("defer", [False, True])
+def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool, defer: bool) -> None:
     """One block walks through all tiles: loops of no, one and some iterations, one after the other."""
     which = ("attention", "attention_fwd", "d64_causal" if causal else "d64")
-    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3})
+    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3}, defer=defer)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 7, 12])
+def test_blocks_with_several_tiles_one_and_none_that_finish_late(blocks: int) -> None:
+    """The last tile of a block has no next one, the first none before it, and a block may have no tile."""
+    sizes = {"seqlen_q": 130, "seqlen_k": 70, "heads": 3, "kv_heads": 3, "batch": 1}
+    check_walk(("attention", "attention_fwd", "d64_causal"), 5, blocks, sizes, defer=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", SLOW, ids="-".join)
 @pytest.mark.parametrize("turns", [False, True])
-def test_many_seeds_of_tiles(which: tuple[str, str, str], turns: bool) -> None:
+@pytest.mark.parametrize("defer", [False, True])
+def test_many_seeds_of_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
     for seed in range(20):
-        check_walk(which, seed, 1 + seed % 4, {}, turns=turns)
+        check_walk(which, seed, 1 + seed % 4, {}, turns=turns, defer=defer)
 
 
 @pytest.mark.parametrize("which", LEFT_ALONE, ids="-".join)

@@ -20,9 +20,8 @@ def test_code_of_the_ir_page() -> None:
 
 def test_passes_page_has_the_passes_in_order() -> None:
     text = (DOCS / "passes.md").read_text()
-    assert re.findall(r"^\| \[(\w+)\]\(\.\./passes/", text, re.M) == [
-        one.__name__ for one in (persist, form_team, *PASSES)
-    ]
+    names = [one.__name__ for one in (persist, form_team, *PASSES)]
+    assert re.findall(r"^\| \[(\w+)\]\(\.\./passes/", text, re.M) == names
 
 
 def test_links_lead_somewhere() -> None:

@@ -144,6 +144,7 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("loops.exp2_on_fma", ATTENTION, with_loop(exp2_on_fma=1.125)),
     ("loops.exp2_on_fma", GEMM, with_loop(exp2_on_fma=0.25)),
     ("fingerprint", GEMM, with_plan(persistent=True)),
+    ("deferred", ATTENTION, with_plan(deferred=True)),
     ("loops.loop", GEMM, with_loop(loop=3)),
     ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
     ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),

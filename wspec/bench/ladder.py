@@ -31,6 +31,7 @@ TECHNIQUES = {
     "turns": "groups take turns",
     "persistent": "blocks walk through tiles",
     "elide_barriers": "no barriers that order nothing",
+    "defer": "a tile is finished beside the next one's first QK",
 }
 """Option -> what it switches on."""
 
@@ -43,8 +44,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("elide_barriers",),
     ("overlap", "turns", "persistent"),
     ("overlap", "turns", "persistent", "elide_barriers"),
+    ("overlap", "persistent", "defer"),
+    ("overlap", "turns", "persistent", "defer"),
 )
-"""What is on; turns are of pipelined loops only, so they do not stand alone."""
+"""What is on; turns are of pipelined loops only, late ends of tiles of loops over tiles: neither stands alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

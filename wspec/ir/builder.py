@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import UNKNOWN, Location
-from wspec.ir.types import I1, I32, I64, Attribute, IntegerAttr, OpaqueAttr, Type
+from wspec.ir.types import (
+    I1,
+    I32,
+    I64,
+    Attribute,
+    DenseAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    ScalarType,
+    TensorType,
+    Type,
+)
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _HAS_OVERFLOW = {"arith.addi", "arith.subi", "arith.muli", "arith.shli"}
@@ -42,6 +54,17 @@ class Builder:
     def constant(self, value: int, type: Type = I32) -> Value:
         """An integer constant."""
         return self.create("arith.constant", [], [type], {"value": IntegerAttr(value, type)}).result
+
+    def zero(self, type: Type) -> Value:
+        """Zero, of a number's type or in every element of a tensor's. Raises TypeError for other types."""
+        element = type.element if isinstance(type, TensorType) else type
+        if not isinstance(element, ScalarType):
+            raise TypeError(f"a value of type {type} is no number")
+        digits = "0.000000e+00" if element.is_float else ("false" if element.name == "i1" else "0")
+        if isinstance(type, TensorType):
+            return self.create("arith.constant", [], [type], {"value": DenseAttr(digits, type)}).result
+        value = FloatAttr(digits, element) if element.is_float else IntegerAttr(0, element)
+        return self.create("arith.constant", [], [type], {"value": value}).result
 
     def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
         """`name` of two values of one type, e.g. `arith.addi`."""

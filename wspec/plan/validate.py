@@ -11,6 +11,7 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.plan.chain_validate import check_chain
 from wspec.plan.costs import byte_size
+from wspec.plan.defer import hindrance
 from wspec.plan.exponentials import exponentials, is_share
 from wspec.plan.machine import Machine
 from wspec.plan.partition import (
@@ -50,6 +51,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
         _slicing(plan, function, sites)
         _staging(plan, function, sites)
         _loops(plan, loops, sites)
+    _deferred(plan, function, loops)
     _memory(plan, function, sites, machine, scratch)
 
 
@@ -174,6 +176,15 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
         shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
+
+
+def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
+    if not plan.deferred:
+        return
+    if not plan.persistent or plan.helpers or plan.values:
+        raise _mismatch("deferred", "blocks do not walk through tiles, or in a chain of tasks", function)
+    if (found := hindrance(loops, plan)) is not None:
+        raise _mismatch("deferred", found[0], found[1])
 
 
 def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> None:

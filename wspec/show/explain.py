@@ -34,6 +34,10 @@ def done(plan: Plan, operations: Operations) -> list[str]:
             "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
             "while this one is finished"
         )
+    if plan.deferred:
+        said.append("each tile is finished and stored while the first product of the next one runs")
+    elif plan.not_deferred:
+        said.append(f"a tile is finished before the next one begins: {plan.not_deferred}")
     return said
 
 
@@ -133,4 +137,6 @@ def changes(plan: Plan) -> list[str]:
         said.append("no overlap of dots inside a group: --overlap 0")
     if plan.persistent:
         said.append("a block for every tile: --persistent 0")
+    if plan.deferred:
+        said.append("each tile finished before the next one begins: --defer 0")
     return said
