@@ -85,7 +85,7 @@ def _results(args: argparse.Namespace, cases: Sequence[Case]) -> Results:
     for case in cases:
         for one in arrangements(case.kind.head_dim):
             _predict(case, one, predictor, results)
-    save()
+        save()
     return results
 
 
