@@ -62,11 +62,13 @@ def test_turns_are_chosen_by_the_measured_time_or_else_the_predicted_one() -> No
 
 
 def test_the_tables_compare_with_one_group_and_with_flash_attention() -> None:
-    speed, units = tables([CASE], results())
+    taken, speed, units = tables([CASE], results())
+    (of_three,) = [dict(zip(taken.columns, row, strict=True)) for row in taken.rows if row[2] == str(THREE)]
+    assert [of_three[name] for name in ("registers a thread", "used", "blocks an SM")] == ["160", "158", "1"]
     rows = {row[2]: dict(zip(speed.columns, row, strict=True)) for row in speed.rows}
     three = rows[str(THREE)]
     assert (three["x 1 group"], three["x FA3"], three["groups"]) == ("1.250", "0.625", "3")
-    assert three["registers"] == "160, 158 used" and three["x predicted 1 group"] == "1.000"
+    assert three["x 1 group, predicted"] == "1.000" and rows[FA3]["predicted"] == "-"
     assert rows[FA3]["x 1 group"] == "2.000" and str(replace(THREE, turns=True)) not in rows
     busy = {row[2]: dict(zip(units.columns, row, strict=True)) for row in units.rows}
     assert busy[str(THREE)]["tensor core %"] == "50 / 55" and busy[str(THREE)]["GB from L2"] == "3.00"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from wspec.bench.attention_cases import HIDDEN, TOKENS, Case
+from wspec.bench.attention_cases import HIDDEN, TOKENS, Case, Kind
 from wspec.bench.groups_cases import FA3, Arrangement, arrangements
 from wspec.bench.report import Table, number
 from wspec.bench.timing import Timing
@@ -47,46 +47,50 @@ class Results:
 
 
 def tables(cases: Sequence[Case], results: Results) -> list[Table]:
-    """Speed for every case; and for the cases whose units were counted, or else all, what keeps them busy."""
+    """What each arrangement takes of an SM; its speed; and how busy it keeps the units, where that was counted."""
     counted = [case for case in cases if str(case) in results.counters]
-    return [_speed(cases, results), _units(counted or cases, results)]
+    return [_resources(cases, results), _speed(cases, results), _units(counted or cases, results)]
 
 
 def _best(case: Case, results: Results) -> list[Arrangement]:
     return [one for one in arrangements(case.kind.head_dim) if results.better(case, one) == one]
 
 
+def _resources(cases: Sequence[Case], results: Results) -> Table:
+    """Turns change none of it, up to a register or two."""
+    rows = []
+    for kind in dict.fromkeys(case.kind for case in cases):
+        for one in [each for each in arrangements(kind.head_dim) if not each.turns]:
+            binary = results.binaries[str(kind)][str(one)]
+            cells = (binary[name] for name in ("registers", "registers_used", "spills", "shared_bytes", "blocks"))
+            rows.append((_kind(kind), str(one.groups), str(one), *map(str, cells)))
+    columns = (
+        "kind", "groups", "how", "registers a thread", "used", "bytes spilled", "shared memory", "blocks an SM",
+    )  # fmt: skip
+    return Table("What they take", columns, tuple(rows))
+
+
 def _speed(cases: Sequence[Case], results: Results) -> Table:
     rows: list[tuple[str, ...]] = []
     for case in cases:
         shown = _best(case, results)
-        samples = results.measured.get(str(case), {})
-        times = {name: Timing(tuple(one)) for name, one in samples.items()}
+        times = {name: Timing(tuple(samples)) for name, samples in results.measured.get(str(case), {}).items()}
         predicted = results.predicted[str(case)]
         first = str(shown[0])
-        for one in shown:
-            binary, mine = results.binaries[str(case.kind)][str(one)], times.get(str(one))
-            us = predicted[str(one)]["us"]
+        for groups, name in [*((str(one.groups), str(one)) for one in shown), *([("", FA3)] if FA3 in times else [])]:
+            mine, us = times.get(name), predicted.get(name, {}).get("us")
             rows.append(
-                (_case(case), str(one.groups), str(one),
-                 f"{binary['registers']}, {binary['registers_used']} used", str(binary["spills"]),
-                 str(binary["shared_bytes"]), str(binary["blocks"]),
+                (_case(case), groups, name,
                  number(case.flops / mine.median_us / 1e6 if mine else None),
                  number(mine.speedup_over(times[first]) if mine else None, 3),
                  number(mine.speedup_over(times[FA3]) if mine and FA3 in times else None, 3),
                  number(100 * mine.spread if mine else None, 1),
-                 number(case.flops / us / 1e6), number(predicted[first]["us"] / us, 3))
+                 number(case.flops / us / 1e6 if us else None),
+                 number(predicted[first]["us"] / us if us else None, 3))
             )  # fmt: skip
-        if FA3 in times:
-            one_time = times[FA3]
-            rows.append(
-                (_case(case), "", FA3, "", "", "", "", number(case.flops / one_time.median_us / 1e6),
-                 number(one_time.speedup_over(times[first]), 3), "", number(100 * one_time.spread, 1), "", "")
-            )  # fmt: skip
-    title = f"Warp groups: attention, bf16, {TOKENS} tokens, hidden size {HIDDEN}"
+    title = f"Warp groups: attention, bf16, {TOKENS} tokens, hidden size {HIDDEN}, TFLOP/s"
     columns = (
-        "case", "groups", "how", "registers", "spilled", "shared memory", "blocks an SM", "TFLOP/s", "x 1 group",
-        "x FA3", "spread %", "predicted", "x predicted 1 group",
+        "case", "groups", "how", "measured", "x 1 group", "x FA3", "spread %", "predicted", "x 1 group, predicted",
     )  # fmt: skip
     return Table(title, columns, tuple(rows))
 
@@ -116,9 +120,12 @@ _UNITS = {"tensor": "tensor", "mufu": "exponential", "issue": "issue"}
 """The simulator's unit -> the counter that measures it."""
 
 
+def _kind(kind: Kind) -> str:
+    return f"D={kind.head_dim} {'causal' if kind.causal else 'full'}"
+
+
 def _case(case: Case) -> str:
-    mask = "causal" if case.kind.causal else "full"
-    return f"D={case.kind.head_dim} {mask} S={case.seqlen_q}"
+    return f"{_kind(case.kind)} S={case.seqlen_q}"
 
 
 def _pair(share: float | None, percent: float | None) -> str:
