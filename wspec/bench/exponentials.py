@@ -59,12 +59,12 @@ def _make(case: Case, share: str) -> tuple[Any, Launch]:
 def run(case: Case, shares: Sequence[str], device: torch.device, rounds: int) -> list[dict[str, Any]]:
     """A row for each share and for FlashAttention-3: microseconds, ratio to no share, errors."""
     q, k, v = make_inputs(case, device, 0)
-    exact = _exact(case, q, k, v)
+    wanted = exact(case, q, k, v)
     variants, errors = [], {}
     for share in shares:
         launch, out, lse = launch_of(case, q, k, v)
         launch.run(function(share))
-        found = [Error.of(got[:1, :CHECKED], want).relative for got, want in zip((out, lse), exact, strict=True)]
+        found = [Error.of(got[:1, :CHECKED], want).relative for got, want in zip((out, lse), wanted, strict=True)]
         if not found[0] < 0.01:
             raise SystemExit(f"{case} exp2={share}: WRONG, relative error {found[0]:.3g}")
         errors[share] = found
@@ -85,7 +85,8 @@ def run(case: Case, shares: Sequence[str], device: torch.device, rounds: int) ->
     return rows
 
 
-def _exact(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def exact(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and log-sum-exp of CHECKED heads of the first batch element, in float32."""
     few = [tensor[:1, :CHECKED] for tensor in (q, k, v)]
     scale = case.kind.head_dim**-0.5
     out, lse = attention_reference(*few, causal=case.kind.causal, scale=scale, dtype=torch.float32)
