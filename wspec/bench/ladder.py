@@ -11,15 +11,18 @@ import functools
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import wspec
+from wspec.bench.accuracy import Error
 from wspec.bench.attention_cases import HIDDEN, TOKENS
 from wspec.bench.measured_points import attention_point
 from wspec.bench.peers import peers
+from wspec.bench.precompile import precompile
 from wspec.bench.report import Table, console
 from wspec.bench.simulator import Predictor
 from wspec.bench.timing import Timing, Variant, measure
@@ -64,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("error: measuring needs a GPU; --predict does not", file=sys.stderr)
         return 2
     timings = {} if args.predict else _measured(args)
+    if args.json:
+        args.json.write_text(json.dumps({name: one.samples_us for name, one in timings.items()}, indent=1) + "\n")
     found = _table(args, timings)
     found.show(console())
     if args.markdown:
         args.markdown.write_text(found.markdown())
-    if args.json:
-        args.json.write_text(json.dumps({name: one.samples_us for name, one in timings.items()}, indent=1) + "\n")
     return 0
 
 
@@ -81,21 +84,41 @@ def _options(step: tuple[str, ...]) -> dict[str, Any]:
     return {name: name in step for name in TECHNIQUES}
 
 
+def kernels(head_dim: int, seqlen: int, causal: bool) -> dict[str, tuple[Any, attention.Config]]:
+    """By name: the plain kernel at the tiles of its grid that have two stages, and each step at the default tile."""
+    found: dict[str, tuple[Any, attention.Config]] = {}
+    for config in attention.plain_configs(head_dim):
+        if config.num_stages == 2 and config.block_n in (64, 128):
+            found[f"plain {config}"] = (attention.attention_fwd, config)
+    own = replace(attention.default_config(head_dim, seqlen, causal), team=1)
+    for step in STEPS:
+        found[step_name(step)] = (wspec.compile(attention.attention_fwd, gate="off", **_options(step)), own)
+    return found
+
+
+def launch_on_cpu(head_dim: int, seqlen: int, causal: bool, name: str) -> tuple[Any, attention.Launch]:
+    """For `precompile`: the kernel is specialized on the types of its arguments, not on their sizes."""
+    kernel, config = kernels(head_dim, seqlen, causal)[name]
+    q, k, v = (torch.empty(1, 1, 1, head_dim, dtype=torch.bfloat16) for _ in range(3))
+    lse = torch.empty(1, 1, 1)
+    return kernel, attention.Launch.of(q, k, v, q, lse, causal=causal, scale=1.0, config=config)
+
+
 def _measured(args: argparse.Namespace) -> dict[str, Timing]:
     heads, batch = HIDDEN // args.head_dim, TOKENS // args.seqlen
     shape = (batch, args.seqlen, heads, args.head_dim)
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16).transpose(1, 2) for _ in range(3))
-    kernels: dict[str, tuple[Any, attention.Config]] = {}
-    for config in attention.plain_configs(args.head_dim):
-        if config.num_stages == 2 and config.block_n in (64, 128):
-            kernels[f"plain {config}"] = (attention.attention_fwd, config)
-    own = attention.default_config(args.head_dim, args.seqlen, args.causal)
-    for step in STEPS:
-        kernels[step_name(step)] = (wspec.compile(attention.attention_fwd, gate="off", **_options(step)), own)
+    found = kernels(args.head_dim, args.seqlen, args.causal)
+    make = functools.partial(launch_on_cpu, args.head_dim, args.seqlen, args.causal)
+    precompile([functools.partial(make, name) for name in found])
+    few = [tensor[:1, :1] for tensor in (q, k, v)]
+    wanted = attention.attention_reference(*few, causal=args.causal, scale=args.head_dim**-0.5)[0]
     variants = []
-    for name, (kernel, config) in kernels.items():
+    for name, (kernel, config) in found.items():
         run = functools.partial(attention.attention, q, k, v, causal=args.causal, config=config, kernel=kernel)
-        run()
+        error = Error.of(run()[:1, :1], wanted).relative
+        if not error < 0.01:
+            raise SystemExit(f"{name}: WRONG, relative error {error:.3g}")
         variants.append(Variant(name, (run,)))
     variants += [
         Variant(peer.name, (peer.make(q, k, v, args.causal),), peer.around) for peer in peers() if peer.name != "FA2"
