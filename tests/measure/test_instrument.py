@@ -17,7 +17,7 @@ from wspec.ir.verify import check_valid
 from wspec.passes.instrument import DETAILS, HEAD, KINDS, Event, instrument
 from wspec.proof import prove
 
-CAUSAL = Subject("d64_causal")
+CAUSAL = Subject("d64_causal", defer=False)
 FLAT = Subject("d64_causal", persistent=False)
 TURNS = Subject("d128")
 SPECIALIZED = [case for case in odd_cases() if case.code == "specialized"]

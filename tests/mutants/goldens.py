@@ -187,13 +187,17 @@ def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
     for argument in function.regions[0].block.args:
         if isinstance(argument.type, TensorDescType):
             arguments.append(_descriptor(argument.type))
+        elif isinstance(argument.type, PointerType) and value_name(argument.location) != TABLE:
+            arguments.append(torch.zeros(EXTENT))
         elif isinstance(argument.type, PointerType):
-            assert value_name(argument.location) == TABLE
             arguments.append(torch.from_numpy(even_table((max(1, numbers["tiles"]),), blocks=1)[1]))
         else:
             assert isinstance(argument.type, ScalarType) and not argument.type.is_float, str(argument.type)
             arguments.append(numbers.get(value_name(argument.location) or "", 3))
     tensors = [argument.base for argument in arguments if isinstance(argument, TensorDescriptor)]
+    tensors += [
+        argument for argument in arguments if isinstance(argument, torch.Tensor) and argument.is_floating_point()
+    ]
     name = ", ".join(f"{key} = {value}" for key, value in numbers.items())
     return Launch(name, (1,), tuple(arguments), tuple(tensors))
 

@@ -31,6 +31,7 @@ class Subject:
 
     variant: str
     persistent: bool | None = None
+    defer: bool | None = None
 
     @functools.cached_property
     def source(self) -> bridge.KernelSource:
@@ -39,7 +40,9 @@ class Subject:
 
     @functools.cached_property
     def outcome(self) -> Outcome:
-        return specialize(read(bridge.ttgir(self.source)), Options(gate="off", persistent=self.persistent))
+        return specialize(
+            read(bridge.ttgir(self.source)), Options(gate="off", persistent=self.persistent, defer=self.defer)
+        )
 
     def _what(self) -> tuple[Any, Any]:
         kernel = load_kernel(f"{ROOT}/kernels/attention.py:attention_fwd")
