@@ -125,6 +125,7 @@ def _declined() -> Iterator[Case]:
     yield case("table_written", {**GEMM, "table_ptr": "*i32"}, TILE, code="memory-alias", at="load")
     yield case("inline_asm_effects", GEMM, {**TILE, "PURE": False}, odd.inline_asm, code="unsupported-op", at="asm")
     index = {**GEMM, "index_desc": desc(128, 16, "i32")}
+    yield case("load_if_computed", GEMM, TILE, code="not-partitionable", at="load")
     yield case("address_from_tile", index, TILE, code="not-partitionable", at="load")
     yield case("clusters", GEMM, {**TILE, "num_ctas": 2}, odd.gemm, code="num-ctas", at="kernel")
     small = {**GEMM, "a_desc": desc(128, 64), "b_desc": desc(64, 64), "c_desc": desc(128, 64)}

@@ -339,6 +339,18 @@ def address_from_tile(a_desc, b_desc, c_desc, index_desc, k, BM: tl.constexpr, B
 
 
 @triton.jit
+def load_if_computed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Whether there is another product depends on what the last one came to."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        if tl.max(tl.max(acc, 1), 0) < 64.0:
+            a = a_desc.load([row, i])  # at: load
+            acc = tl.dot(a, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
 def paged(a_desc, b_desc, c_desc, table_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """The place of each tile comes from a table in memory, as in paged attention."""
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN

@@ -132,17 +132,29 @@ def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
 
 
 def check_addresses(function: Operation, site: Site) -> None:
-    """The producer must be able to compute the coordinates. Raises Declined."""
-    for op in needed_for(site.load.operands, function):
+    """The producer must be able to compute the coordinates, and whether the load runs. Raises Declined."""
+    _check_scalars(function, site, site.load.operands, "the address of this load", "needed for the address")
+    control = [value for op in site.load.ancestors() for value in deciding(op)]
+    _check_scalars(function, site, control, "whether this load runs", "needed to know whether it runs")
+
+
+def deciding(op: Operation) -> list[Value]:
+    """The values that decide whether, and how often, what is inside runs."""
+    return op.operands[:3] if op.name == "scf.for" else op.operands[:1] if op.name == "scf.if" else []
+
+
+def _check_scalars(function: Operation, site: Site, values: list[Value], what: str, step: str) -> None:
+    for op in needed_for(values, function):
         row = info(op.name)
         heavy = op.name in DOTS or op.name == "tt.reduce" or op.name == "tt.descriptor_load"
         if row is None or heavy or op.name in STORES:
             raise decline(
                 "not-partitionable",
-                f"the address of this load depends on {op.name}, which the consumers compute",
+                f"{what} depends on {op.name}, which the consumers compute",
                 site.load.location,
-                "compute the coordinates of descriptor loads from program ids, arguments and loop counters",
-                (("needed for the address", op.location),),
+                "compute the coordinates of descriptor loads and the conditions around them from program ids, "
+                "arguments and loop counters",
+                ((step, op.location),),
             )
 
 

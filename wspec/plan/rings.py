@@ -13,7 +13,7 @@ from wspec.options import Options
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.costs import byte_size, loop_work
 from wspec.plan.machine import Machine
-from wspec.plan.partition import Site, decline, hot_loops
+from wspec.plan.partition import Site, deciding, decline, hot_loops
 from wspec.plan.plan import Channel, id_of
 from wspec.plan.staging import rank_changes
 from wspec.plan.team import differing_in, size_of, slice_in
@@ -109,11 +109,6 @@ def can_share(group: list[Site], site: Site) -> bool:
     return same and not nested
 
 
-def _deciding(op: Operation) -> list[Value]:
-    """The values that decide whether, and how often, what is inside runs."""
-    return op.operands[:3] if op.name == "scf.for" else op.operands[:1] if op.name == "scf.if" else []
-
-
 def _any_in(group: list[Site], loads: set[Operation]) -> bool:
     return any(site.load in loads for site in group)
 
@@ -123,7 +118,7 @@ def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
     differing = differing_in(function.regions[0].block)
     found = {site.load for site in sites if any(value in differing for value in site.load.operands)}
     for site in sites if differing else ():
-        if any(decides in differing for op in site.load.ancestors() for decides in _deciding(op)):
+        if any(decides in differing for op in site.load.ancestors() for decides in deciding(op)):
             raise decline(
                 "not-partitionable",
                 "the members of a team would not all take this tile: what is around it depends on their number",
