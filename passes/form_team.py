@@ -47,6 +47,8 @@ def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
     block, outer = tile.regions[0].block, tile.parent
     assert outer is not None
     first = block.args[2 + axis]
+    if not any(first in op.operands for top in block.ops for op in top.walk()):
+        raise NoTeam(f"its tiles are all the same along {'xyz'[axis]}", tile)
     before = Builder(outer, outer.ops.index(tile), tile.location)
     extent = grid_size(before, function, axis)
     last = before.binary("arith.subi", extent, before.constant(1))
@@ -108,20 +110,16 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
     stride, start = _constant(step), _constant(lower)
     if stride is None or stride <= 0 or start is None or one.attr("unsignedCmp") is not None:
         raise NoTeam("the members' loops differ in length, and begin or step by what is not a constant", one)
-    if not _is_multiple(upper, start, stride):
+    if not _is_multiple(upper, start, stride, team.mine):
         raise NoTeam("the members' loops differ in length, which is not known to be whole steps", one)
     ends = upper if two is None else two.operands[1]
     at = one if two is None else two
-    results = set(one.results)
-    between = [op for op in team.block.ops[team.block.ops.index(one) + 1 :] if op is not at]
-    used = [op for top in between for op in top.walk() for v in op.operands if v in results]
-    if two is not None and used:
-        raise NoTeam("what the first of two loops computes is used behind the second", used[0])
     if two is not None:
+        _check_only_carried_on(team.block, one, two)
         _move_up(team.block, one, two)
     build = Builder(team.block, team.block.ops.index(one), one.location)
     common = _of_all(team, build, "arith.minsi", upper, varies)
-    furthest = ends if two is None else _of_either(build, upper, ends)
+    furthest = ends if two is None else build.binary("arith.maxsi", upper, ends)
     longest = _of_all(team, build, "arith.maxsi", furthest, {*varies, furthest})
     one.operands[1] = common
     if two is None:
@@ -140,19 +138,29 @@ def _constant(value: Value) -> int | None:
     return value.op.int_attr("value") if value.op is not None and value.op.name == "arith.constant" else None
 
 
-def _is_multiple(value: Value, start: int, step: int) -> bool:
-    """Is it start, or beyond it by whole steps?"""
+def _is_multiple(value: Value, start: int, step: int, tile: Value) -> bool:
+    """Is it start, or beyond it by whole steps: the tile's first row, or `x // c * c` of an x that is not negative?
+
+    Neither overflows: the one is a row of a tensor, the other at most x.
+    """
     op = value.op
-    if op is None or op.name != "arith.muli":
+    if op is None or op.name != "arith.muli" or start != 0:
         return False
-    factors = [_constant(v) for v in op.operands]
-    other = next((v for v, factor in zip(op.operands, factors, strict=True) if factor is None), None)
-    factor = next((f for f in factors if f is not None), None)
-    return start == 0 and factor is not None and factor > 0 and factor % step == 0 and _not_negative(other)
+    for whole, by in (op.operands, reversed(op.operands)):
+        factor, divided = _constant(by), whole.op
+        if factor is None or factor <= 0 or factor % step:
+            continue
+        if whole is tile:
+            return True
+        if divided is None or divided.name != "arith.divsi":
+            continue
+        if (_constant(divided.operands[1]) or 0) >= factor and _not_negative(divided.operands[0]):
+            return True
+    return False
 
 
-def _not_negative(value: Value | None) -> bool:
-    op = value.op if value is not None else None
+def _not_negative(value: Value) -> bool:
+    op = value.op
     if op is None:
         return False
     if op.name == "arith.constant":
@@ -162,10 +170,6 @@ def _not_negative(value: Value | None) -> bool:
     if op.name in ("arith.divsi", "arith.minsi", "arith.shrsi", "arith.remsi"):
         return all(_not_negative(v) for v in op.operands)
     return False
-
-
-def _of_either(build: Builder, upper: Value, ends: Value) -> Value:
-    return build.binary("arith.maxsi", upper, ends)
 
 
 def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Value]) -> Value:
@@ -184,6 +188,15 @@ def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Val
         found = this if found is None else build.binary(how, found, this)
     assert found is not None
     return found
+
+
+def _check_only_carried_on(block: Block, one: Operation, two: Operation) -> None:
+    """The second loop alone may use what the first one computes. Raises NoTeam."""
+    results = set(one.results)
+    for top in block.ops[block.ops.index(one) + 1 :]:
+        for op in top.walk():
+            if op is not two and any(value in results for value in op.operands):
+                raise NoTeam("what the first of two loops computes is used behind it, beside the second", op)
 
 
 def _move_up(block: Block, one: Operation, two: Operation) -> None:

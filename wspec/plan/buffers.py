@@ -30,5 +30,7 @@ def flat_layout(desc: TensorDescType, rank: int = 2) -> Layout:
 
 def is_the_buffer(alloc: Operation, type: MemDescType) -> bool:
     """Can the ring's buffer stand for this allocation? Another layout is a conversion through registers."""
+    if alloc.name != "ttg.local_alloc":
+        return False
     made = alloc.result.type
-    return alloc.name == "ttg.local_alloc" and isinstance(made, MemDescType) and made.encoding == type.encoding
+    return isinstance(made, MemDescType) and made.encoding == type.encoding
