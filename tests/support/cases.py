@@ -151,6 +151,7 @@ def _chains() -> Iterator[Case]:
     yield case("attention_two_loops", ATTENTION, HEAD)
     yield case("attention_grouped", {**ATTENTION, "group": "i32"}, HEAD)
     yield case("attention_persistent", {**ATTENTION, "tiles": "i32"}, HEAD)
+    yield case("attention_weighted", {**ATTENTION, "tiles": "i32", "weight_ptr": "*fp32:16"}, HEAD)
     three = {**dict.fromkeys(("q_desc", "o_desc"), desc(128, 64)), "n": "i32"}
     three |= dict.fromkeys(("k_desc", "v_desc", "w_desc"), desc(64, 64))
     yield case("three_dots", three, {"BM": 128, "BN": 64, "D": 64}, notes=frozenset({"C7514"}))

@@ -604,3 +604,21 @@ def attention_persistent(
         for start in tl.range(0, length, BN):
             acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
         o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_weighted(
+    q_desc, k_desc, v_desc, o_desc, scale, weight_ptr, length, tiles,
+    BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """As above, with a load that Triton moves out of the loop, under the condition that the loop runs."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * BM
+        top = tl.full([BM], -1.0e6, tl.float32)
+        total = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, D], tl.float32)
+        q = q_desc.load([row, 0])
+        for start in tl.range(0, length, BN):
+            acc = acc * tl.load(weight_ptr + row + tl.arange(0, BM))[:, None]
+            acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
+        o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))

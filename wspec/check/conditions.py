@@ -169,9 +169,9 @@ class Extents:
 
     # ---- reading conditions
 
-    def condition(self, value: Value, task: int, places: Mapping[Operation, int]) -> Condition:
-        """What an i1 that a task computes asks."""
-        self._task, self._places = task, places
+    def condition(self, value: Value, user: Operation, task: int, places: Mapping[Operation, int]) -> Condition:
+        """What an i1 that a task computes asks where `user` uses it."""
+        self._task, self._places, self._user = task, places, user
         if self.terms.diverges(self.terms.of(value)):
             return Divergent()
         return self._condition(value)
@@ -251,7 +251,10 @@ class Extents:
         return None if found is None else _negated(found)
 
     def _threshold(self, form: Linear, op: Operation) -> Condition | None:
-        chain = self.terms.chain(op)
+        """A comparison that was moved out of loops is about the loops around its user all the same."""
+        chain, there = self.terms.chain(op), self.terms.chain(self._user)
+        if len(there) > len(chain) and there[: len(chain)] == chain:
+            op, chain = self._user, there
         for number in reversed(chain):
             space = self.terms.spaces[number]
             if space.step is not None and space.step > 0 and form.coefficient(space.atom) == -space.step:

@@ -105,7 +105,7 @@ class _Translator:
 
     def condition(self, value: Value, op: Operation) -> Condition:
         """What an i1 asks where an operation uses it."""
-        return self.extents.condition(value, self.task_of(op), self.places)
+        return self.extents.condition(value, op, self.task_of(op), self.places)
 
     def root(self, op: Operation) -> int:
         if op not in self.numbers:
