@@ -6,6 +6,8 @@ wherever it occurs, so the change is a function of the layout, the slice and the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wspec.ir.types import (
     Attribute,
     Layout,
@@ -22,10 +24,13 @@ class LayoutError(ValueError):
     """A layout that cannot be given to fewer warps; the message says which."""
 
 
-def _shrink_warps(warps: tuple[int, ...], factor: int, rows: int = 1) -> tuple[int, ...]:
-    """Take warps out of the first dimension, but leave it `rows` of them, then out of the others."""
+def _shrink_warps(warps: tuple[int, ...], factor: int, rows: int = 1, slowest: Sequence[int] = ()) -> tuple[int, ...]:
+    """Take warps out of the first dimension, but leave it `rows` of them, then out of the others.
+
+    `slowest`: the dimensions in another order, that in which a layout that is turned round turns too.
+    """
     out = list(warps)
-    for dim in range(len(out)):
+    for dim in slowest or range(len(out)):
         least = rows if dim == 0 else 1
         while factor > 1 and out[dim] > least:
             out[dim] //= 2
@@ -72,7 +77,8 @@ def shrink_layout(layout: Attribute | None, dim: int | None, size: int, replicas
         warps = layout.ints("warpsPerCTA")
         # The four warps of a warp group hold consecutive rows of a wgmma's tile.
         rows = 4 if layout.name == "ttg.nvidia_mma" and layout.get("versionMajor") == 3 else 1
-        return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor, rows)})
+        slowest = layout.ints("order")[::-1] if layout.name == "ttg.blocked" else ()
+        return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor, rows, slowest)})
     if layout.name == "ttg.slice" and isinstance(layout.parent, Layout):
         hidden = layout.get("dim")
         up = dim if dim is None or not isinstance(hidden, int) else dim + (dim >= hidden)
