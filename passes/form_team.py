@@ -62,11 +62,12 @@ def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
     loops = [op for op in hot_loops(function) if op.parent is block]
     if len(loops) != len(hot_loops(function)):
         raise NoTeam("its loops that multiply stand in other loops or in branches", tile)
-    if not any(_shares(loop, team.varies) for loop in loops):
+    varies = team.varies
+    if not any(_shares(loop, varies) for loop in loops):
         raise NoTeam("neighbouring tiles share nothing that its loops load", loops[0])
     while loops:
         loop = loops.pop(0)
-        if any(value in team.varies for value in loop.operands[:3]):
+        if not team.varies.isdisjoint(loop.operands[:3]):
             following = loops.pop(0) if loops and _goes_on(loop, loops[0]) else None
             _divide(team, loop, following)
     return module

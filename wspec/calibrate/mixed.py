@@ -81,9 +81,15 @@ bar.sync 0;"""
 
 def kernel(kind: Kind, n: int, op: Op) -> Kernel:
     """All roles; see the module's docstring."""
-    extra = ("%u", "%flag", "%par", "%r1", "%r2")
-    kept = (*(f"%c{i}" for i in range(1, 8)), *extra)
-    text = f"""{REGISTERS}
+    text = "\n".join((_start(n), _multiplying(kind, n), _computing(op), _COPYING))
+    name = name_of(kind.name, n, op.name)
+    sass = {"HGMMA": COUNT, "UBLKCP": 1, "CS2R": 3, **dict.fromkeys(op.sass, STEPS)}
+    return Kernel(name, entry(name, PARAMS, text, threads=THREADS), THREADS, SHARED, sass)
+
+
+def _start(n: int) -> str:
+    """What all threads do first, up to the parting of the roles."""
+    return f"""{REGISTERS}
 .reg .b32 %d<{n // 2}>;
 .reg .b32 %pause, %mix, %copies, %stride, %turns, %slot, %tile, %i, %base;
 .reg .b64 %source, %g0, %g1;
@@ -117,8 +123,12 @@ shr.u32 %t, %thread, 7;
 setp.eq.u32 %p0, %t, 4;
 @%p0 bra COPIES;
 setp.ge.u32 %p0, %t, 2;
-@%p0 bra ARITHMETIC;
-{descriptors(kind).replace("%smem", "%base")}
+@%p0 bra ARITHMETIC;"""
+
+
+def _multiplying(kind: Kind, n: int) -> str:
+    """Two warp groups that multiply, with pauses, and say in the end that they are done."""
+    return f"""{descriptors(kind).replace("%smem", "%base")}
 {accumulators(n)}
 mov.u64 %start, %clock64;
 mov.u64 %g0, %globaltimer;
@@ -150,8 +160,14 @@ mov.u32 %t, 1;
 st.volatile.shared.b32 [%smem+{FLAG}], %t;
 st.global.v2.b64 [%out], {{%start, %end}};
 st.global.v2.b64 [%out+16], {{%g0, %g1}};
-ret;
-ARITHMETIC:
+ret;"""
+
+
+def _computing(op: Op) -> str:
+    """Warp groups that do arithmetic until the products are done, and count their turns."""
+    extra = ("%u", "%flag", "%par", "%r1", "%r2")
+    kept = (*(f"%c{i}" for i in range(1, 8)), *extra)
+    return f"""ARITHMETIC:
 sub.u32 %t, %t, 2;
 setp.ge.u32 %p0, %t, %mix;
 @%p0 bra COUNTED;
@@ -169,8 +185,10 @@ COUNTED:
 setp.ne.u32 %p3, %thread, {2 * GROUP};
 cvt.u64.u32 %rd1, %turns;
 @!%p3 st.global.b64 [%out+32], %rd1;
-ret;
-COPIES:
+ret;"""
+
+
+_COPYING = f"""COPIES:
 setp.eq.u32 %p0, %copies, 0;
 @%p0 bra COPIED;
 setp.ne.u32 %p5, %lane, 0;
@@ -218,9 +236,7 @@ cvt.u64.u32 %rd1, %turns;
 setp.ne.u32 %p5, %lane, 0;
 @!%p5 st.global.b64 [%out+40], %rd1;
 ret;"""
-    name = name_of(kind.name, n, op.name)
-    sass = {"HGMMA": COUNT, "UBLKCP": 1, "CS2R": 3, **dict.fromkeys(op.sass, STEPS)}
-    return Kernel(name, entry(name, PARAMS, text, threads=THREADS), THREADS, SHARED, sass)
+"""A warp that has tiles copied into a ring until the products are done, and waits for the last ones."""
 
 
 PAIR = BESIDE[-1]
