@@ -345,6 +345,12 @@ def address_from_tile(tile: Tile, size: Size, device: str) -> Launch:
     return p.launch(*args, expected=lambda: p.truth(a=shifted[:, at:]))
 
 
+def load_if_computed(tile: Tile, size: Size, device: str) -> Launch:
+    """Sums stay far below what would end the products."""
+    p = Product(tile, size, device)
+    return p.launch(*p.abc, p.k)
+
+
 def paged(tile: Tile, size: Size, device: str) -> Launch:
     p = Product(tile, size, device, exact=True)
     table = torch.randperm(p.inner // tile.k, device=device).to(torch.int32)
@@ -457,3 +463,21 @@ def attention_grouped(tile: Tile, size: Size, device: str) -> Launch:
 def attention_persistent(tile: Tile, size: Size, device: str) -> Launch:
     x = Attention(tile, device, size.tiles * tile.m - 16, size.trips * tile.n)
     return x.launch((size.tiles // 3 + 1,), x.o_desc, SCALE, x.keys, size.tiles)
+
+
+def attention_weighted(tile: Tile, size: Size, device: str) -> Launch:
+    """What a tile of keys gave is weighted once for each tile behind it; the sums of the softmax are not."""
+    rows = size.tiles * tile.m
+    x = Attention(tile, device, rows - 16, size.trips * tile.n)
+    weights = torch.rand(rows, device=device) / 2 + 0.5
+
+    def expected() -> Tensor:
+        if not x.keys:
+            return x.truth()
+        scores = x.q.double() @ x.k.double().T * SCALE
+        p = torch.exp2(scores - scores.amax(1, keepdim=True))
+        behind = size.trips - 1 - torch.arange(x.keys, device=device) // tile.n
+        return (p * weights[: len(x.q), None].double() ** behind) @ x.v.double() / p.sum(1, keepdim=True)
+
+    args = x.o_desc, SCALE, weights, x.keys, size.tiles
+    return x.launch((size.tiles // 3 + 1,), *args, expected=expected)

@@ -155,6 +155,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("asked_for", T128),
     *jobs("same_memory", Tile(128, 64, 64, 8), T64, sizes=TALL_NOT_ZERO, alone="memory-alias"),
     *jobs("address_from_tile", T128, T64, alone="not-partitionable"),
+    *jobs("load_if_computed", T128, T64, alone="not-partitionable"),
     *jobs("paged", T128, T64, NARROW),
     *jobs("guarded", T128, T64, NARROW),
     *jobs("loop_in_branch", T128, T64, NARROW),
@@ -179,6 +180,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL),
     *jobs("attention_grouped", T128, T64, LOW, Tile(64, 64, 256, 4), sizes=NOT_ZERO),
     *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 32, 256, 8, "bf16"), sizes=TALL),
+    *jobs("attention_weighted", T128, T64, NARROW, sizes=TALL),
 )
 
 
