@@ -1,16 +1,20 @@
 """pipeline_loops: run part of a consumer loop one iteration behind the rest.
 
-    for j:                              if n > 0:  E(0)
-      E(j)   // S = QK; P = softmax S   for j < n - 1:
-      L(j)   // O += P V            =>    front of E(j+1)     // issue QK(j+1)
-                                          L(j)                // O += P(j) V(j)
-                                          rest of E(j+1)      // softmax(j+1), while L(j) runs
-                                        if n > 0:  L(n-1)
+    for j:                                   if n > 0:  E(0); A(0)
+      E(j)   // S = QK; P = softmax S        for j < n - 1:
+      A(j)   // O *= decay             =>      front of E(j+1)     // issue QK(j+1)
+      L(j)   // O += P V                       L(j)                // O += P(j) V(j)
+                                               rest of E(j+1)      // softmax(j+1), while L(j) runs
+                                               A(j+1)              // O *= decay(j+1)
+                                             if n > 0:  L(n-1)
 
-The plan names the late operations L. Values that go from E to L are carried round the loop; a value carried round the
-original loop belongs to the part that computes its next value. The front of E is what its dots need: issued first, so
-that the tensor core has work while this warp group computes. Right for any trip count: with none, both branches pass
-their initial values through. Runs before async_dots, which sees the new order and waits for each dot as late as it can.
+The plan names the late operations, A and L. Values that go from E or A to L are carried round the loop; a value carried
+round the original loop belongs to the part that computes its next value. The front of E is what its dots need: issued
+first, so that the tensor core has work while this warp group computes. A is the arithmetic in front of the first late
+dot, such as the scaling of an accumulator: done as soon as there is what it needs, among the instructions of E, where
+issue slots are free. In front of L it would keep this group's dots, and with turns the other groups', from being issued
+(measured: docs/experiments.md). Right for any trip count: with none, both branches pass their initial values through.
+Runs before async_dots, which sees the new order and waits for each dot as late as it can.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.isomorphism import Match
-from wspec.ir.types import Type
+from wspec.ir.loc import Location
+from wspec.ir.types import F32, Layout, TensorType, Type, i32
+from wspec.ir.wgmma import WAIT
 from wspec.plan.plan import ID, Plan, id_of
 from wspec.plan.tile import DOTS
 
@@ -65,7 +71,12 @@ class _Parts:
     tail: list[Operation]  # the other late operations
     early: list[int]
     later: list[int]
-    crossing: list[Value]  # defined in an early part (or the induction variable), used by a late one
+    held: list[int]  # of the later ones, those that the tail or the next iteration takes as they are
+    crossing: list[Value]  # what the tail takes from an early part, the induction variable or what goes ahead of it
+    places: list[
+        int
+    ]  # for each of the later ones, which of those held and crossing has its place: one register for both
+    taken: list[Value]  # what the tail and what goes ahead of it take from an early part or the induction variable
 
 
 def _pipeline(root: Block, parts: _Parts) -> None:
@@ -75,7 +86,7 @@ def _pipeline(root: Block, parts: _Parts) -> None:
     build = Builder(loop.parent, loop.parent.ops.index(loop), loop.location)
     runs = _runs(build, loop)
     state = _main_loop(build, parts, _guarded_early(build, runs, parts))
-    final = _branch(build, runs, lambda block: _last(block, parts, state), lambda _: state.later)
+    final = _branch(build, runs, lambda block: _last(block, parts, state), lambda _: state.passed(parts))
     _finish(root, parts, state.early, final)
 
 
@@ -97,7 +108,7 @@ def _pipeline_pair(root: Block, one: _Parts, two: _Parts) -> None:
 
     def ends(inner: Block) -> list[Value]:
         within = Builder(inner, None, two.loop.location)
-        done = _branch(within, ran, lambda at: _last(at, one, state), lambda _: state.later)
+        done = _branch(within, ran, lambda at: _last(at, one, state), lambda _: state.passed(one))
         return [two.loop.operands[3 + i] for i in two.early] + [done[i] for i in order]
 
     out = _branch(build, _runs(build, two.loop), goes_on, ends)
@@ -136,10 +147,35 @@ def _take_apart(loop: Operation, late_ids: frozenset[int]) -> _Parts:
     later: list[int] = []
     for index, value in enumerate(body.terminator.operands):
         (later if _is_late(value, body, late, index) else early).append(index)
+    last = [op for op in tail if op not in ahead]
+    rest = [op for op in stage0 if op not in front]
+    crossing = _crossing(body, last, set(last), early)
+    held, places = _places(body, last, later, crossing, {value for op in ahead for value in op.results})
     return _Parts(
-        loop, body, front, [op for op in stage0 if op not in front], ahead, [op for op in tail if op not in ahead],
-        early, later, _crossing(body, tail, late, early),
+        loop, body, front, rest, ahead, last, early, later, held, crossing, places,
+        _crossing(body, tail, late, early),
     )  # fmt: skip
+
+
+def _places(
+    body: Block, tail: list[Operation], later: list[int], crossing: list[Value], ahead: set[Value]
+) -> tuple[list[int], list[int]]:
+    """Which of the later values are held, and for each of them its place among those held and those that cross.
+
+    Where the tail takes only what was made of a value ahead of it, that has the value's place: a loop that does not run
+    passes the value through there. Beside it the value would take as many registers again.
+    """
+    used = {value for op in tail for inner in op.walk() for value in inner.operands}
+    used.update(body.terminator.operands[index] for index in later)
+    free = [at for at, value in enumerate(crossing) if value in ahead]
+    found: dict[int, int] = {}
+    for index in later:
+        arg = body.args[1 + index]
+        if arg not in used and (same := [at for at in free if crossing[at].type == arg.type]):
+            found[index] = same[0]
+            free.remove(same[0])
+    held = [index for index in later if index not in found]
+    return held, [len(held) + found[index] if index in found else held.index(index) for index in later]
 
 
 def _is_late(value: Value, body: Block, late: set[Operation], index: int) -> bool:
@@ -152,23 +188,28 @@ def _is_late(value: Value, body: Block, late: set[Operation], index: int) -> boo
 
 def _front(stage0: list[Operation]) -> list[Operation]:
     """The dots of the early part and what they need, in order."""
+    dots = [op for op in stage0 if op.name in DOTS]
+    return _needed(stage0, [value for op in dots for value in op.results])
+
+
+def _needed(ops: list[Operation], values: list[Value]) -> list[Operation]:
+    """Those of `ops` that it takes to compute some values, in order."""
+    among = set(ops)
     needed: set[Operation] = set()
-    work = [op for op in stage0 if op.name in DOTS]
+    work = [value.op for value in values]
     while work:
         op = work.pop()
-        if op in needed:
-            continue
-        needed.add(op)
-        for inner in op.walk():
-            work += [v.op for v in inner.operands if v.op is not None and v.op in stage0]
-    return [op for op in stage0 if op in needed]
+        if op is not None and op in among and op not in needed:
+            needed.add(op)
+            work += [value.op for inner in op.walk() for value in inner.operands]
+    return [op for op in ops if op in needed]
 
 
 def _ahead(tail: list[Operation]) -> list[Operation]:
     """The arithmetic in front of the first late dot, such as the scaling of an accumulator.
 
-    It stands before the early dots are issued: ptxas serializes tensor core operations when a register that one of
-    them reads is written while another is under way (C7513).
+    It must not stand between the early dots and the late ones: ptxas serializes tensor core operations when a register
+    that one of them reads is written while another is under way (C7513).
     """
     found: list[Operation] = []
     waiting: set[Value] = set()
@@ -182,7 +223,7 @@ def _ahead(tail: list[Operation]) -> list[Operation]:
 
 
 def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: list[int]) -> list[Value]:
-    """What the late part takes from the early one, in order of first use."""
+    """What the late operations `tail` take from those that are not `late`, in order of first use."""
     own: set[Value] = set()
     found: list[Value] = []
     early_args = {body.args[1 + index] for index in early} | {body.args[0]}
@@ -195,7 +236,8 @@ def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: l
                 if value not in own and value not in found and (defined_early or value in early_args):
                     found.append(value)
     for index, value in enumerate(body.terminator.operands):
-        if index not in early and value in early_args and value not in found:
+        made = value.op is not None and value.op.parent is body and value.op not in late
+        if index not in early and (value in early_args or made) and value not in found:
             found.append(value)
     return found
 
@@ -231,8 +273,8 @@ def _source(parts: _Parts, before: _Parts, index: int) -> int:
 
 def _counterparts(before: _Parts, parts: _Parts) -> list[Value] | None:
     """For what crosses in a loop, what crosses in the one before at the same place; None when they differ."""
-    ours = {*parts.crossing, *(parts.body.args[1 + i] for i in parts.later)}
-    theirs = {*before.crossing, *(before.body.args[1 + i] for i in before.later)}
+    ours = {*parts.taken, *(parts.body.args[1 + i] for i in parts.later)}
+    theirs = {*before.taken, *(before.body.args[1 + i] for i in before.later)}
     match = Match(ours, theirs)
     same = match.operations([*parts.ahead, *parts.tail], [*before.ahead, *before.tail], frozenset({ID}))
     for index in parts.later:
@@ -240,8 +282,8 @@ def _counterparts(before: _Parts, parts: _Parts) -> list[Value] | None:
         same = same and match.operand(parts.body.args[1 + index], before.body.args[1 + source])
         ends = parts.body.terminator.operands[index], before.body.terminator.operands[source]
         same = same and match.operand(*ends)
-    found = [match.there.get(value) for value in parts.crossing]
-    if not same or None in found or len(set(found)) != len(before.crossing):
+    found = [match.there.get(value) for value in parts.taken]
+    if not same or None in found or len(set(found)) != len(before.taken):
         return None
     return [value for value in found if value is not None]
 
@@ -251,11 +293,25 @@ def _counterparts(before: _Parts, parts: _Parts) -> list[Value] | None:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Values at one point: carried by the early part, carried by the late part, crossing."""
+    """Values between two iterations: carried by the early part, of the late part what is held, crossing."""
 
     early: list[Value]
-    later: list[Value]
+    held: list[Value]
     crossing: list[Value]
+
+    @property
+    def all(self) -> list[Value]:
+        return [*self.early, *self.held, *self.crossing]
+
+    def passed(self, parts: _Parts) -> list[Value]:
+        """The later values, of a loop that does not run."""
+        here = self.held + self.crossing
+        return [here[place] for place in parts.places]
+
+    @staticmethod
+    def of(parts: _Parts, values: list[Value]) -> _State:
+        a, b = len(parts.early), len(parts.early) + len(parts.held)
+        return _State(values[:a], values[a:b], values[b:])
 
 
 def _emit(block: Block, ops: list[Operation], values: Values) -> None:
@@ -267,8 +323,46 @@ def _next(parts: _Parts, indices: list[int], values: Values) -> list[Value]:
     return [values.get(v, v) for v in (parts.body.terminator.operands[i] for i in indices)]
 
 
+def _initial(parts: _Parts, indices: list[int]) -> list[Value]:
+    return [parts.loop.operands[3 + i] for i in indices]
+
+
 def _yield(block: Block, values: list[Value], loop: Operation) -> None:
     block.append(Operation.create("scf.yield", values, location=loop.location))
+
+
+def _ready(block: Block, parts: _Parts, values: Values, later: list[Value]) -> _State:
+    """The rest of E of an iteration, with what L starts from, given what the late part of the one before carries."""
+    late_in = {parts.body.args[1 + i]: value for i, value in zip(parts.later, later, strict=True)}
+    values.update(late_in)
+    _emit(block, [*parts.rest, *parts.ahead], values)
+    sums = [value for value in parts.crossing if value.op in parts.ahead]
+    _keep_together(block, sums, values, parts.loop.location)
+    held = [values[parts.body.args[1 + i]] for i in parts.held]
+    return _State(_next(parts, parts.early, values), held, [values.get(v, v) for v in parts.crossing])
+
+
+def _is_sum(type: Type) -> bool:
+    """A tensor as the tensor core leaves it?"""
+    if not isinstance(type, TensorType):
+        return False
+    encoding = type.encoding
+    return isinstance(encoding, Layout) and encoding.name == "ttg.nvidia_mma" and type.element == F32
+
+
+def _keep_together(block: Block, sums: list[Value], values: Values, location: Location) -> None:
+    """Let what the dots will add to pass through a wait that has nothing to wait for.
+
+    To LLVM it is opaque. Otherwise it computes such a sum once more behind the loop, where it can do so with vectors,
+    and what it is computed from takes as many registers again all through the loop.
+    """
+    sums = [value for value in sums if _is_sum(value.type)]
+    if sums:
+        operands = [values[value] for value in sums]
+        flags = {"pendings": i32(0)}
+        wait = Operation.create(WAIT, operands, [v.type for v in sums], flags, location=location)
+        block.append(wait)
+        values.update(zip(sums, wait.results, strict=True))
 
 
 def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
@@ -278,15 +372,17 @@ def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
     block = yes.add_block()
     values: Values = {parts.body.args[0]: lower}
     values.update(zip(parts.body.args[1:], inits, strict=True))
-    _emit(block, [*parts.front, *parts.rest], values)
-    out = _next(parts, parts.early, values) + [values.get(v, v) for v in parts.crossing]
+    _emit(block, parts.front, values)
+    state = _ready(block, parts, values, _initial(parts, parts.later))
+    out = state.early + state.crossing
     _yield(block, out, parts.loop)
     other = Builder(no.add_block(), None, parts.loop.location)
-    unread = [other.zero(v.type) for v in parts.crossing]
-    _yield(other.block, [inits[i] for i in parts.early] + unread, parts.loop)
+    passed = {place - len(parts.held): inits[i] for i, place in zip(parts.later, parts.places, strict=True)}
+    through = [passed.get(at) or other.zero(v.type) for at, v in enumerate(parts.crossing)]
+    _yield(other.block, _initial(parts, parts.early) + through, parts.loop)
     op = build.create("scf.if", [runs], [v.type for v in out], regions=[yes, no])
     count = len(parts.early)
-    return _State(op.results[:count], [inits[i] for i in parts.later], op.results[count:])
+    return _State(op.results[:count], _initial(parts, parts.held), op.results[count:])
 
 
 def _main_loop(build: Builder, parts: _Parts, start: _State) -> _State:
@@ -296,46 +392,38 @@ def _main_loop(build: Builder, parts: _Parts, start: _State) -> _State:
     block = region.add_block()
     old = parts.body
     iv = block.add_arg(old.args[0].type, old.args[0].location)
-    carried = [*start.early, *start.later, *start.crossing]
-    args = [block.add_arg(v.type) for v in carried]
-    a, b = len(start.early), len(start.early) + len(start.later)
-    early_in: Values = {old.args[1 + i]: v for i, v in zip(parts.early, args[:a], strict=True)}
-    late_in: Values = {old.args[1 + i]: v for i, v in zip(parts.later, args[a:b], strict=True)}
-    late_in.update(zip(parts.crossing, args[b:], strict=True))
+    here = _State.of(parts, [block.add_arg(v.type) for v in start.all])
+    early_in: Values = {old.args[1 + i]: v for i, v in zip(parts.early, here.early, strict=True)}
     inner = Builder(block, None, parts.loop.location)
     early_in[old.args[0]] = inner.binary("arith.addi", iv, parts.loop.operands[2])
-    _emit(block, parts.ahead, late_in)
     _emit(block, parts.front, early_in)
-    _emit(block, parts.tail, late_in)
-    _emit(block, parts.rest, early_in)
-    out = _next(parts, parts.early, early_in) + _next(parts, parts.later, late_in)
-    out += [early_in.get(v, v) for v in parts.crossing]
-    _yield(block, out, parts.loop)
+    later = _last(block, parts, here)
+    _yield(block, _ready(block, parts, early_in, later).all, parts.loop)
     lower, step = parts.loop.operands[0], parts.loop.operands[2]
     attributes = dict(parts.loop.attributes)
-    types = [v.type for v in carried]
-    op = build.create("scf.for", [lower, upper, step, *carried], types, parts.loop.properties, attributes, [region])
-    return _State(op.results[:a], op.results[a:b], op.results[b:])
+    types = [v.type for v in start.all]
+    op = build.create("scf.for", [lower, upper, step, *start.all], types, parts.loop.properties, attributes, [region])
+    return _State.of(parts, op.results)
 
 
 def _handed_over(build: Builder, ran: Value, before: _Parts, state: _State, parts: _Parts, order: list[int]) -> _State:
     """E of a loop's first iteration; beside it L of the last iteration of the loop before, if that ran."""
-    lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
-    first: Values = {parts.body.args[0]: lower}
-    first.update(zip(parts.body.args[1:], inits, strict=True))
+    first: Values = {parts.body.args[0]: parts.loop.operands[0]}
+    first.update(zip(parts.body.args[1:], parts.loop.operands[3:], strict=True))
 
     def early(block: Block, later: list[Value]) -> list[Value]:
         values = dict(first)
-        _emit(block, [*parts.front, *parts.rest], values)
-        own = _next(parts, parts.early, values), [values.get(v, v) for v in parts.crossing]
-        return own[0] + [later[i] for i in order] + own[1]
+        _emit(block, parts.front, values)
+        return _ready(block, parts, values, [later[i] for i in order]).all
 
     # The late part first: what it reads from registers may have to be moved, which must not be beside a dot (C7513).
     out = _branch(
-        build, ran, lambda block: early(block, _last(block, before, state)), lambda block: early(block, state.later)
+        build,
+        ran,
+        lambda block: early(block, _last(block, before, state)),
+        lambda block: early(block, state.passed(before)),
     )
-    a, b = len(parts.early), len(parts.early) + len(parts.later)
-    return _State(out[:a], out[a:b], out[b:])
+    return _State.of(parts, out)
 
 
 def _branch(
@@ -353,8 +441,8 @@ def _branch(
 
 
 def _last(block: Block, parts: _Parts, state: _State) -> list[Value]:
-    """L of the last iteration; returns what it carries."""
-    values: Values = {parts.body.args[1 + i]: v for i, v in zip(parts.later, state.later, strict=True)}
+    """L of an iteration; returns what it carries."""
+    values: Values = {parts.body.args[1 + i]: v for i, v in zip(parts.held, state.held, strict=True)}
     values.update(zip(parts.crossing, state.crossing, strict=True))
-    _emit(block, [*parts.ahead, *parts.tail], values)
+    _emit(block, parts.tail, values)
     return _next(parts, parts.later, values)

@@ -193,8 +193,8 @@ class _Compiler:
         if plan is None:
             return Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
         text = plan.to_text()
-        elide = plan.elide_barriers
-        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, elide)
+        edits = bridge.PtxEdits(plan.elide_barriers, plan.hold_waits)
+        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, edits)
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""

@@ -100,6 +100,14 @@ class Options:
             bool, "take barriers of a warp group that order nothing out of the specialized kernel's PTX", optional=True
         ),
     )
+    hold_waits: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "keep waits for products behind the values that stand before them, which ptxas would move them across",
+            optional=True,
+        ),
+    )
     exp2: str = _option(
         "auto",
         Spec(

@@ -21,6 +21,7 @@ from wspec.bridge.launch import (
 from wspec.bridge.miscompiled import sass_line, unassigned
 from wspec.bridge.persistent import load_kernel
 from wspec.bridge.proof import Checker, Proof, Ruling, rule
+from wspec.bridge.ptx_edits import PtxEdits
 from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
 from wspec.bridge.tuning import Choice, Tuning, tuned
@@ -37,6 +38,7 @@ __all__ = [
     "Group",
     "KernelSource",
     "Proof",
+    "PtxEdits",
     "Resources",
     "Result",
     "Ruling",

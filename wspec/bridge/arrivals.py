@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-GROUP = 128  # threads of a warp group
+from wspec.bridge.ptx_code import instruction, is_arrival, is_clean, is_group_barrier, speaks
 
 _LABEL = re.compile(r"^(\$L(?!__tmp)\w+):")  # $L__tmp are for debuggers
 _BRANCH = re.compile(r"^(@!?%?\w+\s+)?bra(\.uni)?\s+(\$L\w+)\s*;")
@@ -30,18 +30,8 @@ _INDIRECT = re.compile(r"^(@!?%?\w+\s+)?brx\.idx\s+[^,]+,\s*(\$L\w+)\s*;")
 _TARGETS = re.compile(r"^(\$L\w+):\s*\.branchtargets")
 _ENDS = re.compile(r"^(ret|exit|trap)\b")
 _SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
-_GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
-_ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
 _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
-# What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
-_CLEAN = re.compile(
-    r"^\$L\w+[,;]$|"  # a line of a table of branches
-    r"^(@!?%?\w+\s+)?(add|sub|mul|mad|fma|neg|abs|min|max|div|rem|rcp|sqrt|ex2|lg2|and|or|xor|not|shl|shr|bfe|bfi|prmt|lop3|"
-    r"selp|setp|set|slct|cvt|cvta|mov|shfl|vote|elect|popc|clz|brev|testp|copysign|bra|brx|dp4a|"
-    r"(ld|st|atom|red)(\.\w+|::)*\.(global|param|const|local)|ld\.param|st\.param|"
-    r"wgmma|bar\.arrive|mbarrier\.(try_wait|arrive)|setmaxnreg|griddepcontrol|prefetch)\b"
-)
 
 
 @dataclass(slots=True)
@@ -53,20 +43,13 @@ class _Block:
 def without_idle_barriers(ptx: str) -> tuple[str, int]:
     """(the PTX without them, how many were taken out)."""
     lines = ptx.split("\n")
-    code = [_instruction(line) for line in lines]
+    code = [instruction(line) for line in lines]
     blocks = _blocks(code)
     dirty = _dirty_at_entry(blocks, code)
     idle = [at for name, block in blocks.items() for at in _idle(block, code, dirty[name])]
     for at in idle:
         lines[at] = "\t// a barrier of the warp group stood here that had nothing to order"
     return "\n".join(lines), len(idle)
-
-
-def _instruction(line: str) -> str:
-    """The line's instruction or label; empty for comments, directives and braces."""
-    text = line.split("//", 1)[0].strip()
-    nothing = not text or text[0] in "{}." or re.match(r"^([a-zA-Z_]\w*|\$L__tmp\d+):$", text)  # labels nobody goes to
-    return "" if nothing else text
 
 
 def _blocks(code: list[str]) -> dict[str, _Block]:
@@ -125,7 +108,7 @@ def _dirty_at_entry(blocks: dict[str, _Block], code: list[str]) -> dict[str, boo
 def _after(text: str, dirty: bool) -> bool:
     if _SYNC.match(text):
         return False
-    return dirty or not _CLEAN.match(text)
+    return dirty or not is_clean(text)
 
 
 def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
@@ -136,16 +119,11 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
         text = code[at]
         if _DONE.match(text):
             behind = True
-        elif _GROUP_SYNC.match(text):
-            following = next((code[i] for i in block.lines[place + 1 :] if _speaks(code[i])), "")
-            if not dirty and (_WAIT.match(following) or (behind and _ARRIVE.match(following))):
+        elif is_group_barrier(text):
+            following = next((code[i] for i in block.lines[place + 1 :] if speaks(code[i])), "")
+            if not dirty and (_WAIT.match(following) or (behind and is_arrival(following))):
                 found.append(at)
-        elif not _ARRIVE.match(text) and _speaks(text):
+        elif not is_arrival(text) and speaks(text):
             behind = False
         dirty = _after(text, dirty)
     return found
-
-
-def _speaks(text: str) -> bool:
-    """Is it more than arithmetic?"""
-    return not _CLEAN.match(text) or bool(re.match(r"^(@!?%?\w+\s+)?(wgmma|bar|mbarrier|setmaxnreg|bra|brx)\b", text))

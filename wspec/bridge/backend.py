@@ -14,8 +14,8 @@ from triton import knobs
 from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
-from wspec.bridge.arrivals import without_idle_barriers
 from wspec.bridge.frontend import KernelSource, capability
+from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 
 Pass = Callable[[Any, int], None]
@@ -44,10 +44,10 @@ class Finished:
     ptxas_log: str
 
 
-def finish(text: str, source: KernelSource, elide_barriers: bool = False) -> Finished:
+def finish(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
-    `elide_barriers`: without the barriers of a warp group that order nothing (arrivals.py).
+    `edits` are made before ptxas.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
@@ -57,8 +57,7 @@ def finish(text: str, source: KernelSource, elide_barriers: bool = False) -> Fin
     final = str(module.str())
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    if elide_barriers:
-        ptx, _ = without_idle_barriers(ptx)
+    ptx = edits.apply(ptx)
     cubin, log = assemble(ptx, source)
     return Finished(final, llir, ptx, cubin, metadata, log)
 

@@ -18,6 +18,7 @@ from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.miscompiled import refusal
 from wspec.bridge.proof import Checker, rule
+from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.resources import ptxas_notes, sass, spill_bytes
 from wspec.bridge.spills import spills_while_multiplying
@@ -40,7 +41,7 @@ class Verdict:
     tiles: str = ""  # as Result has it
     blocks_per_sm: int = 1
     stages: Mapping[str, str] = field(default_factory=dict)
-    elide_barriers: bool = False  # as `bridge.finish` takes it
+    edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
 
 
 Compiler = Callable[[str], Verdict]
@@ -126,7 +127,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
         return _Made(Result(False, verdict.remarks, verdict.plan))
     try:
         run = finish_isolated if options.isolate else finish
-        finished = run(verdict.text, source, verdict.elide_barriers)
+        finished = run(verdict.text, source, verdict.edits)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)

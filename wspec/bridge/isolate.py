@@ -15,14 +15,15 @@ from pathlib import Path
 
 from wspec.bridge.backend import Finished, finish
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError
 
 
-def finish_isolated(text: str, source: KernelSource, elide_barriers: bool = False) -> Finished:
+def finish_isolated(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finished:
     """`finish` with the same arguments in another process. Raises BridgeError also when that process dies."""
     with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
         request, answer = Path(folder, "request"), Path(folder, "answer")
-        request.write_bytes(pickle.dumps((text, source.options, source.target, elide_barriers)))
+        request.write_bytes(pickle.dumps((text, source.options, source.target, edits)))
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = _command(request, answer)
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
@@ -44,9 +45,9 @@ def _reason(code: int) -> str:
 
 def main(request: str, answer: str) -> None:
     """Run in the other process: read a request, write a Finished or a BridgeError's arguments."""
-    text, options, target, elide_barriers = pickle.loads(Path(request).read_bytes())
+    text, options, target, edits = pickle.loads(Path(request).read_bytes())
     try:
-        result: Finished | tuple[str, str] = finish(text, KernelSource(None, options, target), elide_barriers)
+        result: Finished | tuple[str, str] = finish(text, KernelSource(None, options, target), edits)
     except BridgeError as error:
         result = (error.message, error.diagnostics)
     Path(answer).write_bytes(pickle.dumps(result))

@@ -162,8 +162,10 @@ def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     stages, found = dict(outcome.stages), outcome.plan
     if found is None:
         return bridge.Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
-    remarks, elide = tuple(outcome.remarks), found.elide_barriers
-    return bridge.Verdict(module, found.to_text(), remarks, found.tiles, found.blocks_per_sm, stages, elide)
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits)
+    return bridge.Verdict(
+        module, found.to_text(), tuple(outcome.remarks), found.tiles, found.blocks_per_sm, stages, edits
+    )
 
 
 def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:

@@ -31,6 +31,7 @@ from wspec.plan.partition import (
     find_streams,
 )
 from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan, Task, fingerprint, id_of, is_shallow, source_warps
+from wspec.plan.ptx_edits import with_ptx_edits
 from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
 from wspec.plan.rings import make_channels, private_loads
@@ -51,7 +52,7 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     single = partial(_without_chain, function, loops, sites, machine)
     off = options.chain == "off"
     plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
-    return replace(plan, elide_barriers=_elides(options, plan.team))
+    return with_ptx_edits(plan, loops, machine, options)
 
 
 def _without_chain(
@@ -105,11 +106,6 @@ def _without_chain(
     if options.gate == "model":
         check_pays(plan, loops, options.depth)
     return plan
-
-
-def _elides(options: Options, team: int) -> bool:
-    """Barriers that order nothing go, but for a team, which they keep in step (docs/experiments.md: 1 to 1.5 %)."""
-    return team == 1 if options.elide_barriers is None else options.elide_barriers
 
 
 def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:

@@ -1,0 +1,27 @@
+"""What is done to PTX between LLVM and ptxas, as the plan says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec.bridge.arrivals import without_idle_barriers
+from wspec.bridge.held_waits import with_held_waits
+
+
+@dataclass(frozen=True, slots=True)
+class PtxEdits:
+    """Which edits a specialized kernel gets; none of them changes what it computes."""
+
+    elide_barriers: bool = False  # arrivals.py
+    hold_waits: bool = False  # held_waits.py
+
+    def apply(self, ptx: str) -> str:
+        """The PTX with the edits made."""
+        if self.elide_barriers:
+            ptx, _ = without_idle_barriers(ptx)
+        if self.hold_waits:
+            ptx, _ = with_held_waits(ptx)
+        return ptx
+
+
+NO_EDITS = PtxEdits()
