@@ -40,22 +40,18 @@ def _shrink_warps(warps: tuple[int, ...], factor: int, rows: int = 1, slowest: S
     return tuple(out)
 
 
-def _linear(layout: Layout, dim: int | None, shape: Sequence[int], replicas: int, factor: int) -> Layout:
-    """Drop the basis vectors that reach beyond the slice; warps left over become registers.
-
-    They are dropped too where the tensor has nothing there (a dimension of size 1), as are those of the tensor it will
-    be broadcast to, which may be sliced along it.
-    """
+def _linear(layout: Layout, dim: int | None, size: int, replicas: int, factor: int) -> Layout:
+    """Drop the basis vectors that reach beyond the slice; warps left over become registers."""
     fields = dict(layout.fields)
     for name in ("register", "lane", "warp"):
-        kept = tuple(b for b in _bases(fields[name]) if dim is None or b[dim] < shape[dim] // replicas)
+        kept = tuple(b for b in _bases(fields[name]) if dim is None or b[dim] < size // replicas)
         fields[name] = kept
     old_warps = len(_bases(layout.get("warp")))
     want = old_warps - (factor.bit_length() - 1)
     warp, register = list(_bases(fields["warp"])), list(_bases(fields["register"]))
     if len(_bases(fields["lane"])) != len(_bases(layout.get("lane"))) or len(warp) < want:
         raise LayoutError(f"cannot slice {layout}")
-    register += [base for base in warp[want:] if all(at < size for at, size in zip(base, shape, strict=True))]
+    register += warp[want:]
     fields["warp"], fields["register"] = tuple(warp[:want]), tuple(register)
     return layout.with_fields({name: fields[name] for name in ("register", "warp")})
 
@@ -66,12 +62,10 @@ def _bases(value: LayoutField | None) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(v) for v in b if isinstance(v, int)) for b in value if isinstance(b, tuple))
 
 
-def shrink_layout(
-    layout: Attribute | None, dim: int | None, shape: Sequence[int], replicas: int, factor: int
-) -> Attribute | None:
+def shrink_layout(layout: Attribute | None, dim: int | None, size: int, replicas: int, factor: int) -> Attribute | None:
     """The layout of a register tensor held by `1/factor` of the warps, sliced `replicas` ways along `dim` (or not).
 
-    `shape` is the tensor's before slicing. Raises LayoutError for layouts it does not know.
+    `size` is the extent of `dim` before slicing. Raises LayoutError for layouts it does not know.
     """
     if layout is None or (factor == 1 and dim is None):
         return layout
@@ -87,14 +81,13 @@ def shrink_layout(
         return layout.with_fields({"warpsPerCTA": _shrink_warps(warps, factor, rows, slowest)})
     if layout.name == "ttg.slice" and isinstance(layout.parent, Layout):
         hidden = layout.get("dim")
-        at = hidden if isinstance(hidden, int) else len(shape)
-        up = dim if dim is None else dim + (dim >= at)
-        parent = shrink_layout(layout.parent, up, [*shape[:at], 1, *shape[at:]], replicas, factor)
+        up = dim if dim is None or not isinstance(hidden, int) else dim + (dim >= hidden)
+        parent = shrink_layout(layout.parent, up, size, replicas, factor)
         return layout.with_fields({"parent": _as_field(parent)})
     if layout.name == "ttg.dot_op" and isinstance(layout.parent, Layout):
-        return layout.with_fields({"parent": _as_field(shrink_layout(layout.parent, dim, shape, replicas, factor))})
+        return layout.with_fields({"parent": _as_field(shrink_layout(layout.parent, dim, size, replicas, factor))})
     if layout.name == "ttg.linear":
-        return _linear(layout, dim, shape, replicas, factor)
+        return _linear(layout, dim, size, replicas, factor)
     raise LayoutError(f"unknown layout {layout.name}")
 
 
@@ -107,7 +100,8 @@ def _as_field(value: Attribute | None) -> LayoutField:
 def shrink_type(type: Type, dim: int | None, replicas: int, factor: int) -> Type:
     """The type of one replica's slice; `dim` is None for values every replica holds whole."""
     if isinstance(type, TensorType):
-        encoding = shrink_layout(type.encoding, dim, type.shape, replicas, factor)
+        size = type.shape[dim] if dim is not None else 0
+        encoding = shrink_layout(type.encoding, dim, size, replicas, factor)
         return TensorType(_cut(type.shape, dim, replicas), type.element, encoding)
     if isinstance(type, MemDescType) and dim is not None:
         _check_swizzle(type.encoding, type.shape, dim, replicas, type.element)
