@@ -1,4 +1,4 @@
-"""An arrival in front of a wait for products is put off until an exponential's last operand is known; nothing else is."""
+"""An arrival in front of a wait for products is put off until exponentials have their operands; nothing else is."""
 
 from __future__ import annotations
 

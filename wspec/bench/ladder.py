@@ -34,6 +34,7 @@ TECHNIQUES = {
     "turns": "groups take turns",
     "persistent": "blocks walk through tiles",
     "elide_barriers": "no barriers that order nothing",
+    "hold_waits": "waits for products stay behind what exponentials need",
     "defer": "a tile is finished beside the next one's first QK",
 }
 """Option -> what it switches on."""
@@ -45,12 +46,16 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("overlap", "turns"),
     ("overlap", "persistent"),
     ("elide_barriers",),
+    ("overlap", "hold_waits"),
+    ("overlap", "turns", "hold_waits"),
     ("overlap", "turns", "persistent"),
     ("overlap", "turns", "persistent", "elide_barriers"),
+    ("overlap", "turns", "persistent", "elide_barriers", "hold_waits"),
     ("overlap", "persistent", "defer"),
     ("overlap", "turns", "persistent", "defer"),
 )
-"""What is on; turns are of pipelined loops only, late ends of tiles of loops over tiles: neither stands alone."""
+"""What is on; turns are of pipelined loops only, held waits of
+pipelined loops, late ends of tiles of loops over tiles: none of them stands alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
