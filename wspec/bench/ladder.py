@@ -54,8 +54,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("overlap", "persistent", "defer"),
     ("overlap", "turns", "persistent", "defer"),
 )
-"""What is on; turns are of pipelined loops only, held waits of
-pipelined loops, late ends of tiles of loops over tiles: none of them stands alone."""
+"""What is on; turns and held waits are of pipelined loops, late ends of loops over tiles: none stands alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,14 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seqlen", type=int, default=16384)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--predict", action="store_true", help="no GPU: predictions alone")
+    parser.add_argument("--measured", type=Path, metavar="JSON", help="take the times from an earlier run's --json")
     parser.add_argument("--clock", type=float, default=0.0, metavar="MHZ", help="of the prediction")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     args = parser.parse_args(argv)
-    if not args.predict and not torch.cuda.is_available():
-        print("error: measuring needs a GPU; --predict does not", file=sys.stderr)
+    if not (args.predict or args.measured or torch.cuda.is_available()):
+        print("error: measuring needs a GPU; --predict and --measured do not", file=sys.stderr)
         return 2
-    timings = {} if args.predict else _measured(args)
+    timings = _read(args.measured) if args.measured else {} if args.predict else _measured(args)
     if args.json:
         args.json.write_text(json.dumps({name: one.samples_us for name, one in timings.items()}, indent=1) + "\n")
     found = _table(args, timings)
@@ -79,6 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.markdown:
         args.markdown.write_text(found.markdown())
     return 0
+
+
+def _read(path: Path) -> dict[str, Timing]:
+    """What `--json` wrote. Raises SystemExit where it did not."""
+    try:
+        found = json.loads(path.read_text())
+        return {name: Timing(tuple(map(float, samples))) for name, samples in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise SystemExit(f"error: {path}: not the samples of a ladder: {error}") from None
 
 
 def step_name(step: tuple[str, ...]) -> str:
