@@ -19,7 +19,6 @@ Runs before async_dots, which sees the new order and waits for each dot as late 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,6 +30,7 @@ from wspec.ir.loc import Location
 from wspec.ir.types import F32, Layout, TensorType, Type, i32
 from wspec.ir.wgmma import WAIT
 from wspec.plan.plan import ID, Plan, id_of
+from wspec.plan.schedule import goes_ahead
 from wspec.plan.tile import DOTS
 
 Values = dict[Value, Value]
@@ -142,7 +142,7 @@ def _take_apart(loop: Operation, late_ids: frozenset[int]) -> _Parts:
     late = {op for op in body.ops[:-1] if id_of(op) in late_ids}
     tail = [op for op in body.ops[:-1] if op in late]
     stage0 = [op for op in body.ops[:-1] if op not in late]
-    front, ahead = _front(stage0), _ahead(tail)
+    front, ahead = _front(stage0), goes_ahead(tail)
     early: list[int] = []
     later: list[int] = []
     for index, value in enumerate(body.terminator.operands):
@@ -203,23 +203,6 @@ def _needed(ops: list[Operation], values: list[Value]) -> list[Operation]:
             needed.add(op)
             work += [value.op for inner in op.walk() for value in inner.operands]
     return [op for op in ops if op in needed]
-
-
-def _ahead(tail: list[Operation]) -> list[Operation]:
-    """The arithmetic in front of the first late dot, such as the scaling of an accumulator.
-
-    It must not stand between the early dots and the late ones: ptxas serializes tensor core operations when a register
-    that one of them reads is written while another is under way (C7513).
-    """
-    found: list[Operation] = []
-    waiting: set[Value] = set()
-    for op in itertools.takewhile(lambda op: op.name not in DOTS, tail):
-        used = {v for inner in op.walk() for v in inner.operands}
-        if op.name.startswith(("wspec.", "ttg.memdesc_", "ttg.local_")) or used & waiting:
-            waiting.update(op.results)
-        else:
-            found.append(op)
-    return found
 
 
 def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: list[int]) -> list[Value]:

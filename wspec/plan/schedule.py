@@ -6,7 +6,8 @@ then A of the next iteration and B of this one are in flight together while the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import MemDescType, ScalarType, TensorType
@@ -44,6 +45,26 @@ def legal_late(loop: Operation, late_ids: frozenset[int], is_channel_load: Calla
     tainted |= _late_state(body, late)
     closed = all(op in late or not _operands(op) & tainted for op in body.ops[:-1])
     return closed and _can_carry(body, late, is_channel_load)
+
+
+def goes_ahead(late: Sequence[Operation]) -> list[Operation]:
+    """Of late operations, in order, the arithmetic in front of the first dot, such as the scaling of an accumulator.
+
+    It runs at the end of the iteration before: it must not stand between the early dots and the late ones, as ptxas
+    serializes tensor core operations when a register that one of them reads is written while another is under way
+    (C7513), and in front of the early ones it would keep them from being issued.
+    """
+    found: list[Operation] = []
+    waiting: set[Value] = set()
+    for op in itertools.takewhile(lambda op: op.name not in DOTS, late):
+        if op.name.startswith(_BROUGHT) or _operands(op) & waiting:
+            waiting.update(op.results)
+        else:
+            found.append(op)
+    return found
+
+
+_BROUGHT = ("wspec.", "ttg.memdesc_", "ttg.local_", "tt.descriptor_load", "tt.load")  # buffers, and what fills them
 
 
 def accumulators(body: Block, is_stream: Callable[[Operation], bool]) -> list[Operation]:

@@ -13,7 +13,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.modulo import Problem, Schedule, in_order, loop_problem, solve
 from wspec.plan.modulo.solve import SECONDS, origin_of
 from wspec.plan.plan import LoopSchedule, id_of
-from wspec.plan.schedule import late_parts
+from wspec.plan.schedule import goes_ahead, late_parts
 
 GAIN = 0.99  # of the interval without; what runs late costs registers
 CLOSE = 1.05  # schedules of the heuristic nearer than this are left to the exact solver
@@ -56,13 +56,17 @@ def lowered(
 ) -> Lowered | None:
     """The schedule under which these operations run an iteration late, and no others; None where there is none.
 
+    What goes ahead of the late dots is done in the iteration before.
+
     What is `apart` belongs to another task: it need not keep to the order of the task that multiplies.
     """
     if not problem.nodes:
         return None
     origin = origin_of(problem)
+    body = problem.nodes[origin].op.parent
+    behind = late - set(goes_ahead([op for op in body.ops if op in late] if body is not None else []))
     stages = {
-        at: int(node.op in late)
+        at: int(node.op in behind)
         for at, node in enumerate(problem.nodes)
         if at >= origin and "tma" not in node.busy and not apart(node.op)
     }
