@@ -9,13 +9,13 @@ from dataclasses import replace
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
-from wspec.ir.types import DenseArrayAttr, IntegerAttr
+from wspec.ir.types import DenseArrayAttr, IntegerAttr, TensorType
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
 from wspec.simulate.actions import Action, Flow, Kind, Piece
 from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
-from wspec.simulate.costs import numbers
-from wspec.simulate.dots import dot, flop, latency, load, store
+from wspec.simulate.costs import ISSUE, numbers
+from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.steps import (
     SCALAR,
@@ -45,6 +45,8 @@ _VIEWS = frozenset(
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "scf.condition"))
 _STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce"))
+_FLOATS = frozenset(("arith.mulf", "arith.addf", "arith.subf", "math.fma"))
+_REPEATS = frozenset(("tt.splat", "tt.broadcast", "tt.expand_dims"))
 _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  # after the warps of the task have met
 
 
@@ -133,12 +135,31 @@ class Compiler:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
                 _add_wait(step, steps)
                 continue
+            if isinstance(step, Emit) and step.actions[0].held is not None:
+                self._add_queued_dot(step, steps)
+                continue
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
             met = before is not None and _by_one_thread(before)
             if _by_one_thread(step) and self.task_warps >= 4 and not met:
                 op = step.op if isinstance(step, AtBarrier) else _first(step).op
                 steps.append(Emit((Action(Kind.TASK_SYNC, op),)))
             steps.append(step)
+
+    def _add_queued_dot(self, dot: Emit, steps: list[Step]) -> None:
+        """A dot whose issue does not wait for the tensor core, after multiplications and additions that it does not
+        need: ptxas puts them between its instructions. Of attention these are the multiplications of the accumulators,
+        which only the next dot needs. They take the issue slots that a warp group has beside a busy tensor core.
+        """
+        at = next((n for n in reversed(range(len(steps))) if not _passes(steps[n])), None)
+        work = steps[at] if at is not None else None
+        if at is None or not isinstance(work, Emit) or not _is_multiplying(work.actions[0], dot.actions[0].op):
+            steps.append(dot)
+            return
+        del steps[at]
+        flows = [piece for piece in work.actions[0].pieces if isinstance(piece, Flow)]
+        slots = sum(cycles for flow in flows for unit, cycles in flow.busy if unit == ISSUE)
+        more = slots / self.numbers.issue_one
+        steps.append(Emit((replace(dot.actions[0], held=max(more, dot.actions[0].held or 0.0)),)))
 
     # ---- integers
 
@@ -173,7 +194,8 @@ class Compiler:
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
             first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
             after = latency(op, self.numbers)
-            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after)
+            hold = None if self.serialized else held(op, self.costing.groups, self.numbers)
+            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold)
             setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
@@ -263,6 +285,25 @@ def _add_wait(wait: Emit, steps: list[Step]) -> None:
         return
     before, after = (_part(work, pieces) for pieces in (work.pieces[:gap], work.pieces[gap:]))
     steps[-1:] = [Emit((before,)), wait, Emit((after,))] if gap else [wait, Emit((after,))]
+
+
+def _passes(step: Step) -> bool:
+    """Arithmetic on accumulators moves past it: integers, waits for tiles and turns, descriptors."""
+    if isinstance(step, AtBarrier):
+        return step.kind is Kind.WAIT
+    if not isinstance(step, Emit):
+        return isinstance(step, SCALAR)
+    action = step.actions[0]
+    return action.kind is Kind.SYNC or (action.kind is Kind.WORK and not _FLOATS & {op.name for op in action.ops})
+
+
+def _is_multiplying(action: Action, dot: Operation) -> bool:
+    """Is this work on numbers of which the dot uses none, without reductions or conversions?"""
+    if action.kind is not Kind.WORK or not _FLOATS & {op.name for op in action.ops}:
+        return False
+    large = [op for op in action.ops if op.results and isinstance(op.results[0].type, TensorType)]
+    names = {op.name for op in large}
+    return names <= _FLOATS | _REPEATS and not any(value.op in large for value in dot.operands)
 
 
 def _part(work: Action, pieces: tuple[Piece, ...]) -> Action:
