@@ -135,6 +135,8 @@ class Compiler:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
                 _add_wait(step, steps)
                 continue
+            if isinstance(step, AtBarrier) and step.kind is Kind.WAIT:
+                step.early = _after_arithmetic(steps)
             if isinstance(step, Emit) and step.actions[0].held is not None:
                 self._add_queued_dot(step, steps)
                 continue
@@ -156,6 +158,9 @@ class Compiler:
             steps.append(dot)
             return
         del steps[at]
+        for step in steps[at:]:
+            if isinstance(step, AtBarrier):
+                step.early = _after_arithmetic(steps[:at])
         flows = [piece for piece in work.actions[0].pieces if isinstance(piece, Flow)]
         slots = sum(cycles for flow in flows for unit, cycles in flow.busy if unit == ISSUE)
         more = slots / self.numbers.issue_one
@@ -285,6 +290,15 @@ def _add_wait(wait: Emit, steps: list[Step]) -> None:
         return
     before, after = (_part(work, pieces) for pieces in (work.pieces[:gap], work.pieces[gap:]))
     steps[-1:] = [Emit((before,)), wait, Emit((after,))] if gap else [wait, Emit((after,))]
+
+
+def _after_arithmetic(steps: Sequence[Step]) -> bool:
+    """Does arithmetic on tensors come right before? ptxas tries a wait as early as it may, and branches on the outcome
+    after the arithmetic."""
+    before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
+    if not isinstance(before, Emit) or before.actions[0].kind is not Kind.WORK:
+        return False
+    return any(isinstance(piece, Flow) for piece in before.actions[0].pieces)
 
 
 def _passes(step: Step) -> bool:
