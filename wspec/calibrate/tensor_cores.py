@@ -1,5 +1,5 @@
-"""wgmma: the interval between instructions of one accumulator, the latency of one, and for how long issuing holds a warp
-group, by N.
+"""wgmma: the interval between instructions of one accumulator, the latency of one, and for how long issuing holds
+a warp group, by N.
 
 Operands lie in shared memory in 128-byte swizzled tiles with 128 bytes of K to a row, as Triton lays them out; one
 instruction takes 32 of these bytes. Four instructions make one such tile.

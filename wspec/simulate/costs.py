@@ -195,8 +195,10 @@ class _Source:
         return 10 * pairs / fma if pairs else 1.0
 
     def _units_beside(self, warps: int, fma: float, alu: float, mufu: float) -> dict[int, float]:
-        """The part of each unit that instructions of one kind got beside wgmma: what the mix of a softmax loses in issue
-        slots is less than that, since its instructions take turns at the units."""
+        """The part of each unit that instructions of one kind got beside wgmma.
+
+        The mix of a softmax loses less, in issue slots, since its instructions take turns at the units.
+        """
         kinds = ((FMA, "ffma", fma), (ALU, "fmnmx", alu), (MUFU, "ex2", mufu))
         return {unit: self.row(f"mixed.{name}_rate", warps, rate) / rate for unit, name, rate in kinds}
 
