@@ -1,4 +1,4 @@
-"""What the simulator takes inline assembly to keep busy."""
+"""What the simulator takes arithmetic and inline assembly to keep busy, and for how long."""
 
 from __future__ import annotations
 
@@ -25,6 +25,31 @@ def busy(moved: int) -> dict[int, float]:
     (flow,) = Costing(numbers(MACHINE), 8).pieces([op])
     assert isinstance(flow, Flow)
     return dict(flow.busy)
+
+
+def test_a_stretch_is_as_long_as_its_busiest_unit_and_its_first_result() -> None:
+    made, held, tile = numbers(MACHINE), 32, "tensor<128x64xf32, #mma>"
+    body = f"""
+    %x = "arith.constant"() <{{value = dense<0.000000e+00> : {tile}}}> : () -> {tile} loc("x")
+    %y = "arith.mulf"(%x, %x) : ({tile}, {tile}) -> {tile} loc("y")
+    %p = "math.exp2"(%y) : ({tile}) -> {tile} loc("p")
+    """
+    ops = [op for op in function(body).walk() if op.name in ("arith.mulf", "math.exp2")]
+    (flow,) = Costing(made, 8).pieces(ops)
+    assert isinstance(flow, Flow)
+    first = made.arithmetic_latency + made.mufu_latency
+    assert flow.cycles == pytest.approx(dict(flow.busy)[MUFU] + first)
+    assert dict(flow.busy)[MUFU] == pytest.approx(held * 128 / made.mufu + made.interference * held * 128 / made.fma)
+
+
+def test_integers_that_all_threads_agree_on_take_time_and_no_unit() -> None:
+    body = """
+    %k = "arith.constant"() <{value = 3 : i32}> : () -> i32 loc("k")
+    %i = "arith.addi"(%k, %k) : (i32, i32) -> i32 loc("i")
+    %j = "arith.muli"(%i, %k) : (i32, i32) -> i32 loc("j")
+    """
+    ops = [op for op in function(body).walk() if op.name in ("arith.addi", "arith.muli")]
+    assert Costing(numbers(MACHINE), 8).pieces(ops) == (pytest.approx(2 * numbers(MACHINE).arithmetic_latency),)
 
 
 def test_each_instruction_of_the_exponentials_keeps_its_unit_busy() -> None:

@@ -48,9 +48,9 @@ def kernel(n):
     second = dot_wait(0, two)
 """
     result = play(text.replace("first, = dot_wait(1, one)", "first = dot_wait(1, one)").replace("    use(first)\n", ""))
-    # the second is issued with its descriptors, when the first one's last instruction is
-    last = DOT / 4
-    assert after_start(result) == pytest.approx(SETUP + DOT + max(0.0, SETUP - last) + DOT + LATENCY)
+    # the second is queued with its descriptors while the first one runs: its operands lie in shared memory
+    assert 4 * NUMBERS.dot_issue[64] + SETUP < DOT
+    assert after_start(result) == pytest.approx(SETUP + DOT + DOT + LATENCY)
 
 
 def test_a_copy_takes_its_transfer_and_a_latency() -> None:

@@ -39,6 +39,15 @@ def test_beside_a_dot_arithmetic_gets_a_part_of_its_slots() -> None:
     assert share((half, work), limits)[0] == pytest.approx((1.0, 0.625))
 
 
+def test_beside_a_dot_arithmetic_of_one_kind_gets_a_part_of_its_unit() -> None:
+    limits = Limits(beside_one={FMA: 0.2}, beside_all={FMA: 0.3})
+    dot, work, other = Flow.of({TENSOR: 10.0}), Flow.of({FMA: 10.0}), Flow.of({ALU: 10.0, ISSUE: 1.0})
+    assert share((dot, work, other), limits)[0] == pytest.approx((1.0, 0.2, 1.0))
+    half = Flow(20.0, ((TENSOR, 10.0),))  # of the tensor core
+    speeds, busy = share((half, work, work), limits)
+    assert sum(speeds[1:]) == pytest.approx(0.65) and busy[FMA] == pytest.approx(0.65)
+
+
 def test_copies_slow_dots_a_little_and_get_their_part_of_shared_memory() -> None:
     limits = Limits(dots_beside_copies=0.96, smem_left=0.28)
     dot, copy, store = Flow.of({TENSOR: 10.0, SMEM: 10.0}), Flow.of({LOAD: 10.0}), Flow.of({SMEM: 10.0, ISSUE: 1.0})

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, done, refused
-from tests.simulate.playing import MACHINE
+from tests.simulate.playing import MACHINE, NUMBERS
 from wspec import api, bridge, ir
 from wspec.bench.measured_points import attention_point, points_from_tables
 from wspec.cli.kernel_file import load_kernel
 from wspec.simulate import Simulator
+from wspec.simulate.actions import Action, Kind
 from wspec.simulate.points import Point, read_points, write_points
 
 ROOT = Path(__file__).parents[2]
@@ -31,15 +32,36 @@ def point(dim: int, causal: bool, length: int = 4096) -> Point:
 
 
 @functools.cache
-def module(dim: int, causal: bool) -> str:
-    one = point(dim, causal)
+def module(dim: int, causal: bool, overlap: bool | None = None) -> str:
+    one = point(dim, causal).with_options(**({} if overlap is None else {"overlap": overlap}))
     kernel = load_kernel(str(ROOT / one.kernel)).function
     offline = api.offline(kernel, one.signature, one.constexprs, gate="off", **one.options)
     return bridge.final_ttgir(offline.dump("specialized"), offline.source)
 
 
-def simulator(dim: int, causal: bool) -> Simulator:
-    return Simulator(ir.read(module(dim, causal)), MACHINE)
+def simulator(dim: int, causal: bool, overlap: bool | None = None) -> Simulator:
+    return Simulator(ir.read(module(dim, causal, overlap)), MACHINE)
+
+
+def consumer(overlap: bool) -> tuple[Action, ...]:
+    """What a consumer of attention at D = 128 does, with the second product an iteration late or at once."""
+    one, what = simulator(128, False, overlap), point(128, False)
+    return one.block(what.arguments, what.grid).tasks[0].actions
+
+
+def test_a_product_of_shared_memory_is_queued_and_takes_the_multiplications_before_it() -> None:
+    """Of 64 x 128 accumulators a thread has 64; without a late product they are needed at once."""
+    queued = 8 * NUMBERS.dot_issue[128]
+    held = {one.held for one in consumer(overlap=True) if one.kind is Kind.DOT}
+    assert held == {queued, 64 / NUMBERS.issue_one, None}  # None: the product of registers
+    assert {one.held for one in consumer(overlap=False) if one.kind is Kind.DOT} == {queued, None}
+
+
+def test_a_wait_is_tried_before_the_softmax_in_front_of_it() -> None:
+    waits = [one.early for one in consumer(overlap=False) if one.kind is Kind.WAIT]
+    assert waits[1:] == [False, True] * (len(waits) // 2)  # for Q, then for K and V in turn
+    late = [one.early for one in consumer(overlap=True) if one.kind is Kind.WAIT]
+    assert len(late) == len(waits) and not any(late[1:-1])  # the multiplications in front of K's wait go elsewhere
 
 
 @pytest.mark.parametrize("dim", (64, 128, 256))

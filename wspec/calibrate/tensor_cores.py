@@ -1,4 +1,5 @@
-"""wgmma: the interval between instructions of one accumulator, and the latency of one, by N.
+"""wgmma: the interval between instructions of one accumulator, the latency of one, and for how long issuing holds
+a warp group, by N.
 
 Operands lie in shared memory in 128-byte swizzled tiles with 128 bytes of K to a row, as Triton lays them out; one
 instruction takes 32 of these bytes. Four instructions make one such tile.
@@ -9,7 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wspec.calibrate.bench import Bench
-from wspec.calibrate.ptx import GROUP, Kernel, loop, timed_loop
+from wspec.calibrate.ptx import (
+    GROUP,
+    IDS,
+    INPUT_ROW,
+    LOAD_TIMED_PARAMS,
+    REGISTERS,
+    TIMED_PARAMS,
+    Kernel,
+    entry,
+    keep,
+    loop,
+    store_times,
+    timed_loop,
+)  # fmt: skip
 from wspec.calibrate.statistics import slopes
 from wspec.calibrate.topic import Quantity, Samples, Topic
 
@@ -50,6 +64,8 @@ PAIRS = (KINDS[0:2], KINDS[2:4], KINDS[4:6])
 """One module each, so that they can be assembled side by side."""
 UNITS = ((1, 1), (3, 1), (1, FEW), (1, MANY))
 """(how often a loop issues and waits, instructions each time)."""
+HELD = 8  # instructions whose issue is timed: a product of attention at D = 128
+HELD_KINDS, HELD_WIDTHS = KINDS[0:2], (64, 128, 256)
 
 
 def descriptors(kind: Kind) -> str:
@@ -130,6 +146,46 @@ def kernels(kind: Kind, n: int) -> list[Kernel]:
     return found
 
 
+def held_kernel(kind: Kind, n: int) -> Kernel:
+    """What is stored as the end is the start and the sum of the times from before the first of HELD instructions to
+    after the last one's issue; the wait for them is not in it."""
+    issued = "\n".join(["wgmma.fence.sync.aligned;", *(wgmma(kind, n, step) for step in range(HELD))])
+    body = f"""{REGISTERS}
+.reg .b32 %d<{n // 2}>;
+.reg .b64 %before, %after;
+{LOAD_TIMED_PARAMS}
+{IDS}
+mad.wide.u32 %rd0, %thread, 4, %in;
+{chr(10).join(f"ld.global.b32 %c{i}, [%rd0+{INPUT_ROW * (i + 1)}];" for i in range(4))}
+{FILL}
+{descriptors(kind)}
+{accumulators(n)}
+bar.sync 0;
+mov.u64 %start, %clock64;
+mov.u64 %end, %start;
+mov.u32 %r31, %reps;
+{loop("LOOP")}
+mov.u64 %before, %clock64;
+{issued}
+wgmma.commit_group.sync.aligned;
+mov.u64 %after, %clock64;
+wgmma.wait_group.sync.aligned 0;
+sub.u64 %after, %after, %before;
+add.u64 %end, %end, %after;
+sub.u32 %r31, %r31, 1;
+setp.ne.u32 %p14, %r31, 0;
+@%p14 bra LOOP;
+{keep(("%d0", f"%d{n // 2 - 1}"))}
+{store_times()}
+ret;"""
+    text = entry(held_name(kind, n), TIMED_PARAMS, body, threads=GROUP)
+    return Kernel(held_name(kind, n), text, GROUP, SHARED, {"HGMMA": HELD, "CS2R": 2})
+
+
+def held_name(kind: Kind, n: int) -> str:
+    return f"{kind.name}_n{n}_held"
+
+
 def quantities() -> tuple[Quantity, ...]:
     found = []
     for kind in KINDS:
@@ -140,7 +196,12 @@ def quantities() -> tuple[Quantity, ...]:
                 f"{kind.name}_issue_2", "cycles", f"{shape}: between instructions on the SM, two warp groups", "N"
             ),
             Quantity(f"{kind.name}_latency", "cycles", f"{shape}: one alone, fence, commit and wait included", "N"),
+            Quantity(f"{kind.name}_latency_2", "cycles", f"{shape}: the same, two warp groups at once", "N"),
+            Quantity(f"{kind.name}_batch_2", "cycles", f"{shape}: {FEW} and a wait, two warp groups at once", "N"),
         ]
+        if kind in HELD_KINDS:
+            what = f"{shape}: from before the first of {HELD} to after the last one's issue"
+            found.append(Quantity(f"{kind.name}_held", "cycles", what, "N"))
     return tuple(found)
 
 
@@ -151,19 +212,26 @@ def measure(bench: Bench) -> Samples:
         for n in kind.widths:
             one, three, few, many = (name_of(kind, n, *unit) for unit in UNITS)
             reps = 128
-            found[f"{kind.name}_latency"][n] = slopes(
-                bench.per_iteration(one, 4, reps), bench.per_iteration(three, 4, reps), 2
-            )
+            for groups, suffix in ((1, "latency"), (2, "latency_2")):
+                short, long = (bench.per_iteration(name, 4 * groups, reps) for name in (one, three))
+                found[f"{kind.name}_{suffix}"][n] = slopes(short, long, 2)
+            found[f"{kind.name}_batch_2"][n] = bench.per_iteration(few, 8, reps)
             for groups, suffix in ((1, "issue"), (2, "issue_2")):
                 short, long = (bench.per_iteration(name, 4 * groups, reps) for name in (few, many))
                 found[f"{kind.name}_{suffix}"][n] = slopes(short, long, (MANY - FEW) * groups)
+        for n in HELD_WIDTHS if kind in HELD_KINDS else ():
+            held = bench.per_iteration(held_name(kind, n), 4, reps)
+            found[f"{kind.name}_held"][n] = held
     return found
 
 
 TOPIC = Topic(
     "wgmma",
     f"batches of {FEW} and {MANY} wgmma on one accumulator (interval), batches of one (latency)",
-    tuple(tuple(kernel for kind in pair for n in kind.widths for kernel in kernels(kind, n)) for pair in PAIRS),
+    (
+        *(tuple(kernel for kind in pair for n in kind.widths for kernel in kernels(kind, n)) for pair in PAIRS),
+        tuple(held_kernel(kind, n) for kind in HELD_KINDS for n in HELD_WIDTHS),
+    ),
     quantities(),
     measure,
 )

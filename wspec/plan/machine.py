@@ -37,6 +37,7 @@ class Machine:
     dram_latency: float
     tma_extra_latency: float
     mbarrier_latency: float
+    ready_latency: float
     shuffle_latency: float
     setup_latency: float
     plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
@@ -130,6 +131,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         dram_latency=latency["dram"],
         tma_extra_latency=latency["tma_extra"],
         mbarrier_latency=latency["mbarrier"],
+        ready_latency=latency["wait_ready"],
         shuffle_latency=latency["shuffle"],
         setup_latency=latency["setup"],
         plain_k_major=data["plain"]["k_major"],

@@ -62,6 +62,8 @@ class Action:
     pieces: tuple[Piece, ...] = ()
     flow: Flow | None = None
     after: float = 0.0  # cycles from the end of a dot's flow to its result
+    held: float | None = None  # cycles that a dot's issue takes; None: until its last instruction runs
+    early: bool = False  # a wait is tried before the arithmetic in front of it
     ops: tuple[Operation, ...] = ()  # of a stretch of arithmetic
     cycles: float = field(default=0.0)  # of the pieces, alone
 

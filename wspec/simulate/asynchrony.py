@@ -61,7 +61,11 @@ class Asynchrony:
         dots.append(one)
         last = action.pieces[0]
         assert isinstance(last, Flow)
-        one.rest, one.reached = last, lambda: self.engine.resume(group, "dot")
+        one.rest = last
+        if action.held is None:
+            one.reached = lambda: self.engine.resume(group, "dot")
+        else:
+            self.engine.resume_after(action.held, group, "dot")
         return False
 
     def _done(self, group: Group, one: Running) -> None:

@@ -35,6 +35,7 @@ NAMES = {
 SCHEDULERS = 4  # of an SM, each with a warp of every warp group
 THREADS = 128  # of a warp group
 WARP = 32
+_HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
 _DESCRIPTOR_CHAIN = 10  # dependent integer instructions in front of a dot, counted in the SASS of attention
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
@@ -60,10 +61,13 @@ class Numbers:
 
     issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float  # that all warp groups get together then
+    beside_one: Mapping[int, float]  # of the FMA, ALU and exponential units that a warp group gets then
+    beside_all: Mapping[int, float]  # of these units that all warp groups get together then
     dots_beside_copies: float  # the speed of wgmma while tiles arrive
     smem_left: float  # of shared memory's bandwidth, beside wgmma that reads all of it
 
     arithmetic_latency: float  # of one dependent instruction
+    mufu_latency: float  # of one on the exponential unit
     shuffle_latency: float  # of one step of a reduction across lanes
     smem_latency: float  # of a load from shared memory
     load_latency: float  # of an ordinary load that hits L2
@@ -79,6 +83,7 @@ class Numbers:
     dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
+    dot_issue: Mapping[int, float]  # by N: for how long an instruction whose A lies in shared memory holds its warps
     launch_gap: float  # between two launches, the second waiting
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
@@ -146,10 +151,13 @@ class _Source:
             flop_8bit=machine.mma_flop_8bit,
             issue_one=self._beside(4, fma),
             issue_all=self._beside(8, fma),
+            beside_one=self._units_beside(4, fma, alu, mufu),
+            beside_all=self._units_beside(8, fma, alu, mufu),
             dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
             smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16)
             / self.row("shared.load_rate", 16, machine.smem_rate),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
+            mufu_latency=self.one("arithmetic.ex2_latency", 17),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
             load_latency=self.one("memory.l2_latency", machine.l2_latency),
@@ -158,13 +166,14 @@ class _Source:
             tma_issue=self.one("tma_load.issue", 0.0),
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
-            ready_latency=self.one("handshakes.wait_ready", machine.smem_latency),
+            ready_latency=machine.ready_latency,
             named_latency=turn,
             meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
             dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
+            dot_issue={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_ss_held").items()},
             launch_gap=self.one("blocks.launch_gap", 0.0),
             block_start=self.row("blocks.turnover", 384, machine.dram_latency),
             fork=self._fork(machine),
@@ -184,6 +193,14 @@ class _Source:
         """
         pairs = self.row("mixed.softmax_pair_rate", warps, 0.0)
         return 10 * pairs / fma if pairs else 1.0
+
+    def _units_beside(self, warps: int, fma: float, alu: float, mufu: float) -> dict[int, float]:
+        """The part of each unit that instructions of one kind got beside wgmma.
+
+        The mix of a softmax loses less, in issue slots, since its instructions take turns at the units.
+        """
+        kinds = ((FMA, "ffma", fma), (ALU, "fmnmx", alu), (MUFU, "ex2", mufu))
+        return {unit: self.row(f"mixed.{name}_rate", warps, rate) / rate for unit, name, rate in kinds}
 
     def _clock(self) -> tuple[float, ...]:
         """A plane through the clocks that were measured under sustained load; least squares."""

@@ -41,7 +41,7 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
     tensor = 2 * outer * rows * result.shape[-1] * inner / rate
     busy = {TENSOR: tensor, SMEM: outer * read / numbers.smem}
     columns = _columns(result)
-    instructions = outer * rows / 64 * inner * bits(left) / 256 * result.shape[-1] / max(1, columns)
+    instructions = _instructions(op, groups)
     least = numbers.dot_interval.get(columns, 0.0)  # narrow instructions take longer than their FLOP say
     each = max(least, tensor / instructions) if instructions else 0.0
     if serialized:
@@ -49,6 +49,27 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
     whole = Flow.of(busy, instructions * each)
     last = 1 / max(2.0, instructions)
     return _part(whole, 1 - last), _part(whole, last)
+
+
+def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
+    """For how long issuing a dot holds its warp group: cycles; None where until its last instruction runs.
+
+    Instructions that read A from shared memory are queued at the tensor core.
+    """
+    left, _, result = _types(op)
+    if not isinstance(left, MemDescType) or not numbers.dot_issue:
+        return None
+    known = numbers.dot_issue
+    columns = _columns(result)
+    each = known.get(columns, known[min(known, key=lambda n: abs(n - columns))])
+    return _instructions(op, groups) * each
+
+
+def _instructions(op: Operation, groups: int) -> float:
+    """Of one of `groups` warp groups."""
+    left, _, result = _types(op)
+    outer, rows = prod(result.shape[:-2]), max(64.0, result.shape[-2] / groups)
+    return outer * rows / 64 * left.shape[-1] * bits(left) / 256 * result.shape[-1] / max(1, _columns(result))
 
 
 def _part(flow: Flow, share: float) -> Flow:

@@ -8,7 +8,8 @@ go on (max-min fairness). Without the preference blocks that begin together woul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from wspec.simulate.actions import Flow
 from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
@@ -25,6 +26,8 @@ class Limits:
 
     issue_one: float = 1.0  # of its issue slots that a warp group gets beside a busy tensor core
     issue_all: float = 1.0  # that all of them get together
+    beside_one: Mapping[int, float] = field(default_factory=dict)  # of other units that a warp group gets then
+    beside_all: Mapping[int, float] = field(default_factory=dict)
     dots_beside_copies: float = 1.0  # their speed
     smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
 
@@ -58,22 +61,26 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     dots = [number for number, one in enumerate(shares) if TENSOR in one]
     others = [number for number, one in enumerate(shares) if TENSOR not in one]
     copying = any(LOAD in shares[one] for one in others)
-    _raise(dots, shares, speeds, free, 1.0, limits.dots_beside_copies if copying else 1.0)
+    _raise(dots, shares, speeds, free, {}, limits.dots_beside_copies if copying else 1.0)
     free[SMEM] = max(free[SMEM], limits.smem_left)
     tensor = 1.0 - free[TENSOR]
-    lost = free[ISSUE] * (1 - limits.issue_all) * tensor
-    free[ISSUE] -= lost
+    together = {ISSUE: limits.issue_all, **limits.beside_all}
+    lost = {unit: free[unit] * (1 - part) * tensor for unit, part in together.items()}
+    for unit, part in lost.items():
+        free[unit] -= part
     least = [max(_LEAST * left, 0.0) for left in free]
     free = [left - kept for left, kept in zip(free, least, strict=True)]
-    slots = 1 - (1 - limits.issue_one) * tensor
+    alone = {ISSUE: limits.issue_one, **limits.beside_one}
+    most = {unit: 1 - (1 - part) * tensor for unit, part in alone.items()}
     working = [one for one in others if ISSUE in shares[one]]
     for one in working:
         if LOAD in shares[one]:
             continue
-        _raise([one], shares, speeds, free, slots)
+        _raise([one], shares, speeds, free, most)
     free = [left + kept for left, kept in zip(free, least, strict=True)]
-    _raise(others, shares, speeds, free, slots)
-    free[ISSUE] += lost
+    _raise(others, shares, speeds, free, most)
+    for unit, part in lost.items():
+        free[unit] += part
     return tuple(speeds), tuple(1.0 - left for left in free)
 
 
@@ -82,11 +89,14 @@ def _raise(
     shares: list[dict[int, float]],
     speeds: list[float],
     free: list[float],
-    slots: float,
+    parts: Mapping[int, float],
     top: float = 1.0,
 ) -> None:
-    """Raise the speeds of some flows together, each up to `top` and `slots` of the issue slots, within what is free."""
-    most = {one: min(top, slots / shares[one][ISSUE]) if shares[one].get(ISSUE, 0.0) > slots else top for one in some}
+    """Raise the speeds of some flows together, each up to `top` and these parts of the units, within what is free."""
+    most = {
+        one: min([top, *(part / share for unit, part in parts.items() if (share := shares[one].get(unit, 0.0)) > part)])
+        for one in some
+    }
     rising = set(some)
     while rising:
         loads = [sum(shares[one].get(unit, 0.0) for one in rising) for unit in range(len(UNITS))]

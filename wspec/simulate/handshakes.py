@@ -41,9 +41,11 @@ class Handshakes:
         return True
 
     def _wait(self, group: Group, action: Action) -> bool:
-        """One that has completed still has to be looked at."""
+        """One that has completed still has to be looked at, in the shadow of arithmetic if there is some."""
         barrier = self.barrier(group, action.a)
         if barrier.phase != action.b & 1:
+            if action.early:
+                return True
             self.engine.resume_after(self.numbers.ready_latency, group, "latency")
         else:
             barrier.waiters.append((group, action.b & 1))

@@ -89,7 +89,9 @@ class Simulator:
     def limits(self) -> Limits:
         """What units can do beside each other."""
         one = self.numbers
-        return Limits(one.issue_one, one.issue_all, one.dots_beside_copies, one.smem_left)
+        return Limits(
+            one.issue_one, one.issue_all, one.beside_one, one.beside_all, one.dots_beside_copies, one.smem_left
+        )
 
     def walker(self, arguments: Arguments, grid: Grid, at_once: int) -> Walker:
         """Of a launch of which so many blocks run at a time."""

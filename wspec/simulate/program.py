@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -12,11 +11,12 @@ from wspec.ir.loc import value_name
 from wspec.ir.types import DenseArrayAttr, IntegerAttr
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
-from wspec.simulate.actions import Action, Flow, Kind, Piece
+from wspec.simulate.actions import Action, Flow, Kind
 from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
 from wspec.simulate.costs import numbers
-from wspec.simulate.dots import dot, flop, latency, load, store
+from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
+from wspec.simulate.moved import add_queued_dot, add_wait, after_arithmetic
 from wspec.simulate.steps import (
     SCALAR,
     AtBarrier,
@@ -131,7 +131,12 @@ class Compiler:
         """One thread acts for all once they have met; several such actions in a row need one meeting."""
         for step in made:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
-                _add_wait(step, steps)
+                add_wait(step, steps)
+                continue
+            if isinstance(step, AtBarrier) and step.kind is Kind.WAIT:
+                step.early = after_arithmetic(steps)
+            if isinstance(step, Emit) and step.actions[0].held is not None:
+                add_queued_dot(step, steps, self.numbers)
                 continue
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
             met = before is not None and _by_one_thread(before)
@@ -173,7 +178,8 @@ class Compiler:
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
             first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
             after = latency(op, self.numbers)
-            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after)
+            hold = None if self.serialized else held(op, self.costing.groups, self.numbers)
+            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold)
             setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
@@ -246,25 +252,3 @@ def _by_one_thread(step: Step) -> bool:
     if isinstance(step, AtBarrier):
         return step.kind in _BY_ONE_THREAD
     return isinstance(step, Emit) and step.actions[0].kind in _BY_ONE_THREAD
-
-
-def _add_wait(wait: Emit, steps: list[Step]) -> None:
-    """A wait for dots after a stretch of arithmetic: ptxas moves it up, into the first gap of the stretch.
-
-    Nothing but the dots' results orders arithmetic with a wait, and a wait is put where warps would idle anyway: after
-    the first reduction's first shuffle. So arithmetic that stands before a wait mostly runs after it.
-    """
-    work = steps[-1].actions[0] if steps and isinstance(steps[-1], Emit) else None
-    gap = None
-    if work is not None and work.kind is Kind.WORK:
-        gap = next((at for at, piece in enumerate(work.pieces) if not isinstance(piece, Flow)), None)
-    if work is None or gap is None:
-        steps.append(wait)
-        return
-    before, after = (_part(work, pieces) for pieces in (work.pieces[:gap], work.pieces[gap:]))
-    steps[-1:] = [Emit((before,)), wait, Emit((after,))] if gap else [wait, Emit((after,))]
-
-
-def _part(work: Action, pieces: tuple[Piece, ...]) -> Action:
-    cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
-    return replace(work, pieces=pieces, cycles=cycles)

@@ -79,6 +79,7 @@ class AtBarrier:
     predicate: Value | None
     flow: Flow | None = None  # of a copy
     after: float = 0.0  # from its end until the waiting warp goes on
+    early: bool = False  # a wait is tried before the arithmetic in front of it
 
 
 @dataclass(eq=False, slots=True)

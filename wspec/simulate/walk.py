@@ -213,7 +213,9 @@ class Walker:
             known = self.program.barriers
             barrier = known.setdefault(view, len(known))
             flow, after = self.arrivals.get(step.op, (step.flow, step.after))
-            action = self.made[key] = Action(step.kind, step.op, barrier, number, flow=flow, after=after)
+            action = self.made[key] = Action(
+                step.kind, step.op, barrier, number, flow=flow, after=after, early=step.early
+            )
         actions.append(action)
 
     def _touch(self, step: s.AtBarrier) -> None:

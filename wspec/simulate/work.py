@@ -45,6 +45,7 @@ _FMA_ASM = re.compile(r"\b(fma|add|sub|mul)\.[\w.]*f(32|16)")
 class _Level:
     busy: dict[int, float] = field(default_factory=dict)
     depth: float = 0.0  # of the longest chain of dependent instructions, cycles
+    fill: float = 0.0  # until the first result of its longest chain of operations is there
     delay: float = 0.0  # before the next level
 
 
@@ -60,6 +61,7 @@ class Costing:
         """What one warp group does for these operations."""
         at: dict[Value, int] = {}
         depth: dict[Value, float] = {}
+        fill: dict[Value, float] = {}
         levels = [_Level()]
         top = 0
         placed = []
@@ -79,12 +81,21 @@ class Costing:
                 here.busy[unit] = here.busy.get(unit, 0.0) + cycles
             before = max((depth.get(v, 0.0) for v in op.operands if at.get(v, 0) == level), default=0.0)
             after = before + self.numbers.arithmetic_latency * self._chain(op, busy)
+            begun = max((fill.get(v, 0.0) for v in op.operands if at.get(v, 0) == level), default=0.0)
+            begun += max((self._latency(unit) for unit in busy if unit in (FMA, ALU, MUFU)), default=0.0)
             if level <= top:
                 here.depth = max(here.depth, after)
+                here.fill = max(here.fill, begun)
             # At the end of a stretch nothing is left that would hide a reduction's shuffles.
             here.delay = max(here.delay, delay)
             depth.update((result, 0.0 if delay else after) for result in op.results)
+            fill.update((result, 0.0 if delay else begun) for result in op.results)
+        if not any(isinstance(value.type, TensorType) for op in ops for value in (*op.operands, *op.results)):
+            return _latency_alone(levels)
         return tuple(piece for level in levels for piece in self._level(level))
+
+    def _latency(self, unit: int) -> float:
+        return self.numbers.mufu_latency if unit == MUFU else self.numbers.arithmetic_latency
 
     def _chain(self, op: Operation, busy: dict[int, float]) -> float:
         """Dependent instructions of one operation: a thread reduces what it holds of a row one after the other."""
@@ -103,7 +114,8 @@ class Costing:
         ):  # where exponentials and other instructions mix, the exponential unit loses some cycles
             lost = self.numbers.interference * (level.busy.get(FMA, 0.0) + level.busy.get(ALU, 0.0))
             level.busy[MUFU] += lost
-        alone = max(level.depth, *(cycles for unit, cycles in level.busy.items() if unit not in whole), 0.0)
+        units = max((cycles for unit, cycles in level.busy.items() if unit not in whole), default=0.0)
+        alone = max(level.depth, units + level.fill)
         busy = {u: cycles if u in whole else cycles * self.share for u, cycles in level.busy.items()}
         return [Flow.of(busy, alone), *([level.delay] if level.delay else [])]
 
@@ -217,6 +229,12 @@ def fused(function: Operation) -> frozenset[Operation]:
         if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
         and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
     )  # fmt: skip
+
+
+def _latency_alone(levels: Sequence[_Level]) -> tuple[Piece, ...]:
+    """Of integers that all threads agree on: they take the uniform pipe and next to no issue slots."""
+    cycles = sum(max(level.depth, level.busy.get(ISSUE, 0.0)) + level.delay for level in levels)
+    return (cycles,) if cycles else ()
 
 
 def _sum(left: dict[int, float], right: dict[int, float]) -> dict[int, float]:
