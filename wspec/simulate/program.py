@@ -16,7 +16,7 @@ from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, decidi
 from wspec.simulate.costs import numbers
 from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
-from wspec.simulate.moved import add_queued_dot, add_wait, after_arithmetic
+from wspec.simulate.moved import add_wait, after_arithmetic
 from wspec.simulate.steps import (
     SCALAR,
     AtBarrier,
@@ -135,9 +135,6 @@ class Compiler:
                 continue
             if isinstance(step, AtBarrier) and step.kind is Kind.WAIT:
                 step.early = after_arithmetic(steps)
-            if isinstance(step, Emit) and step.actions[0].held is not None:
-                add_queued_dot(step, steps, self.numbers)
-                continue
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
             met = before is not None and _by_one_thread(before)
             if _by_one_thread(step) and self.task_warps >= 4 and not met:
