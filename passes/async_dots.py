@@ -10,8 +10,9 @@
 Dots of one warp group complete in the order they were issued, so a wait names how many later ones may still run, and
 every result that is complete then passes through it. Nothing is left running at the end of a block, except where the
 plan says that a loop keeps its dots in flight: such a loop does nothing but accumulate, its dots wait for those of the
-iteration before, and the last ones are waited for behind the loop. Runs after pipeline_loops, whose order makes the
-waits late.
+iteration before, and the last ones are waited for behind the loop. Arithmetic on scalars in front of such a loop that
+only what follows it needs (where the tile is to be stored) moves between the loop and that wait: there the tensor core is
+busy meanwhile, before the loop it would idle. Runs after pipeline_loops, whose order makes the waits late.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import Location
-from wspec.ir.types import I1, IntegerAttr, i32
+from wspec.ir.ops import is_pure
+from wspec.ir.types import I1, IntegerAttr, ScalarType, i32
 from wspec.ir.wgmma import DOT, WAIT
 from wspec.plan.plan import Plan, id_of
 from wspec.plan.schedule import accumulators
@@ -53,6 +55,27 @@ def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
     carried = [loop.results[dot.operands[2].index - 1] for dot in dots]
     _wait(block, block.ops[block.ops.index(dots[-1]) + 1], [dot.result for dot in dots], len(dots), dots[-1].location)
     _wait(outer, outer.ops[outer.ops.index(loop) + 1], carried, 0, loop.location)
+    _delay_arithmetic(outer, loop)
+
+
+def _delay_arithmetic(block: Block, loop: Operation) -> None:
+    """Move scalar arithmetic that neither the loop nor anything before it needs behind the loop, in its order."""
+    at = block.ops.index(loop)
+    needed = {value for inner in loop.walk() for value in inner.operands}
+    late: list[Operation] = []
+    for op in reversed(block.ops[:at]):
+        if _is_scalar_arithmetic(op) and needed.isdisjoint(op.results):
+            late.append(op)
+        else:
+            needed.update(value for inner in op.walk() for value in inner.operands)
+    stay = [op for op in block.ops[:at] if op not in late]
+    block.ops[: at + 1] = [*stay, loop, *reversed(late)]
+
+
+def _is_scalar_arithmetic(op: Operation) -> bool:
+    if not op.name.startswith("arith.") or op.name == "arith.constant" or not is_pure(op):
+        return False
+    return all(isinstance(value.type, ScalarType) for value in (*op.operands, *op.results))
 
 
 def _blocks_with_dots(block: Block) -> list[Block]:

@@ -15,6 +15,14 @@ way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of th
 
 A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
 it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
+
+Triton also puts one between the instructions that make mbarriers, or end them. One thread does all of these, each at an
+address of its own, and a barrier stays behind the last one:
+
+    @leader mbarrier.init [full], 1;
+    bar.sync 0, 128;                     // taken out
+    @leader mbarrier.init [full + 8], 1;
+    bar.sync 0, 128;
 """
 
 from __future__ import annotations
@@ -34,6 +42,7 @@ _GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
 _ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
 _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
+_MADE = re.compile(r"^(@%?\w+)\s+mbarrier\.(init|inval)\.shared(::cta)?\.b64\s")
 # What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
 _CLEAN = re.compile(
     r"^\$L\w+[,;]$|"  # a line of a table of branches
@@ -132,16 +141,27 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
     """The barriers of a block that have nothing to order."""
     found: list[int] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
+    maker = ""  # who has made or ended mbarriers since the last barrier that stays, nobody else having done anything
     for place, at in enumerate(block.lines):
         text = code[at]
+        made = _MADE.match(text)
         if _DONE.match(text):
             behind = True
         elif _GROUP_SYNC.match(text):
             following = next((code[i] for i in block.lines[place + 1 :] if _speaks(code[i])), "")
+            another = _MADE.match(following)
             if not dirty and (_WAIT.match(following) or (behind and _ARRIVE.match(following))):
                 found.append(at)
+            elif maker and another and another[1] == maker:
+                found.append(at)
+                continue
+            maker = ""
         elif not _ARRIVE.match(text) and _speaks(text):
             behind = False
+        if made:
+            maker = made[1] if not dirty or maker == made[1] else ""
+        elif _speaks(text) and not _GROUP_SYNC.match(text):
+            maker = ""
         dirty = _after(text, dirty)
     return found
 

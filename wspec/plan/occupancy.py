@@ -89,7 +89,7 @@ def take_turns(
         return schedules
     work = [loop_work(loop, machine) for loop in loops]
     return tuple(
-        replace(one, turns=bool(one.late) and (bool(options.turns) or replicas > 2 or cycles.mma >= cycles.compute))
+        replace(one, turns=bool(one.late or one.in_flight) and (bool(options.turns) or replicas > 2 or cycles.mma >= cycles.compute))
         for one, cycles in zip(schedules, work, strict=True)
     )
 
