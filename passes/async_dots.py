@@ -30,6 +30,9 @@ from wspec.plan.plan import Plan, id_of
 from wspec.plan.schedule import accumulators
 
 
+_ZERO = re.compile(r"0(\.0+(e[+-]?\d+)?)?", re.IGNORECASE)
+
+
 def async_dots(module: Operation, plan: Plan) -> Operation:
     """Make the consumers' dots asynchronous."""
     op = ws.find(module)
@@ -120,7 +123,7 @@ def _is_zeros(value: Value) -> bool:
     """Is it a constant tile of zeros?"""
     op = value.op
     number = op.attr("value") if op is not None and op.name == "arith.constant" else None
-    return isinstance(number, DenseAttr) and re.fullmatch(r"0(\.0+(e[+-]?\d+)?)?", number.text, re.IGNORECASE) is not None
+    return isinstance(number, DenseAttr) and _ZERO.fullmatch(number.text) is not None
 
 
 def _blocks_with_dots(block: Block) -> list[Block]:

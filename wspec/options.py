@@ -100,6 +100,10 @@ class Options:
             bool, "take barriers of a warp group that order nothing out of the specialized kernel's PTX", optional=True
         ),
     )
+    early_start: bool = _option(
+        True,
+        Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
+    )
     exp2: str = _option(
         "auto",
         Spec(

@@ -15,6 +15,7 @@ from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 from wspec.bridge.arrivals import without_idle_barriers
+from wspec.bridge.early_start import started_early
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 
@@ -59,6 +60,7 @@ def finish(text: str, source: KernelSource, elide_barriers: bool = False) -> Fin
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
     if elide_barriers:
         ptx, _ = without_idle_barriers(ptx)
+    ptx = started_early(ptx)
     cubin, log = assemble(ptx, source)
     return Finished(final, llir, ptx, cubin, metadata, log)
 
