@@ -10,9 +10,21 @@
 Dots of one warp group complete in the order they were issued, so a wait names how many later ones may still run, and
 every result that is complete then passes through it. Nothing is left running at the end of a block, except where the
 plan says that a loop keeps its dots in flight: such a loop does nothing but accumulate, its dots wait for those of the
-iteration before, and the last ones are waited for behind the loop. Arithmetic on scalars in front of such a loop that
-only what follows it needs (where the tile is to be stored) moves between the loop and that wait: there the tensor core is
-busy meanwhile, before the loop it would idle. Runs after pipeline_loops, whose order makes the waits late.
+iteration before, and the last ones are waited for behind the loop. Such a loop in one over tiles begins at once:
+
+    for tile:                                  for tile iter_args(%last = zeros):
+      %row = first row of the tile               %sum = for k iter_args(%acc = %last):
+      %sum = for k iter_args(%acc = zeros):        %acc' = warp_group_dot %a, %b, %acc, k != first {isAsync}
+        %acc' = warp_group_dot %a, %b, %acc        warp_group_dot_wait {pendings = 1}
+      store %sum at %row                  =>     %row = first row of the tile       // while products still run
+                                                 %done = warp_group_dot_wait %sum {pendings = 0}
+                                                 store %done at %row
+                                                 yield %done
+
+Accumulators are not cleared for each tile: the first product overwrites them. Scalars that only the end of a tile needs
+are computed beside the last products. Before the loop the tensor core would idle meanwhile.
+
+Runs after pipeline_loops, whose order makes the waits late.
 """
 
 from __future__ import annotations
@@ -28,7 +40,6 @@ from wspec.ir.types import I1, DenseAttr, IntegerAttr, ScalarType, i32
 from wspec.ir.wgmma import DOT, WAIT
 from wspec.plan.plan import Plan, id_of
 from wspec.plan.schedule import accumulators
-
 
 _ZERO = re.compile(r"0(\.0+(e[+-]?\d+)?)?", re.IGNORECASE)
 
@@ -88,8 +99,8 @@ def _is_scalar_arithmetic(op: Operation) -> bool:
 def _begin_without_zeros(block: Block, loop: Operation, dots: list[Operation]) -> None:
     """In a loop over tiles: the first products of a tile overwrite the accumulators of the one before.
 
-    Zeros are written before the first tile alone. Where the loop makes no rounds it must make none for any tile, so that
-    they are what every tile ends with.
+    Zeros are written before the first tile alone. Where the loop makes no rounds it must make none for any tile, so
+    that they are what every tile ends with.
     """
     tiles = block.parent_op
     if tiles is None or tiles.name != "scf.for" or tiles.parent is None:

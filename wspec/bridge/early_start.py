@@ -34,7 +34,8 @@ _ACCESS = re.compile(
 def started_early(ptx: str) -> str:
     """The PTX of a kernel of several tasks, with the wait behind the making of its barriers and before its tasks begin.
 
-    As it was, where the text between is not as expected. The tasks' own warps touch nothing before they are told to begin.
+    As it was, where the text between is not as expected. The tasks' own warps touch nothing before they are told to
+    begin.
     """
     entry = _ENTRY.search(ptx)
     if entry is None or _ENTRY.search(ptx, entry.end()) is not None:
