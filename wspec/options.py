@@ -108,6 +108,10 @@ class Options:
             optional=True,
         ),
     )
+    early_start: bool = _option(
+        True,
+        Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
+    )
     exp2: str = _option(
         "auto",
         Spec(

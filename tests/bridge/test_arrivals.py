@@ -116,3 +116,29 @@ def test_barriers_of_more_than_a_warp_group_stay() -> None:
 def test_the_kernel_begins_with_everything_touched() -> None:
     whole = HEAD.replace("	barrier.sync 	1;\n", "") + DONE + SYNC + ARRIVE + TAIL
     assert without_idle_barriers(whole) == (whole, 0)
+
+
+INIT = "	// begin inline asm\n	@%p25 mbarrier.init.shared::cta.b64 [%r268], 1;\n	// end inline asm\n"
+OTHER = "	@%p26 mbarrier.init.shared::cta.b64 [%r268], 1;\n"
+INVAL = "	@%p25 mbarrier.inval.shared::cta.b64 [%r268];\n"
+STORE = "	st.shared.b32 	[%r1], %r2;\n"
+
+
+@pytest.mark.parametrize("made", [INIT, INVAL])
+def test_one_thread_makes_barriers_without_waiting_for_the_others(made: str) -> None:
+    several = SYNC + made + ADD + SYNC + ADD + made + SYNC + made + SYNC + STORE
+    assert taken_out(several) == [False, True, True, False], "one stays in front, and one behind the last"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SYNC + INIT + SYNC + OTHER,  # two threads
+        SYNC + INIT + STORE + SYNC + INIT,
+        SYNC + STORE + SYNC + INIT,
+        SYNC + INIT + WAIT + SYNC + INIT,
+        SYNC + INIT + "$L__BB0_7:\n" + SYNC + INIT,  # others may come from elsewhere
+    ],
+)
+def test_what_others_did_comes_before_a_barrier_is_made(body: str) -> None:
+    assert taken_out(body) == [False, False]

@@ -15,6 +15,14 @@ way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of th
 
 A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
 it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
+
+Triton also puts one between the instructions that make mbarriers, or end them. One thread does all of these, each at an
+address of its own, and a barrier stays behind the last one:
+
+    @leader mbarrier.init [full], 1;
+    bar.sync 0, 128;                     // taken out
+    @leader mbarrier.init [full + 8], 1;
+    bar.sync 0, 128;
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ _ENDS = re.compile(r"^(ret|exit|trap)\b")
 _SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
 _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
+_MADE = re.compile(r"^(@%?\w+)\s+mbarrier\.(init|inval)\.shared(::cta)?\.b64\s")
 
 
 @dataclass(slots=True)
@@ -115,15 +124,26 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
     """The barriers of a block that have nothing to order."""
     found: list[int] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
+    maker = ""  # who has made or ended mbarriers since the last barrier that stays, nobody else having done anything
     for place, at in enumerate(block.lines):
         text = code[at]
+        made = _MADE.match(text)
         if _DONE.match(text):
             behind = True
         elif is_group_barrier(text):
             following = next((code[i] for i in block.lines[place + 1 :] if speaks(code[i])), "")
+            another = _MADE.match(following)
             if not dirty and (_WAIT.match(following) or (behind and is_arrival(following))):
                 found.append(at)
+            elif maker and another and another[1] == maker:
+                found.append(at)
+                continue
+            maker = ""
         elif not is_arrival(text) and speaks(text):
             behind = False
+        if made:
+            maker = made[1] if not dirty or maker == made[1] else ""
+        elif speaks(text) and not is_group_barrier(text):
+            maker = ""
         dirty = _after(text, dirty)
     return found

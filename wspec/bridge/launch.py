@@ -17,6 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cache
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.early_start import WAIT
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.options import Options
 
@@ -91,15 +92,21 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
     """A CompiledKernel that brings an allocator along when the kernel builds descriptors on the device.
 
     Triton keeps the allocator in a context variable, so one set while compiling is not there in another thread.
+    A kernel whose blocks wait for the kernel before it (early_start.py) is launched while that one still runs.
     """
 
     def __init__(self, src: Any, group: Group) -> None:
         super().__init__(src, dict(group), "")
         self.hash = self.metadata.hash
+        options = getattr(src.fn, "wspec_options", None)
+        self.early = options is not None and options.early_start and WAIT in self.asm["ptx"]
 
     def _init_handles(self) -> None:
         first = self.module is None
         super()._init_handles()
+        if first and self.early:
+            launcher: Any = self.run
+            launcher.launch_pdl = True
         if first and self.metadata.global_scratch_size:
             launch: Callable[..., None] = self.run
             self._run = _with_allocator(launch)

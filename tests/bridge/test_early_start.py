@@ -1,0 +1,91 @@
+"""Kernels that start early wait before they touch memory, and only those are launched early."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import wspec
+from wspec.bridge.early_start import WAIT, started_early
+from wspec.bridge.launch import LaunchableKernel
+from wspec.kernels import matmul
+
+HEAD = """
+.visible .entry kernel(
+	.param .u64 kernel_param_0
+)
+{
+	ld.param.b64 	%rd1, [kernel_param_0];
+	@%p1 bra 	$L__BB0_9;
+	bra.uni 	$L__BB0_1;
+$L__BB0_9:
+	mov.b32 	%r1, global_smem;
+"""
+INIT = "	// begin inline asm\n	@%p2 mbarrier.init.shared::cta.b64 [%r1], 1;\n	// end inline asm\n"
+BEGIN = "	st.shared.b32 	[global_smem+8], 0;\n	barrier.sync 	1;\n"
+TAIL = "	ld.global.b32 	%r2, [%rd1];\n	ret;\n}\n"
+
+
+def test_the_wait_stands_behind_the_barriers_and_before_the_tasks() -> None:
+    made = started_early(HEAD + INIT + INIT + BEGIN + TAIL)
+    both = "	griddepcontrol.wait;\n	griddepcontrol.launch_dependents;\n"
+    assert made == HEAD + INIT + INIT + both + BEGIN + TAIL
+
+
+@pytest.mark.parametrize(
+    "ptx",
+    [
+        HEAD + BEGIN + TAIL,  # no barriers, no tasks
+        HEAD + INIT + TAIL,
+        HEAD + BEGIN + INIT + TAIL,
+        HEAD + INIT + BEGIN + INIT + BEGIN + TAIL,
+        HEAD + "	ld.global.b32 	%r2, [%rd1];\n" + INIT + BEGIN + TAIL,
+        HEAD + "	@%p3 st.b32 	[%rd1], %r2;\n" + INIT + BEGIN + TAIL,
+        HEAD + INIT + "	cp.async.bulk.prefetch.tensor.2d.L2.global [%rd1, {%r1, %r1}];\n" + INIT + BEGIN + TAIL,
+        HEAD + INIT + "$L__BB0_7:\n" + INIT + BEGIN + TAIL,
+        HEAD + INIT + BEGIN + TAIL + HEAD + INIT + BEGIN + TAIL,
+    ],
+)
+def test_other_kernels_stay_as_they_were(ptx: str) -> None:
+    assert started_early(ptx) == ptx
+
+
+def test_accesses_to_other_spaces_may_come_first() -> None:
+    more = "	st.shared.v2.b32 	[%r1], {%r2, %r3};\n	ld.param.b32 	%r4, [kernel_param_0];\n"
+    assert WAIT in started_early(HEAD + more + INIT + BEGIN + TAIL)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_specialized_product_waits_once(transposed: bool) -> None:
+    a = torch.empty(256, 256, dtype=torch.bfloat16)
+    config = matmul.Config(128, 128, 64)
+    launch = matmul.Launch.of(a, a.T if transposed else a, a, variant="descriptor", config=config)
+    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off")
+    ptx = kernel.dump("ptx", *launch.args, **launch.meta)
+    assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("barrier.sync 	1;")
+    assert "ACQBULK" in kernel.dump("sass", *launch.args, **launch.meta), "ptxas knows it"
+
+
+@pytest.mark.parametrize(("waits", "asked", "early"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_only_kernels_that_wait_are_launched_early(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, asked: bool, early: bool
+) -> None:
+    launcher = SimpleNamespace(launch_pdl=False)
+
+    def made(self: Any, *_: Any) -> None:
+        self.metadata = SimpleNamespace(hash="", global_scratch_size=0)
+        self.asm = {"ptx": WAIT if waits else ""}
+        self.module, self._run = None, None
+
+    def loaded(self: Any) -> None:
+        self.module, self._run = "module", launcher
+
+    monkeypatch.setattr(LaunchableKernel.__base__, "__init__", made)
+    monkeypatch.setattr(LaunchableKernel.__base__, "_init_handles", loaded)
+    fn = SimpleNamespace(wspec_options=SimpleNamespace(early_start=asked))
+    kernel = LaunchableKernel(SimpleNamespace(fn=fn), {})
+    kernel._init_handles()
+    assert launcher.launch_pdl is early
