@@ -10,38 +10,19 @@
 Dots of one warp group complete in the order they were issued, so a wait names how many later ones may still run, and
 every result that is complete then passes through it. Nothing is left running at the end of a block, except where the
 plan says that a loop keeps its dots in flight: such a loop does nothing but accumulate, its dots wait for those of the
-iteration before, and the last ones are waited for behind the loop. Such a loop in one over tiles begins at once:
-
-    for tile:                                  for tile iter_args(%last = zeros):
-      %row = first row of the tile               %sum = for k iter_args(%acc = %last):
-      %sum = for k iter_args(%acc = zeros):        %acc' = warp_group_dot %a, %b, %acc, k != first {isAsync}
-        %acc' = warp_group_dot %a, %b, %acc        warp_group_dot_wait {pendings = 1}
-      store %sum at %row                  =>     %row = first row of the tile       // while products still run
-                                                 %done = warp_group_dot_wait %sum {pendings = 0}
-                                                 store %done at %row
-                                                 yield %done
-
-Accumulators are not cleared for each tile: the first product overwrites them. Scalars that only the end of a tile needs
-are computed beside the last products. Before the loop the tensor core would idle meanwhile.
-
-Runs after pipeline_loops, whose order makes the waits late.
+iteration before, and the last ones are waited for behind the loop. Runs after pipeline_loops, whose order makes the
+waits late.
 """
 
 from __future__ import annotations
 
-import re
-
 from wspec.ir import warp_specialize as ws
-from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import Location
-from wspec.ir.ops import is_pure
-from wspec.ir.types import I1, DenseAttr, IntegerAttr, ScalarType, i32
+from wspec.ir.types import I1, IntegerAttr, i32
 from wspec.ir.wgmma import DOT, WAIT
 from wspec.plan.plan import Plan, id_of
 from wspec.plan.schedule import accumulators
-
-_ZERO = re.compile(r"0(\.0+(e[+-]?\d+)?)?", re.IGNORECASE)
 
 
 def async_dots(module: Operation, plan: Plan) -> Operation:
@@ -72,69 +53,6 @@ def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
     carried = [loop.results[dot.operands[2].index - 1] for dot in dots]
     _wait(block, block.ops[block.ops.index(dots[-1]) + 1], [dot.result for dot in dots], len(dots), dots[-1].location)
     _wait(outer, outer.ops[outer.ops.index(loop) + 1], carried, 0, loop.location)
-    _delay_arithmetic(outer, loop)
-    _begin_without_zeros(outer, loop, dots)
-
-
-def _delay_arithmetic(block: Block, loop: Operation) -> None:
-    """Move scalar arithmetic that neither the loop nor anything before it needs behind the loop, in its order."""
-    at = block.ops.index(loop)
-    needed = {value for inner in loop.walk() for value in inner.operands}
-    late: list[Operation] = []
-    for op in reversed(block.ops[:at]):
-        if _is_scalar_arithmetic(op) and needed.isdisjoint(op.results):
-            late.append(op)
-        else:
-            needed.update(value for inner in op.walk() for value in inner.operands)
-    stay = [op for op in block.ops[:at] if op not in late]
-    block.ops[: at + 1] = [*stay, loop, *reversed(late)]
-
-
-def _is_scalar_arithmetic(op: Operation) -> bool:
-    if not op.name.startswith("arith.") or op.name == "arith.constant" or not is_pure(op):
-        return False
-    return all(isinstance(value.type, ScalarType) for value in (*op.operands, *op.results))
-
-
-def _begin_without_zeros(block: Block, loop: Operation, dots: list[Operation]) -> None:
-    """In a loop over tiles: the first products of a tile overwrite the accumulators of the one before.
-
-    Zeros are written before the first tile alone. Where the loop makes no rounds it must make none for any tile, so
-    that they are what every tile ends with.
-    """
-    tiles = block.parent_op
-    if tiles is None or tiles.name != "scf.for" or tiles.parent is None:
-        return
-    if any(_differs(bound, tiles) for bound in loop.operands[:3]):
-        return
-    wait = next(op for op in block.ops[block.ops.index(loop) :] if op.name == WAIT)
-    for dot in dots:
-        at = dot.operands[2].index - 1
-        zeros = loop.operands[3 + at]
-        if len(dot.operands) != 3 or not _is_zeros(zeros):
-            continue
-        before = Builder(tiles.parent, tiles.parent.ops.index(tiles), dot.location)
-        tiles.operands.append(before.zero(zeros.type))
-        tiles.results.append(Value(zeros.type, tiles, len(tiles.results)))
-        loop.operands[3 + at] = block.add_arg(zeros.type, dot.location)
-        block.terminator.operands.append(wait.results[wait.operands.index(loop.results[at])])
-        within = Builder(loop.regions[0].block, 0, dot.location)
-        dot.operands.append(within.compare("ne", loop.regions[0].block.args[0], loop.operands[0]))
-
-
-def _differs(value: Value, tiles: Operation) -> bool:
-    """May the value be another one in each round of the loop over tiles?"""
-    if value.op is None:
-        holder = value.owner.parent_op if isinstance(value.owner, Block) else None
-        return holder is not None and (holder is tiles or holder.is_inside(tiles))
-    return value.op.name != "arith.constant" and value.op.is_inside(tiles)
-
-
-def _is_zeros(value: Value) -> bool:
-    """Is it a constant tile of zeros?"""
-    op = value.op
-    number = op.attr("value") if op is not None and op.name == "arith.constant" else None
-    return isinstance(number, DenseAttr) and _ZERO.fullmatch(number.text) is not None
 
 
 def _blocks_with_dots(block: Block) -> list[Block]:

@@ -3,7 +3,7 @@
     body(program_id x, y, z)    =>    %n, %x, %y, %z = first entry of this block in %wspec_tiles
                                       for %i = 0 to %n iter_args(%entry, %x, %y, %z):
                                         loops of body(%x, %y, %z)
-                                        %next = %entry + 4 * blocks; %nx, %ny, %nz = load %next
+                                        %next = %entry + 4; %nx, %ny, %nz = load %next
                                         rest of body
                                         yield %next, %nx, %ny, %nz
 
@@ -12,10 +12,9 @@ each block does and in which order. The next entry is loaded behind the last loo
 follows hides the latency. Inside the loop the rest of the compiler sees an ordinary kernel with an outer loop: rings
 and their phases go on over tiles, the producer fetches the next tile's operands while the consumers finish this one.
 
-The table is `[entries, gx, gy, gz]`, how many entries each block has and the grid, and then the first entries of all
-blocks, the second ones, and so on: four int32 `(x, y, z, n)`, with `n` the number of the block's tiles in its first
-entry. So a block finds its first entry by its own number alone, and need not wait for another load before that one; the
-way to the next is a constant of the launch and takes no register. Runs before the plan is made.
+The table is `[entries, gx, gy, gz]`, how many entries each block has and the grid, and the entries of one block after
+the other: four int32 `(x, y, z, n)`, with `n` the number of the block's tiles in its first entry. So the way from one
+entry to the next is a constant and takes no register. Runs before the plan is made.
 """
 
 from __future__ import annotations
@@ -66,18 +65,17 @@ def persist(module: Operation) -> Operation:
     body.ops[:-1] = [op for op in body.ops[:-1] if op.name == "arith.constant"]
     before = Builder(body, len(body.ops) - 1, function.location)
     first, count = _first_entry(before, table)
-    stride = _stride(before)
     within = Builder(loop_block, None, function.location)
     loops = [at for at, op in enumerate(inside) if op.regions]
     behind = loops[-1] + 1 if loops else 0
     for op in inside[:behind]:
         loop_block.append(op)
-    following = within.create("tt.addptr", [entry, stride], [POINTER]).result
+    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [POINTER]).result
     next_ids = [load_number(within, following, at) for at in range(3)]
     for op in inside[behind:]:
         loop_block.append(op)
     loop_block.append(Operation.create("scf.yield", [following, *next_ids], location=function.location))
-    start = [load_number(before, first, at, here=True) for at in range(3)]
+    start = [load_number(before, first, at) for at in range(3)]
     before.create(
         "scf.for",
         [before.constant(0), count, before.constant(1), first, *start],
@@ -104,16 +102,11 @@ def _add_argument(function: Operation) -> Value:
 def _first_entry(build: Builder, table: Value) -> tuple[Value, Value]:
     """(pointer to the block's first entry, number of its tiles)."""
     block = build.create("tt.get_program_id", [], [I32], {"axis": i32(0)}).result
+    before = build.binary("arith.muli", block, load_number(build, table, 0))
     four = build.constant(ENTRY)
-    mine = build.binary("arith.addi", build.binary("arith.muli", block, four), four)
+    mine = build.binary("arith.addi", build.binary("arith.muli", before, four), four)
     first = build.create("tt.addptr", [table, mine], [POINTER]).result
-    return first, load_number(build, first, 3, here=True)
-
-
-def _stride(build: Builder) -> Value:
-    """int32 from one entry of a block to its next: those of all blocks that are launched stand between."""
-    blocks = build.create("tt.get_num_programs", [], [I32], {"axis": i32(0)}).result
-    return build.binary("arith.muli", blocks, build.constant(ENTRY))
+    return first, load_number(build, first, 3)
 
 
 def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Value) -> None:

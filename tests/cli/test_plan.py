@@ -104,7 +104,7 @@ def test_an_edited_plan_is_followed(text: str, tmp_path: Path) -> None:
         ("depth = 2", 'deepth = "3"', "unknown field 'deepth'"),
         ("[[tasks]]", "[tasks", "not valid TOML"),
         ('fingerprint = "', 'fingerprint = "0', "fingerprint: made for kernel 0"),
-        ("loads = [33]", "loads = [34]", "[plan-mismatch]"),
+        ("loads = [32]", "loads = [33]", "[plan-mismatch]"),
     ],
 )
 def test_bad_plans(text: str, tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -392,10 +392,7 @@ class _Run:
         return ()
 
     def _dot(self, task: int, op: Operation, operands: Result) -> Result:
-        a, b, accumulator = map(self._read, operands[:3])
-        if len(operands) > 3 and not operands[3]:  # what the accumulators hold is overwritten
-            accumulator = term("constant", "0.000000e+00")
-        result = term("dot", a, b, accumulator)
+        result = term("dot", *map(self._read, operands[:3]))
         flag = op.attr("isAsync")
         if isinstance(flag, IntegerAttr) and flag.value:
             sources = [item.buffer if isinstance(item, View) else item for item in operands[:2]]

@@ -61,7 +61,7 @@ def walked(module: Operation, world: World, draw: random.Random) -> tuple[list[W
     grid, numbers = even_table(world.grid, blocks=draw.randint(1, 5))
     block = draw.randrange(grid[0])
     entries = int(numbers[0])
-    mine = numbers[4:].reshape(entries, -1, 4)[:, block].tolist()
+    mine = numbers[4:].reshape(-1, entries, 4)[block].tolist()
     tiles = [replace(world, program=(x, y, z)) for x, y, z, _ in mine[: mine[0][3]]]
     return tiles, replace(world, program=(block, 0, 0), grid=grid, table=tuple(numbers.tolist()))
 

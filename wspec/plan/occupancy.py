@@ -83,19 +83,14 @@ def take_turns(
     """Let consumer groups issue the dots of pipelined loops one after the other, where the tensor core is the bound.
 
     Where the CUDA cores are, a group that waits for its turn keeps them idle; but of three groups two compute then, and
-    turns keep the members of a team in step on the tiles that they share (docs/experiments.md: 3 to 5 % at D=64). In
-    loops that only accumulate groups take turns where that is asked for: it saves 0.2 to 0.5 % of the cycles, and no
-    time that was measured twice.
+    turns keep the members of a team in step on the tiles that they share (docs/experiments.md: 3 to 5 % at D=64).
     """
     if replicas < 2 or options.turns is False:
         return schedules
-    asked = bool(options.turns)
-    wanted = [
-        asked or replicas > 2 or cycles.mma >= cycles.compute for cycles in (loop_work(o, machine) for o in loops)
-    ]
+    work = [loop_work(loop, machine) for loop in loops]
     return tuple(
-        replace(one, turns=want and bool(one.late or (asked and one.in_flight)))
-        for one, want in zip(schedules, wanted, strict=True)
+        replace(one, turns=bool(one.late) and (bool(options.turns) or replicas > 2 or cycles.mma >= cycles.compute))
+        for one, cycles in zip(schedules, work, strict=True)
     )
 
 

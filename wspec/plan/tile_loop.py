@@ -31,13 +31,8 @@ def grid_size(build: Builder, function: Operation, axis: int) -> Value:
     return load_number(build, function.regions[0].block.args[-1], 1 + axis)
 
 
-def load_number(build: Builder, pointer: Value, offset: int, *, here: bool = False) -> Value:
-    """The int32 that stands `offset` of them behind a pointer; `here`: where it is loaded is where it stays.
-
-    Back ends would move a load that only a loop needs behind the branch that skips it, and so behind the load of what
-    decides that: two latencies instead of one.
-    """
+def load_number(build: Builder, pointer: Value, offset: int) -> Value:
+    """The int32 that stands `offset` of them behind a pointer."""
     if offset:
         pointer = build.create("tt.addptr", [pointer, build.constant(offset)], [POINTER]).result
-    loading = _LOAD | {"isVolatile": IntegerAttr(1, I1)} if here else _LOAD
-    return build.create("tt.load", [pointer], [I32], loading).result
+    return build.create("tt.load", [pointer], [I32], _LOAD).result

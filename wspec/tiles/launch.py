@@ -20,7 +20,7 @@ def launch_table(
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """(blocks to launch, the table as flat int32): `slots` blocks run at a time, `values` as `TileCost.evaluate` takes.
 
-    The table is the header (entries of a block, gx, gy, gz) and what `make_table` gives, entry by entry. Raises
+    The table is the header (entries of a block, gx, gy, gz) and what `make_table` gives, block by block. Raises
     ValueError as that does.
     """
     costs = team_costs(cost.evaluate(grid, values), cost.team, cost.axis)
@@ -52,4 +52,4 @@ def team_costs(costs: Costs, team: int, axis: int) -> Costs:
 
 def _flat(grid: Grid, table: npt.NDArray[np.int32], team: int, axis: int) -> npt.NDArray[np.int32]:
     table[:, :, axis] *= team  # a team is named by the tile of its first member
-    return np.concatenate([np.array([table.shape[0], *grid], np.int32), table.reshape(-1)])
+    return np.concatenate([np.array([table.shape[0], *grid], np.int32), table.transpose(1, 0, 2).reshape(-1)])
