@@ -7,7 +7,7 @@ weights' N is the instruction's M, and a tile has as many columns as there are t
 * `int8_weights_kernel`: one scale for each row of W, applied to the sum;
 * `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
 
-With few tiles, K is divided between programs, whose sums are added afterwards.
+With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -92,6 +92,19 @@ def int4_weights_kernel(
         low_scale, high_scale = next_low, next_high
     c = acc.T.to(c_desc.dtype)
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
+
+
+@triton.jit
+def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK)."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(parts_ptr + at, mask=at < count, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        total += tl.load(parts_ptr + part * count + at, mask=at < count, other=0.0)
+    tl.store(out_ptr + at, total.to(tl.bfloat16), mask=at < count)
+
+
+SUM_BLOCK = 512  # numbers of one block of `sum_parts_kernel`
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +224,14 @@ class Launch:
 
     def run(self, kernel: Any) -> torch.Tensor:
         """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16."""
+        parts, m, n = self.sums.shape
         with torch.cuda.device(self.sums.device):
             kernel[self.grid](*self.args, **self.meta)
-        return self.sums[0] if len(self.sums) == 1 else self.sums.sum(0).to(torch.bfloat16)
+            if parts == 1:
+                return self.sums[0]
+            out = torch.empty((m, n), dtype=torch.bfloat16, device=self.sums.device)
+            sum_parts_kernel[(triton.cdiv(m * n, SUM_BLOCK),)](self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK)
+            return out
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""

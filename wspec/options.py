@@ -100,6 +100,9 @@ class Options:
             bool, "take barriers of a warp group that order nothing out of the specialized kernel's PTX", optional=True
         ),
     )
+    pack: bool = _option(
+        True, Spec(bool, "tiles of floats that are a few bits of a byte are computed four bytes at a time")
+    )
     exp2: str = _option(
         "auto",
         Spec(

@@ -13,7 +13,11 @@ all four warps: it runs when each has issued it, and each has passed the wait fo
 done for the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same
 way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
 
-A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
+Likewise a barrier right behind another one and arrivals, as when a task hands on a tile that it made and gives back the
+one it was made of: whoever has passed the first barrier has done all that the second one waits for. And while a kernel
+sets its mbarriers up, a barrier between two of them: one thread sets all of them, the barrier behind the last one stays.
+
+A barrier of the first two kinds is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
 it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
 """
 
@@ -32,6 +36,7 @@ _ENDS = re.compile(r"^(ret|exit|trap)\b")
 _SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
 _GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
 _ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
+_INIT = re.compile(r"^@%?\w+\s+mbarrier\.init\.shared(::cta)?\.b64\s")
 _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
 # What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
@@ -132,16 +137,26 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
     """The barriers of a block that have nothing to order."""
     found: list[int] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
+    passed = ""  # the barrier since which all before have been arithmetic and such arrivals
+    inits = False  # has all that touched shared memory since the last barrier that stays set mbarriers up?
     for place, at in enumerate(block.lines):
         text = code[at]
         if _DONE.match(text):
-            behind = True
-        elif _GROUP_SYNC.match(text):
+            behind, passed = True, ""
+        elif _SYNC.match(text):
             following = next((code[i] for i in block.lines[place + 1 :] if _speaks(code[i])), "")
-            if not dirty and (_WAIT.match(following) or (behind and _ARRIVE.match(following))):
+            if inits and _INIT.match(following):
                 found.append(at)
+                continue  # what was done before it is not in order yet
+            handed = _ARRIVE.match(following) and (behind or passed == text)
+            if _GROUP_SYNC.match(text) and not dirty and (handed or _WAIT.match(following)):
+                found.append(at)
+            else:
+                passed = text
+            inits = False
         elif not _ARRIVE.match(text) and _speaks(text):
-            behind = False
+            behind, passed = False, ""
+            inits = bool(_INIT.match(text)) and (inits or not dirty)
         dirty = _after(text, dirty)
     return found
 

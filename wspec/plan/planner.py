@@ -16,6 +16,7 @@ import networkx as nx
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
+from wspec.plan.byte_fields import packed_tiles
 from wspec.plan.chain_choice import choose as choose_chain
 from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.gate import check_pays, predict
@@ -51,7 +52,9 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     single = partial(_without_chain, function, loops, sites, machine)
     off = options.chain == "off"
     plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
-    return replace(plan, elide_barriers=_elides(options, plan.team))
+    warps = max(task.warps * task.replicas for task in plan.tasks)
+    packed = packed_tiles(function, warps) if options.pack else ()
+    return replace(plan, elide_barriers=_elides(options, plan.team), packed=packed)
 
 
 def _without_chain(
