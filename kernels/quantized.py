@@ -45,14 +45,14 @@ def int8_weights_kernel(
     first_m = tl.program_id(1) * BLOCK_M
     part = tl.program_id(2)
     start = part * k_part
+    columns = first_n + tl.arange(0, BLOCK_N)
+    scale = tl.load(scale_ptr + columns, mask=columns < n, other=0.0)  # read while the loop runs
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for first_k in tl.range(start, start + k_part, BLOCK_K):
         q = w_desc.load([first_n, first_k])
         a = a_desc.load([first_m, first_k])
         w = q.to(tl.bfloat16)
         acc = tl.dot(w, a.T, acc)
-    columns = first_n + tl.arange(0, BLOCK_N)
-    scale = tl.load(scale_ptr + columns, mask=columns < n, other=0.0)
     c = (acc * scale[:, None]).T.to(c_desc.dtype)
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
 
@@ -66,7 +66,7 @@ def int4_weights_kernel(
 
     a_desc: [M, K]; w_desc: [N, K / 2] int8, of which the low halves belong to columns 0 .. K / 2 - 1 of W and the high
     ones to the others; scale_ptr: [K / GROUP, N] bfloat16; c_desc: [parts, M, N]. A step covers BLOCK_K bytes, at most
-    GROUP. Scales are read a step ahead.
+    GROUP. Scales are read two steps ahead.
     """
     first_n = tl.program_id(0) * BLOCK_N
     first_m = tl.program_id(1) * BLOCK_M
@@ -77,11 +77,14 @@ def int4_weights_kernel(
     scales = scale_ptr + columns
     low_scale = tl.load(scales + start // GROUP * n, mask=inside, other=0.0)
     high_scale = tl.load(scales + (k_half + start) // GROUP * n, mask=inside, other=0.0)
+    second = tl.minimum(start + BLOCK_K, k_half - BLOCK_K)
+    next_low = tl.load(scales + second // GROUP * n, mask=inside, other=0.0)
+    next_high = tl.load(scales + (k_half + second) // GROUP * n, mask=inside, other=0.0)
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for first_k in tl.range(start, start + k_part, BLOCK_K):
-        following = tl.minimum(first_k + BLOCK_K, k_half - BLOCK_K)
-        next_low = tl.load(scales + following // GROUP * n, mask=inside, other=0.0)
-        next_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
+        following = tl.minimum(first_k + 2 * BLOCK_K, k_half - BLOCK_K)
+        later_low = tl.load(scales + following // GROUP * n, mask=inside, other=0.0)
+        later_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
         q = w_desc.load([first_n, first_k])
         low = ((q & 15).to(tl.bfloat16) - 8) * low_scale[:, None]
         high = (((q >> 4) & 15).to(tl.bfloat16) - 8) * high_scale[:, None]
@@ -89,7 +92,7 @@ def int4_weights_kernel(
         a_high = a_desc.load([first_m, k_half + first_k])
         acc = tl.dot(low, a_low.T, acc)
         acc = tl.dot(high, a_high.T, acc)
-        low_scale, high_scale = next_low, next_high
+        low_scale, high_scale, next_low, next_high = next_low, next_high, later_low, later_high
     c = acc.T.to(c_desc.dtype)
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
 

@@ -1,4 +1,4 @@
-"""pack_bytes: compute tiles of floats that are bits of a byte on four bytes at a time.
+"""pack_bytes: compute tiles of floats that are bits of a byte on several bytes at a time.
 
     %n = arith.andi %q, dense<15>
     %f = arith.sitofp %n : i8 to bf16     =>    %t = elementwise_inline_asm %q     // and, 2 prmt, 2 sub.bf16x2
@@ -16,14 +16,18 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, replace_uses
 from wspec.ir.types import I1, Attribute, IntegerAttr, StringAttr, i32
-from wspec.plan.byte_fields import FORMATS, PACK, Field, Packed, find_packed
+from wspec.plan.byte_fields import FORMATS, Field, Packed, find_packed
 from wspec.plan.plan import ID, Plan, id_of
 
+_SIGNED = (
+    "{ .reg .b32 n, a, k; cvt.u32.u16 n, $1; prmt.b32 n, n, 0x43434343, 0x4140; and.b32 a, n, 0xff7fff7f; "
+    "and.b32 k, n, 0xff80ff80; sub.bf16x2 $0, a, k; }"
+)  # 128 plus the lower seven bits, less 128 or, where the eighth is set, 256
 _LOWER, _UPPER = 0x4140, 0x4342  # bytes 0 and 1, or 2 and 3, each below a byte of the second operand
 
 
 def pack_bytes(module: Operation, plan: Plan) -> Operation:
-    """Let the tiles that the plan names be computed four bytes at a time, in every task that computes them."""
+    """Let the tiles that the plan names be computed several bytes at a time, in every task that computes them."""
     op = ws.find(module)
     assert op is not None
     chosen = set(plan.packed)
@@ -39,8 +43,8 @@ def _replace(packed: Packed) -> None:
     op = packed.result
     flags: dict[str, Attribute] = {
         "asm_string": StringAttr(assembly(packed.field)),
-        "constraints": StringAttr("=r,=r,r"),
-        "packed_element": i32(PACK),
+        "constraints": StringAttr("=r,h" if packed.field.pack == 2 else "=r,=r,r"),
+        "packed_element": i32(packed.field.pack),
         "pure": IntegerAttr(1, I1),
     }
     keep = {ID: op.attributes[ID]} if ID in op.attributes else {}
@@ -58,7 +62,9 @@ def _replace(packed: Packed) -> None:
 
 
 def assembly(field: Field) -> str:
-    """PTX for four bytes in $2 to four floats, two each in $0 and $1."""
+    """PTX for the bytes in the last operand, two floats in each of the others."""
+    if field.is_signed_byte:
+        return _SIGNED
     magic = FORMATS[field.format].magic * 0x01010101
     mask, flip = ((1 << field.width) - 1) * 0x01010101, field.flip * 0x01010101
     lines = [".reg .b32 n, a, b, k;", f"mov.b32 k, {field.subtracted:#010x};"]

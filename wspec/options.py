@@ -101,7 +101,7 @@ class Options:
         ),
     )
     pack: bool = _option(
-        True, Spec(bool, "tiles of floats that are a few bits of a byte are computed four bytes at a time")
+        True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
     exp2: str = _option(
         "auto",

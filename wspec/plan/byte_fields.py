@@ -11,6 +11,10 @@ makes that bit worth one, and a subtraction of two floats at a time takes off wh
     bfloat16    0x4300 | f = 128 + f    at most 7 bits
     float16     0x6400 | f = 1024 + f   at most 8 bits
 
+A whole signed byte as a bfloat16 has a bit too many. Its lower seven bits make 128 + f, its sign makes 128 or 256, and
+the difference of the two is the number; that is what Triton does itself, but on four bytes at a time, where a thread that
+holds the operand of a product has them in pairs. Two at a time need no packing first.
+
 What is found is not a pattern of operations but their meaning: they are evaluated for all 256 bytes, and must be whole
 numbers f + offset for one shift, mask, flip and offset, each step exact in the float's type. So nothing is rounded, by
 them or by the packed form.
@@ -23,11 +27,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import DenseAttr, ScalarType, TensorType, Type
+from wspec.ir.types import DenseAttr, Layout, ScalarType, TensorType, Type
 from wspec.plan.costs import elements
 from wspec.plan.plan import id_of
 
-PACK = 4  # bytes of a register
 THREADS = 32  # of a warp
 
 
@@ -71,14 +74,24 @@ class Field:
         return int(bits) * 0x10001
 
     @property
+    def pack(self) -> int:
+        """Bytes that are taken at a time."""
+        return 2 if self.is_signed_byte else 4
+
+    @property
+    def is_signed_byte(self) -> bool:
+        return self == Field("bf16", 0, 8, 0x80, -128)
+
+    @property
     def masks(self) -> bool:
         """Does anything but the field stay in a byte when it is shifted, or is a bit of it turned?"""
         return self.width < 8 or self.flip != 0
 
     @property
     def instructions(self) -> int:
-        """For PACK elements: a shift, a mask, two permutations, two subtractions."""
-        return (self.shift > 0) + self.masks + 4
+        """For `pack` elements: a shift, a mask, two permutations, two subtractions; or, of a signed byte, a
+        permutation, two masks and a subtraction."""
+        return 4 if self.is_signed_byte else (self.shift > 0) + self.masks + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +105,7 @@ class Packed:
 
 
 def find_packed(ops: Iterable[Operation], warps: int) -> list[Packed]:
-    """The tiles among `ops` that can be computed four bytes at a time.
+    """The tiles among `ops` that can be computed several bytes at a time.
 
     `warps`: of the task; each thread must hold whole registers of bytes.
     """
@@ -102,11 +115,24 @@ def find_packed(ops: Iterable[Operation], warps: int) -> list[Packed]:
         for value in op.operands:
             users.setdefault(value, []).append(op)
     found = (_packed(op, users) for op in listed if op.name in _CONVERSIONS)
-    return [one for one in found if one is not None and elements(one.source.type) % (THREADS * warps * PACK) == 0]
+    return [one for one in found if one is not None and _whole(one, warps)]
+
+
+def _whole(packed: Packed, warps: int) -> bool:
+    """Does each thread hold whole registers of bytes, and a signed byte's neighbour but no more of them?"""
+    type = packed.source.type
+    if packed.field.is_signed_byte and not _in_pairs(type):
+        return False
+    return elements(type) % (THREADS * warps * packed.field.pack) == 0
+
+
+def _in_pairs(type: Type) -> bool:
+    layout = type.encoding if isinstance(type, TensorType) else None
+    return isinstance(layout, Layout) and layout.name == "ttg.dot_op" and str(layout.get("kWidth")) == "2"
 
 
 def packed_tiles(function: Operation, warps: int) -> tuple[int, ...]:
-    """The numbers of the operations whose results are computed four bytes at a time."""
+    """The numbers of the operations whose results are computed several bytes at a time."""
     return tuple(id_of(one.result) for one in find_packed(function.walk(), warps))
 
 
@@ -216,6 +242,9 @@ def _table(steps: list[Step], floats: int, format: Format) -> list[int] | None:
 
 def _field(table: list[int], format: Format) -> Field | None:
     """The bits of the byte that make the table, if some do."""
+    signed = Field(format.name, 0, 8, 0x80, -128)
+    if signed.is_signed_byte and all(signed.of(byte) == value for byte, value in enumerate(table)):
+        return signed
     for shift in range(8):
         for width in range(1, min(8 - shift, format.width) + 1):
             for flip in (0, 1 << (width - 1)):

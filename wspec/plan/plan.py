@@ -99,7 +99,7 @@ class Plan:
     team: int = 1  # consumers that each work on a tile of their own and share what they stream
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
-    packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed four bytes at a time
+    packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     deferred: bool = False  # a tile is finished and stored beside the first product of the next one
     not_deferred: str = ""  # why it is not, where blocks walk through tiles
     version: int = 1
