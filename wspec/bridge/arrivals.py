@@ -13,9 +13,10 @@ all four warps: it runs when each has issued it, and each has passed the wait fo
 done for the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same
 way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
 
-Likewise a barrier right behind another one and arrivals, as when a task hands on a tile that it made and gives back the
-one it was made of: whoever has passed the first barrier has done all that the second one waits for. And while a kernel
-sets its mbarriers up, a barrier between two of them: one thread sets all of them, the barrier behind the last one stays.
+Likewise a barrier right behind another one and arrivals, as when a task hands on a tile that it made and gives back
+the one it was made of: whoever has passed the first barrier has done all that the second one waits for. And while a
+kernel sets its mbarriers up, a barrier between two of them: one thread sets them all, and the barrier behind the last
+one stays.
 
 A barrier of the first two kinds is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
 it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.

@@ -12,8 +12,8 @@ makes that bit worth one, and a subtraction of two floats at a time takes off wh
     float16     0x6400 | f = 1024 + f   at most 8 bits
 
 A whole signed byte as a bfloat16 has a bit too many. Its lower seven bits make 128 + f, its sign makes 128 or 256, and
-the difference of the two is the number; that is what Triton does itself, but on four bytes at a time, where a thread that
-holds the operand of a product has them in pairs. Two at a time need no packing first.
+the difference of the two is the number. That is what Triton does itself, but on four bytes at a time, where a thread
+that holds the operand of a product has them in pairs. Two at a time need no packing first.
 
 What is found is not a pattern of operations but their meaning: they are evaluated for all 256 bytes, and must be whole
 numbers f + offset for one shift, mask, flip and offset, each step exact in the float's type. So nothing is rounded, by
@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import DenseAttr, Layout, ScalarType, TensorType, Type
-from wspec.plan.costs import elements
+from wspec.plan.costs import Iteration, cost, elements
+from wspec.plan.machine import Machine
 from wspec.plan.plan import id_of
 
 THREADS = 32  # of a warp
@@ -134,6 +135,17 @@ def _in_pairs(type: Type) -> bool:
 def packed_tiles(function: Operation, warps: int) -> tuple[int, ...]:
     """The numbers of the operations whose results are computed several bytes at a time."""
     return tuple(id_of(one.result) for one in find_packed(function.walk(), warps))
+
+
+def with_packed(work: Iteration, loop: Operation | None, machine: Machine) -> Iteration:
+    """An iteration's work when the tiles of a loop that can be are computed several bytes at a time."""
+    if loop is None:
+        return work
+    saved = 0.0
+    for packed in find_packed(loop.walk(), 1):
+        taken = elements(packed.source.type) * packed.field.instructions / packed.field.pack / machine.fma
+        saved += max(0.0, sum(cost(op, machine).busy_cycles for op in packed.ops) - taken)
+    return replace(work, fma=work.fma - saved)
 
 
 # ------------------------------------------------------------------------------------- what operations compute

@@ -16,7 +16,7 @@ import networkx as nx
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
-from wspec.plan.byte_fields import packed_tiles
+from wspec.plan.byte_fields import packed_tiles, with_packed
 from wspec.plan.chain_choice import choose as choose_chain
 from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.gate import check_pays, predict
@@ -97,7 +97,7 @@ def _without_chain(
     prediction = predict(
         loops, machine, any(s.late for s in schedules), groups, warps,
         lambda loop, work: with_share(
-            replace(work, tma=work.tma / size_of(function)), loop, shares[id_of(loop)], tile_warps, machine
+            replace(with_packed(work, loop, machine), tma=work.tma / size_of(function)), loop, shares[id_of(loop)], tile_warps, machine
         ),
     )  # fmt: skip
     plan = Plan(

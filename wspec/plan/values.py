@@ -108,7 +108,8 @@ def _send(value: Value, ring: str, type: MemDescType, early: bool) -> None:
     place = _place_to_acquire(op) if early else op.parent.ops.index(op) + 1
     build = Builder(op.parent, place, op.location)
     token = build.create("wspec.acquire", [], [I32], attributes=marks).result
-    build = Builder(op.parent, op.parent.ops.index(op) + 1, op.location)
+    if early:
+        build = Builder(op.parent, max(op.parent.ops.index(op), place) + 1, op.location)
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
     assert source is not None
