@@ -35,11 +35,12 @@ def pack_bytes(module: Operation, plan: Plan) -> Operation:
         ops = [inner for top in block.ops for inner in top.walk()] if chosen else []
         for packed in find_packed(ops, task.warps):
             if id_of(packed.result) in chosen:
-                _replace(packed)
+                rewrite(packed)
     return module
 
 
-def _replace(packed: Packed) -> None:
+def rewrite(packed: Packed) -> None:
+    """Compute the tile that way, in place."""
     op = packed.result
     flags: dict[str, Attribute] = {
         "asm_string": StringAttr(assembly(packed.field)),
