@@ -66,7 +66,7 @@ def int4_weights_kernel(
 
     a_desc: [M, K]; w_desc: [N, K / 2] int8, of which the low halves belong to columns 0 .. K / 2 - 1 of W and the high
     ones to the others; scale_ptr: [K / GROUP, N] bfloat16; c_desc: [parts, M, N]. A step covers BLOCK_K bytes, at most
-    GROUP. Scales are read two steps ahead.
+    GROUP. Scales are read a step ahead.
     """
     first_n = tl.program_id(0) * BLOCK_N
     first_m = tl.program_id(1) * BLOCK_M
@@ -77,14 +77,11 @@ def int4_weights_kernel(
     scales = scale_ptr + columns
     low_scale = tl.load(scales + start // GROUP * n, mask=inside, other=0.0)
     high_scale = tl.load(scales + (k_half + start) // GROUP * n, mask=inside, other=0.0)
-    second = tl.minimum(start + BLOCK_K, k_half - BLOCK_K)
-    next_low = tl.load(scales + second // GROUP * n, mask=inside, other=0.0)
-    next_high = tl.load(scales + (k_half + second) // GROUP * n, mask=inside, other=0.0)
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for first_k in tl.range(start, start + k_part, BLOCK_K):
-        following = tl.minimum(first_k + 2 * BLOCK_K, k_half - BLOCK_K)
-        later_low = tl.load(scales + following // GROUP * n, mask=inside, other=0.0)
-        later_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
+        following = tl.minimum(first_k + BLOCK_K, k_half - BLOCK_K)
+        next_low = tl.load(scales + following // GROUP * n, mask=inside, other=0.0)
+        next_high = tl.load(scales + (k_half + following) // GROUP * n, mask=inside, other=0.0)
         q = w_desc.load([first_n, first_k])
         low = ((q & 15).to(tl.bfloat16) - 8) * low_scale[:, None]
         high = (((q >> 4) & 15).to(tl.bfloat16) - 8) * high_scale[:, None]
@@ -92,7 +89,7 @@ def int4_weights_kernel(
         a_high = a_desc.load([first_m, k_half + first_k])
         acc = tl.dot(low, a_low.T, acc)
         acc = tl.dot(high, a_high.T, acc)
-        low_scale, high_scale, next_low, next_high = next_low, next_high, later_low, later_high
+        low_scale, high_scale = next_low, next_high
     c = acc.T.to(c_desc.dtype)
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
 
@@ -132,26 +129,27 @@ SMS = 132  # of an H200
 def default_config(m: int, n: int, steps_k: int) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile.
+    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile, of few rows two.
     """
     block_m = min(256, max(16, triton.next_power_of_2(m)))
     tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
     parts = 1
-    while tiles * parts * 2 <= SMS and steps_k % (256 * parts) == 0:
+    wanted = SMS if block_m > 64 else 2 * SMS
+    while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
     return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
 
 
 @functools.cache
-def specialized_kernel(bits: int, chain: str) -> Any:
+def specialized_kernel(bits: int, one_wave: bool = False, **options: Any) -> Any:
     """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
 
-    At every tile here the specialized kernel was faster than the plain one, so that the gate is not asked. Numbers of 4
-    bits take more arithmetic, and two warp groups.
+    one_wave: for launches with no more than one block for each SM. options: others of `wspec.compile`.
     """
     import wspec
 
-    return wspec.compile(plain_kernel(bits), chain=chain, gate="off", helper_warps=8 if bits == 4 else None)
+    said: dict[str, Any] = {"blocks": 1, "persistent": False} if one_wave else {}
+    return wspec.compile(plain_kernel(bits), **said, **options)
 
 
 def plain_kernel(bits: int) -> Any:
@@ -172,7 +170,7 @@ def matmul_int8_weights(
     check_int8(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8, launch.chain) if kernel is None else kernel)
+    return launch.run(specialized_kernel(8, launch.one_wave) if kernel is None else kernel)
 
 
 def matmul_int4_weights(
@@ -186,7 +184,7 @@ def matmul_int4_weights(
     check_int4(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4, launch.chain) if kernel is None else kernel)
+    return launch.run(specialized_kernel(4, launch.one_wave) if kernel is None else kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +197,10 @@ class Launch:
     sums: torch.Tensor  # [parts, M, N]
 
     @property
-    def chain(self) -> str:
-        """Whether a third task converts the weights. The compiler, which does not know the grid, counts on several
-        blocks that share an SM and hide each other's conversion; with one for each SM a third task is faster."""
-        return "on" if math.prod(self.grid) <= SMS else "auto"
+    def one_wave(self) -> bool:
+        """Has no SM more than one block? The compiler, which does not know the grid, counts on as many blocks as fit,
+        which hide each other's conversion, and lets them walk through tiles."""
+        return math.prod(self.grid) <= SMS
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:

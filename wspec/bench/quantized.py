@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-import wspec
 from wspec.bench.accuracy import Error
 from wspec.bench.environment import environment, require_hopper
 from wspec.bench.precompile import precompile
@@ -36,6 +35,7 @@ from wspec.kernels.quantized import (
     plain_kernel,
     quantize_int4,
     quantize_int8,
+    specialized_kernel,
 )
 
 CUBLAS = "cuBLAS bf16"
@@ -73,20 +73,22 @@ class Entry:
         chain = f" d{self.depth} h{self.warps}" if self.depth else ""
         return f"{self.kind} {self.config}{chain}"
 
-    def function(self, bits: int) -> Any:
-        return _function(self.kind, bits, self.depth, self.warps)
+    def function(self, bits: int, one_wave: bool) -> Any:
+        """The jit function, for launches of at most one block an SM or for others."""
+        if self.kind == "plain":
+            return plain_kernel(bits)
+        chain: dict[str, Any] = {"chain": "off"}
+        if self.kind == "chain":
+            chain = {"chain": "on", "value_depth": self.depth, "helper_warps": self.warps}
+        return specialized_kernel(bits, one_wave, gate="off", **chain)
+
+    def one_wave(self, case: Case) -> bool:
+        """Does the case have no more blocks than there are SMs?"""
+        blocks = -(-case.n // self.config.block_n) * -(-case.m // self.config.block_m) * self.config.parts
+        return self.kind != "plain" and blocks <= SMS
 
 
-@functools.cache
-def _function(kind: str, bits: int, depth: int | None, warps: int | None) -> Any:
-    kernel = plain_kernel(bits)
-    if kind == "plain":
-        return kernel
-    chain = {"chain": "on", "value_depth": depth, "helper_warps": warps} if kind == "chain" else {"chain": "off"}
-    return wspec.compile(gate="off", **chain)(kernel)
-
-
-TILES = ((64, 64, 4), (64, 128, 4), (128, 64, 8), (128, 128, 4), (128, 128, 8))
+TILES = ((64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8))
 """Rows of W, depth and warps."""
 
 
@@ -123,24 +125,26 @@ def make_launch(case: Case, inputs: Tensors, config: Config) -> Launch:
     return (Launch.int8 if case.bits == 8 else Launch.int4)(*inputs, config=config)
 
 
-def launch_on_cpu(entry: Entry, bits: int) -> tuple[Any, Launch]:
+def launch_on_cpu(entry: Entry, bits: int, one_wave: bool = False) -> tuple[Any, Launch]:
     """A launch for `precompile`, of sizes that specialize as the timed ones do."""
     case = Case(bits, 16, 256, 1024)
-    return entry.function(bits), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
+    return entry.function(bits, one_wave), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
 
 
-def _kernel_key(entry: Entry, bits: int) -> tuple[Any, ...]:
+def _kernel_key(entry: Entry, case: Case) -> tuple[Any, ...]:
     config = entry.config
     tile = (config.block_m, config.block_n, config.block_k, config.num_warps, config.num_stages)
-    return (bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1)
+    return (case.bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1, entry.one_wave(case))
 
 
 def compile_all(cases: list[Case]) -> None:
     """Every kernel into the cache, in parallel; says what failed."""
     begin = time.monotonic()
-    keys = {_kernel_key(entry, case.bits): (entry, case.bits) for case in cases for entry in entries(case)}
+    keys = {
+        _kernel_key(entry, case): (entry, case.bits, entry.one_wave(case)) for case in cases for entry in entries(case)
+    }
     failures = precompile([functools.partial(launch_on_cpu, *made) for made in keys.values()])
-    for (entry, bits), failure in zip(keys.values(), failures, strict=True):
+    for (entry, bits, _), failure in zip(keys.values(), failures, strict=True):
         if failure is not None:
             print(f"int{bits} {entry}: {failure[:200]}", file=sys.stderr)
     print(f"compiled {len(keys)} kernels in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
@@ -148,7 +152,7 @@ def compile_all(cases: list[Case]) -> None:
 
 def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Tensor) -> Variant | None:
     """The entry as something to time, after a check of its result; None where it cannot be had."""
-    kernel = entry.function(case.bits)
+    kernel = entry.function(case.bits, entry.one_wave(case))
     try:
         launches = [make_launch(case, inputs, entry.config) for inputs in sets]
         if entry.kind != "plain" and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:

@@ -18,8 +18,9 @@ the one it was made of: whoever has passed the first barrier has done all that t
 kernel sets its mbarriers up, a barrier between two of them: one thread sets them all, and the barrier behind the last
 one stays.
 
-A barrier of the first two kinds is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
-it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
+A barrier of the other kinds is taken out only if no thread can have touched shared memory since the last barrier that
+stays, on any way to it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is
+not known.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _inline_asm(op: Operation) -> Run:
     outputs = [c for c in constraints if c.startswith("=")]
     inputs = [c for c in constraints if not c.startswith(("=", "~"))]
     types = [value.type for value in op.results]
-    wide = not any(c.strip("=&") in ("h", "c") for c in (*outputs, *inputs))  # a 16-bit register holds no more than `pack`
+    wide = not any(c.strip("=&") in ("h", "c") for c in (*outputs, *inputs))  # 16-bit registers: `pack` at most
     counts = [_per_operand(type, pack, wide) for type in types]
     if sum(counts) != len(outputs):
         raise ExecutionError(f"inline assembly with {len(outputs)} outputs for {sum(counts)} registers of results")

@@ -62,7 +62,7 @@ def _deepest(
     function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
 ) -> Plan:
     """The plan with the rings of values that the model prefers, as deep as they are useful among equals: what they
-    take of shared memory the tiles from memory cannot have."""
+    take of shared memory the tiles from memory and other blocks cannot have."""
     found: list[Plan] = []
     depths = [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1)
     for depth in depths:
@@ -73,7 +73,7 @@ def _deepest(
                 raise
         if depth == 2 and found:
             break  # one buffer is for want of room
-    return min(found, key=lambda plan: plan.prediction.iteration_cycles)
+    return min(found, key=lambda plan: (plan.prediction.iteration_cycles, -plan.blocks_per_sm))
 
 
 def _plan(

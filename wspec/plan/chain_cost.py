@@ -11,6 +11,7 @@ from __future__ import annotations
 from wspec.ir.core import Operation
 from wspec.ir.types import MemDescType, TensorType
 from wspec.plan.byte_fields import with_packed
+from wspec.plan.converting import ISSUE
 from wspec.plan.costs import Iteration, byte_size, iteration, loop_work
 from wspec.plan.cuts import OPERANDS, STORE, Cut
 from wspec.plan.machine import Machine
@@ -18,10 +19,7 @@ from wspec.plan.plan import Channel, Plan, Prediction, id_of
 from wspec.plan.staging import OWN
 from wspec.plan.tile import DOTS, shape_of
 
-ISSUE = 0.5  # of the CUDA cores' rate that converting tiles reaches, by one warp group or by four
 HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
-REGISTER_OPERAND = 640.0  # cycles an iteration loses where a group converts an operand for its own dots
-REGISTER_MMA = 0.57  # of the tensor core's time that it does not hide then
 STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
 
 
@@ -69,12 +67,10 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         heaviest = max(
             (loop for loop in loops if id_of(loop) in numbers), key=lambda loop: loop_work(loop, machine).mma
         )
-        work = with_packed(loop_work(heaviest, machine), heaviest, machine)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values)
-        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute
-        alone = REGISTER_OPERAND + (work.compute + again) / ISSUE + REGISTER_MMA * work.mma
-        return max(cycles, alone / single.blocks_per_sm, memory_wait(single, machine))
+        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
+        return max(cycles + again / single.blocks_per_sm, memory_wait(single, machine))
     return cycles
 
 
