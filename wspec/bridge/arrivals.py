@@ -37,7 +37,7 @@ _TARGETS = re.compile(r"^(\$L\w+):\s*\.branchtargets")
 _ENDS = re.compile(r"^(ret|exit|trap)\b")
 _SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
 _GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
-_TASK_SYNC = re.compile(r"^bar\.sync\s+\d+,\s*\d+\s*;")
+_SETUP_SYNC = re.compile(r"^bar\.sync\s+0\s*[,;]")  # all warps that set a kernel up; tasks have other numbers
 _ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
 _INIT = re.compile(r"^@%?\w+\s+mbarrier\.init\.shared(::cta)?\.b64\s")
 _WAIT = re.compile(r"^mbarrier\.try_wait")
@@ -148,11 +148,11 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
             behind, passed = True, ""
         elif _SYNC.match(text):
             following = next((code[i] for i in block.lines[place + 1 :] if _speaks(code[i])), "")
-            if inits and _INIT.match(following):
+            if inits and _SETUP_SYNC.match(text) and _INIT.match(following):
                 found.append(at)
                 continue  # what was done before it is not in order yet
-            handed = _ARRIVE.match(following) and (passed == text or (behind and _GROUP_SYNC.match(text)))
-            if _TASK_SYNC.match(text) and not dirty and (handed or _WAIT.match(following)):
+            handed = _ARRIVE.match(following) and (behind or passed == text)
+            if _GROUP_SYNC.match(text) and not dirty and (handed or _WAIT.match(following)):
                 found.append(at)
             else:
                 passed = text
