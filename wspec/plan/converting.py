@@ -23,7 +23,7 @@ UNPACKED_PAIR = 1.5  # instructions more for an element of a pair of bytes that 
 def converts(loop: Operation) -> bool:
     """Is an operand of a product computed in the loop, from tiles and not from another product?"""
     found = [_made(value) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2]]
-    return any(op is not None and not _from_dot(op, loop) for op in found)
+    return any(op is not None and loop in op.ancestors() and not _from_dot(op, loop) for op in found)
 
 
 def converting_cycles(
@@ -35,7 +35,7 @@ def converting_cycles(
     nobody to run ahead with them.
     """
     packed = with_packed(work, loop, machine)
-    extra = sum(_stored(value, machine) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2])
+    extra = sum(_stored(value, loop, machine) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2])
     if any(op.name == "tt.load" and isinstance(op.result.type, TensorType) for op in loop.walk()):
         extra += machine.l2_latency
     longer, shorter = max(work.mma, packed.compute / ISSUE), min(work.mma, packed.compute / ISSUE)
@@ -70,9 +70,15 @@ def _from_dot(op: Operation, loop: Operation) -> bool:
     return False
 
 
-def _stored(value: Value, machine: Machine) -> float:
+def _stored(value: Value, loop: Operation, machine: Machine) -> float:
     """What it takes to bring a computed operand to shared memory, where its product reads it there."""
     made = _made(value)
-    if made is None or value.op is made or value.op is None or value.op.name == "ttg.convert_layout":
+    if (
+        made is None
+        or loop not in made.ancestors()
+        or value.op is made
+        or value.op is None
+        or value.op.name == "ttg.convert_layout"
+    ):
         return 0.0
     return byte_size(made.result.type) / machine.smem_rate + machine.mbarrier_latency / 2
