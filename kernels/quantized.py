@@ -7,7 +7,7 @@ weights' N is the instruction's M, and a tile has as many columns as there are t
 * `int8_weights_kernel`: one scale for each row of W, applied to the sum;
 * `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
 
-With few tiles, K is divided between programs, whose sums are added afterwards.
+With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -45,14 +45,14 @@ def int8_weights_kernel(
     first_m = tl.program_id(1) * BLOCK_M
     part = tl.program_id(2)
     start = part * k_part
+    columns = first_n + tl.arange(0, BLOCK_N)
+    scale = tl.load(scale_ptr + columns, mask=columns < n, other=0.0)  # read while the loop runs
     acc = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for first_k in tl.range(start, start + k_part, BLOCK_K):
         q = w_desc.load([first_n, first_k])
         a = a_desc.load([first_m, first_k])
         w = q.to(tl.bfloat16)
         acc = tl.dot(w, a.T, acc)
-    columns = first_n + tl.arange(0, BLOCK_N)
-    scale = tl.load(scale_ptr + columns, mask=columns < n, other=0.0)
     c = (acc * scale[:, None]).T.to(c_desc.dtype)
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
 
@@ -94,6 +94,19 @@ def int4_weights_kernel(
     c_desc.store([part, first_m, first_n], c.reshape(1, BLOCK_M, BLOCK_N))
 
 
+@triton.jit
+def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK)."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(parts_ptr + at, mask=at < count, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        total += tl.load(parts_ptr + part * count + at, mask=at < count, other=0.0)
+    tl.store(out_ptr + at, total.to(tl.bfloat16), mask=at < count)
+
+
+SUM_BLOCK = 512  # numbers of one block of `sum_parts_kernel`
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`."""
@@ -116,26 +129,27 @@ SMS = 132  # of an H200
 def default_config(m: int, n: int, steps_k: int) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile.
+    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile, of few rows two.
     """
     block_m = min(256, max(16, triton.next_power_of_2(m)))
     tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
     parts = 1
-    while tiles * parts * 2 <= SMS and steps_k % (256 * parts) == 0:
+    wanted = SMS if block_m > 64 else 2 * SMS
+    while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
     return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
 
 
 @functools.cache
-def specialized_kernel(bits: int, chain: str) -> Any:
+def specialized_kernel(bits: int, one_wave: bool = False, **options: Any) -> Any:
     """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
 
-    At every tile here the specialized kernel was faster than the plain one, so that the gate is not asked. Numbers of 4
-    bits take more arithmetic, and two warp groups.
+    one_wave: for launches with no more than one block for each SM. options: others of `wspec.compile`.
     """
     import wspec
 
-    return wspec.compile(plain_kernel(bits), chain=chain, gate="off", helper_warps=8 if bits == 4 else None)
+    said: dict[str, Any] = {"blocks": 1, "persistent": False} if one_wave else {}
+    return wspec.compile(plain_kernel(bits), **said, **options)
 
 
 def plain_kernel(bits: int) -> Any:
@@ -156,7 +170,7 @@ def matmul_int8_weights(
     check_int8(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8, launch.chain) if kernel is None else kernel)
+    return launch.run(specialized_kernel(8, launch.one_wave) if kernel is None else kernel)
 
 
 def matmul_int4_weights(
@@ -170,7 +184,7 @@ def matmul_int4_weights(
     check_int4(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4, launch.chain) if kernel is None else kernel)
+    return launch.run(specialized_kernel(4, launch.one_wave) if kernel is None else kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +197,10 @@ class Launch:
     sums: torch.Tensor  # [parts, M, N]
 
     @property
-    def chain(self) -> str:
-        """Whether a third task converts the weights. The compiler, which does not know the grid, counts on several
-        blocks that share an SM and hide each other's conversion; with one for each SM a third task is faster."""
-        return "on" if math.prod(self.grid) <= SMS else "auto"
+    def one_wave(self) -> bool:
+        """Has no SM more than one block? The compiler, which does not know the grid, counts on as many blocks as fit,
+        which hide each other's conversion, and lets them walk through tiles."""
+        return math.prod(self.grid) <= SMS
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
@@ -211,9 +225,14 @@ class Launch:
 
     def run(self, kernel: Any) -> torch.Tensor:
         """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16."""
+        parts, m, n = self.sums.shape
         with torch.cuda.device(self.sums.device):
             kernel[self.grid](*self.args, **self.meta)
-        return self.sums[0] if len(self.sums) == 1 else self.sums.sum(0).to(torch.bfloat16)
+            if parts == 1:
+                return self.sums[0]
+            out = torch.empty((m, n), dtype=torch.bfloat16, device=self.sums.device)
+            sum_parts_kernel[(triton.cdiv(m * n, SUM_BLOCK),)](self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK)
+            return out
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""

@@ -112,6 +112,9 @@ class Options:
         True,
         Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
     )
+    pack: bool = _option(
+        True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
+    )
     exp2: str = _option(
         "auto",
         Spec(

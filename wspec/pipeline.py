@@ -19,6 +19,7 @@ from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.form_team import NoTeam, form_team
 from wspec.passes.lower_channels import lower_channels
+from wspec.passes.pack_bytes import pack_bytes
 from wspec.passes.persist import obstacle, persist
 from wspec.passes.pipeline_loops import pipeline_loops
 from wspec.passes.release_buffers import release_buffers
@@ -41,6 +42,7 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     split,  # first: everything later works inside one task
     slice_tile,  # while every region still is a whole program
     stage_stores,  # when buffer and tile belong to one replica
+    pack_bytes,  # while a tile is computed in one place: pipelining copies it
     exp2_on_fma,  # while each exponential is one operation: pipelining copies it
     pipeline_loops,  # before dots become asynchronous: it decides their order
     defer_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it

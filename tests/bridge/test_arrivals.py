@@ -110,7 +110,33 @@ def test_a_way_through_a_table_of_branches_counts() -> None:
 
 
 def test_barriers_of_more_than_a_warp_group_stay() -> None:
-    assert taken_out(DONE + "	bar.sync 	8, 256;\n" + ARRIVE) == [False]
+    turn = "	bar.sync 	8, 256;\n"
+    assert taken_out(DONE + turn + ARRIVE) == [False]
+    assert taken_out(ADD + turn + WAIT) == [False]
+    assert taken_out(turn + ARRIVE + turn + ARRIVE) == [False, False]
+
+
+STORE = "	st.shared.b32 	[%r1], %r2;\n"
+INIT = "	@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n"
+
+
+def test_a_barrier_behind_a_barrier_and_arrivals_goes() -> None:
+    assert taken_out(STORE + SYNC + ARRIVE + ADD + SYNC + ARRIVE) == [False, True]
+    assert taken_out(STORE + SYNC + ARRIVE + SYNC + ARRIVE + SYNC + ARRIVE) == [False, True, True]
+
+
+@pytest.mark.parametrize("between", [STORE, WAIT, "	bar.arrive 9, 256;\n", SYNC.replace("0,", "2,")])
+def test_a_barrier_behind_anything_else_stays(between: str) -> None:
+    assert taken_out(STORE + SYNC + ARRIVE + between + SYNC + ARRIVE)[-1] is False
+
+
+def test_mbarriers_are_set_up_without_barriers_between() -> None:
+    assert taken_out(SYNC + INIT + SYNC + INIT + ADD + SYNC + INIT + SYNC + WAIT) == [False, True, True, False]
+    assert taken_out(STORE + INIT + SYNC + INIT + SYNC + INIT) == [False, True], "the store is before the first"
+    assert taken_out(SYNC + INIT + STORE + SYNC + INIT) == [False, False]
+    assert taken_out(SYNC + INIT + SYNC + STORE) == [False, False]
+    other = "	bar.sync 	2, 128;\n"
+    assert taken_out(SYNC + INIT + other + INIT) == [False, False]
 
 
 def test_the_kernel_begins_with_everything_touched() -> None:

@@ -25,6 +25,7 @@ from wspec.kernels.quantized import (
     plain_kernel,
     quantize_int4,
     quantize_int8,
+    specialized_kernel,
 )
 
 A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)
@@ -99,17 +100,21 @@ def test_references_are_the_products_of_the_dequantized_weights() -> None:
     assert torch.allclose(int4_reference(a, packed, scales, dtype=torch.float64), expected)
 
 
-@pytest.mark.parametrize(("m", "n", "parts"), [(16, 8192, 1), (1, 4096, 2), (64, 2048, 4), (256, 8192, 1)])
+@pytest.mark.parametrize(("m", "n", "parts"), [(16, 8192, 2), (1, 4096, 4), (64, 2048, 8), (256, 8192, 1)])
 def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
     config = default_config(m, n, 8192)
     assert config.parts == parts and config.block_m >= min(m, 256)
     assert "p" in str(config)
 
 
-@pytest.mark.parametrize(("rows", "n", "chain"), [(64, 8192, "on"), (16, 8192, "on"), (64, 32768, "auto")])
-def test_a_third_task_where_every_sm_has_one_block(rows: int, n: int, chain: str) -> None:
+@pytest.mark.parametrize(("rows", "n", "one_wave"), [(64, 8192, True), (16, 4096, True), (64, 32768, False)])
+def test_the_compiler_is_told_where_no_sm_has_two_blocks(rows: int, n: int, one_wave: bool) -> None:
     a, weight = torch.zeros(rows, 64, dtype=torch.bfloat16), torch.zeros(n, 64, dtype=torch.int8)
-    assert Launch.int8(a, weight, torch.zeros(n)).chain == chain
+    launch = Launch.int8(a, weight, torch.zeros(n), config=Config(rows))
+    assert launch.one_wave == one_wave
+    kernel = specialized_kernel(8, one_wave)
+    plan = kernel.plan(*launch.args, **launch.meta)
+    assert plan is not None and (plan.blocks_per_sm > 1) != one_wave and not (plan.persistent and one_wave)
 
 
 def test_steps_that_do_not_divide_are_refused() -> None:

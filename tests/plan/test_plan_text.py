@@ -60,11 +60,17 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True)
     moved = LoopSchedule(2, exp2_on_fma=0.25)
-    plan = sample(channels=(chain,), loops=(moved,), prediction=Prediction(chain_cycles=1.0, chain_note="too slow"))
+    slower = Prediction(chain_cycles=1.0, chain_note="too slow")
+    plan = sample(channels=(chain,), loops=(moved,), prediction=slower, packed=(5,))
     text = plan.to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction):
         for field in dataclasses.fields(kind):
             assert field.name in text
+
+
+def test_what_few_plans_have_is_left_out() -> None:
+    assert "packed" not in sample().to_text()
+    assert Plan.from_text(sample(packed=(5, 7)).to_text()).packed == (5, 7)
 
 
 def sample(**changes: object) -> Plan:

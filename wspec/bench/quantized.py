@@ -1,7 +1,8 @@
 """`python -m wspec.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of tasks.
 
 For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
-each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. Every kernel that is timed is checked
+each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. A sample is a CUDA graph of many
+launches, as a decoding step is, adding the parts of K included. Every kernel that is timed is checked
 against float32 first.
 """
 
@@ -13,18 +14,19 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import wspec
 from wspec.bench.accuracy import Error
 from wspec.bench.environment import environment, require_hopper
 from wspec.bench.precompile import precompile
-from wspec.bench.timing import Timing, Variant, fastest, input_sets, measure
+from wspec.bench.timing import Run, Timing, Variant, fastest, input_sets, measure
 from wspec.kernels.quantized import (
+    SMS,
     Config,
     Launch,
     dequantize_int4,
@@ -33,8 +35,10 @@ from wspec.kernels.quantized import (
     plain_kernel,
     quantize_int4,
     quantize_int8,
+    specialized_kernel,
 )
 
+CUBLAS = "cuBLAS bf16"
 KINDS = ("plain", "single", "chain")
 ALLOWED = 0.01  # relative error, ||C - reference|| / ||reference||; bfloat16 results give about 0.002
 
@@ -69,37 +73,40 @@ class Entry:
         chain = f" d{self.depth} h{self.warps}" if self.depth else ""
         return f"{self.kind} {self.config}{chain}"
 
-    def function(self, bits: int) -> Any:
-        return _function(self.kind, bits, self.depth, self.warps)
+    def function(self, bits: int, one_wave: bool) -> Any:
+        """The jit function, for launches of at most one block an SM or for others."""
+        if self.kind == "plain":
+            return plain_kernel(bits)
+        chain: dict[str, Any] = {"chain": "off"}
+        if self.kind == "chain":
+            chain = {"chain": "on", "value_depth": self.depth, "helper_warps": self.warps}
+        return specialized_kernel(bits, one_wave, gate="off", **chain)
+
+    def one_wave(self, case: Case) -> bool:
+        """Does the case have no more blocks than there are SMs?"""
+        blocks = -(-case.n // self.config.block_n) * -(-case.m // self.config.block_m) * self.config.parts
+        return self.kind != "plain" and blocks <= SMS
 
 
-@functools.cache
-def _function(kind: str, bits: int, depth: int | None, warps: int | None) -> Any:
-    kernel = plain_kernel(bits)
-    if kind == "plain":
-        return kernel
-    chain = {"chain": "on", "value_depth": depth, "helper_warps": warps} if kind == "chain" else {"chain": "off"}
-    return wspec.compile(gate="off", **chain)(kernel)
+TILES = ((64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8))
+"""Rows of W, depth and warps."""
 
 
 def entries(case: Case) -> list[Entry]:
-    """The tiles tried: a row block for the case, K divided where there would be fewer tiles than SMs."""
+    """The tiles tried: a row block for the case, K divided as long as four blocks an SM or fewer come of it."""
     heights = (128, 256) if case.m >= 256 else (min(128, max(16, case.m)),)
     found = []
-    for kind, block_m in itertools.product(KINDS, heights):
-        for block_n, block_k, warps in itertools.product((64, 128), (64, 128), (4, 8)):
-            accumulator = block_m * block_n // (32 * warps)  # registers a thread
-            if block_n < 16 * warps or accumulator > 128 or (kind != "plain" and warps * 16 != block_n):
-                continue
-            for stages, parts in itertools.product((3, 5) if kind == "plain" else (3,), (1, 2, 4)):
-                tiles = case.n // block_n * -(-case.m // block_m)
-                steps = case.k // block_k // (3 - case.bits // 4)
-                if (parts > 1 and tiles * parts > 320) or steps % parts:
-                    continue
-                config = Config(block_m, block_n, block_k, warps, stages, parts)
-                found.append(Entry(kind, config))
-                if kind == "chain" and warps == 4 and parts == 1:
-                    found += [Entry(kind, config, depth, helper) for depth in (2, 3) for helper in (4, 8, 16)]
+    for kind, block_m, (block_n, block_k, warps) in itertools.product(KINDS, heights, TILES):
+        if block_m * block_n > 128 * 32 * warps:  # registers for the accumulator
+            continue
+        if kind != "plain" and (block_n != 16 * warps or (block_n > 64 and block_m < 128)):
+            continue
+        deep = kind == "plain" and (block_n, block_k) == (64, 128)
+        for stages, parts in itertools.product((3, 5) if deep else (3,), (1, 2, 4, 8)):
+            tiles = case.n // block_n * -(-case.m // block_m)
+            steps = case.k // block_k // (3 - case.bits // 4)
+            if (parts == 1 or tiles * parts <= 4 * SMS) and steps % parts == 0:
+                found.append(Entry(kind, Config(block_m, block_n, block_k, warps, stages, parts)))
     return found
 
 
@@ -118,24 +125,26 @@ def make_launch(case: Case, inputs: Tensors, config: Config) -> Launch:
     return (Launch.int8 if case.bits == 8 else Launch.int4)(*inputs, config=config)
 
 
-def launch_on_cpu(entry: Entry, bits: int) -> tuple[Any, Launch]:
+def launch_on_cpu(entry: Entry, bits: int, one_wave: bool = False) -> tuple[Any, Launch]:
     """A launch for `precompile`, of sizes that specialize as the timed ones do."""
     case = Case(bits, 16, 256, 1024)
-    return entry.function(bits), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
+    return entry.function(bits, one_wave), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
 
 
-def _kernel_key(entry: Entry, bits: int) -> tuple[Any, ...]:
+def _kernel_key(entry: Entry, case: Case) -> tuple[Any, ...]:
     config = entry.config
     tile = (config.block_m, config.block_n, config.block_k, config.num_warps, config.num_stages)
-    return (bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1)
+    return (case.bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1, entry.one_wave(case))
 
 
 def compile_all(cases: list[Case]) -> None:
     """Every kernel into the cache, in parallel; says what failed."""
     begin = time.monotonic()
-    keys = {_kernel_key(entry, case.bits): (entry, case.bits) for case in cases for entry in entries(case)}
+    keys = {
+        _kernel_key(entry, case): (entry, case.bits, entry.one_wave(case)) for case in cases for entry in entries(case)
+    }
     failures = precompile([functools.partial(launch_on_cpu, *made) for made in keys.values()])
-    for (entry, bits), failure in zip(keys.values(), failures, strict=True):
+    for (entry, bits, _), failure in zip(keys.values(), failures, strict=True):
         if failure is not None:
             print(f"int{bits} {entry}: {failure[:200]}", file=sys.stderr)
     print(f"compiled {len(keys)} kernels in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
@@ -143,7 +152,7 @@ def compile_all(cases: list[Case]) -> None:
 
 def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Tensor) -> Variant | None:
     """The entry as something to time, after a check of its result; None where it cannot be had."""
-    kernel = entry.function(case.bits)
+    kernel = entry.function(case.bits, entry.one_wave(case))
     try:
         launches = [make_launch(case, inputs, entry.config) for inputs in sets]
         if entry.kind != "plain" and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:
@@ -154,7 +163,22 @@ def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Ten
         return None
     if not error < ALLOWED:
         raise SystemExit(f"{case} {entry}: WRONG, relative error {error:.3g}")
-    return Variant(str(entry), tuple(functools.partial(launch.run, kernel) for launch in launches))
+    return Variant(str(entry), (_burst([functools.partial(launch.run, kernel) for launch in launches]),))
+
+
+BURST = 24  # launches of one CUDA graph
+
+
+def _burst(runs: Sequence[Run]) -> Run:
+    """BURST launches or a few more, on all input sets in turn: what is between two launches in a graph of many, as a
+    decoding step is one."""
+    return lambda: [run() for _ in range(-(-BURST // len(runs))) for run in runs]
+
+
+def _each(timings: dict[str, Timing], sets: Mapping[str, int]) -> dict[str, Timing]:
+    """Of one launch instead of a burst."""
+    counts = {name: -(-BURST // many) * many for name, many in sets.items()}
+    return {name: Timing(tuple(t / counts[name] for t in timing.samples_us)) for name, timing in timings.items()}
 
 
 def _cublas(case: Case, sets: list[Tensors]) -> Variant:
@@ -163,7 +187,7 @@ def _cublas(case: Case, sets: list[Tensors]) -> Variant:
         for _, weight, scale in sets[:2]
     ]
     products = tuple(functools.partial(torch.matmul, sets[i][0], weights[i].T) for i in range(len(weights)))
-    return Variant("cuBLAS bf16", products)
+    return Variant(CUBLAS, (_burst(products),))
 
 
 def run_case(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
@@ -177,10 +201,12 @@ def run_case(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
         made = [_variant(case, sets, entry, reference) for entry in entries(case) if entry.kind == kind]
         variants = {variant.name: variant for variant in made if variant is not None}
         if variants:
-            timings = measure(list(variants.values()), rounds=3, window_ms=0.5, graph=True)
+            timings = measure(list(variants.values()), rounds=3, window_ms=0.3, graph=True)
+            timings = _each(timings, dict.fromkeys(timings, len(sets)))
             sweep |= {name: timing.median_us for name, timing in timings.items()}
             best.append(variants[fastest(timings, 1)[0]])
-    final = measure([*best, _cublas(case, sets)], rounds=rounds, window_ms=2.0, graph=True)
+    final = measure([*best, _cublas(case, sets)], rounds=rounds, window_ms=1.0, graph=True)
+    final = _each(final, {name: 2 if name == CUBLAS else len(sets) for name in final})
     _show(case, final)
     return {"case": str(case), "us": {name: timing.median_us for name, timing in final.items()}, "sweep": sweep}
 
@@ -206,9 +232,11 @@ def main() -> int:
     device = require_hopper()
     found = environment()
     print({key: value for key, value in found.items() if key != "nvidia_smi"}, flush=True)
-    results = [run_case(case, device, options.rounds) for case in cases]
-    if options.json is not None:
-        options.json.write_text(json.dumps({"environment": found, "results": results}, indent=1, default=str))
+    results = []
+    for case in cases:
+        results.append(run_case(case, device, options.rounds))
+        if options.json is not None:
+            options.json.write_text(json.dumps({"environment": found, "results": results}, indent=1, default=str))
     return 0
 
 

@@ -13,16 +13,20 @@ all four warps: it runs when each has issued it, and each has passed the wait fo
 done for the thread that arrives, nobody in the group reads the tile any more. CUTLASS hands its buffers back the same
 way (`PipelineTmaAsync::consumer_release` of one thread, without a barrier of the group).
 
-A barrier is taken out only if no thread can have touched shared memory since the last barrier that stays, on any way to
-it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is not known.
-
-Triton also puts one between the instructions that make mbarriers, or end them. One thread does all of these, each at an
-address of its own, and a barrier stays behind the last one:
+Likewise a barrier right behind another one and arrivals, as when a task hands on a tile that it made and gives back
+the one it was made of: whoever has passed the first barrier has done all that the second one waits for. And
+while a kernel makes its mbarriers, or ends them, a barrier between two of them:
 
     @leader mbarrier.init [full], 1;
     bar.sync 0, 128;                     // taken out
     @leader mbarrier.init [full + 8], 1;
     bar.sync 0, 128;
+
+One thread does all of these, each at an address of its own, and the barrier behind the last one stays.
+
+A barrier of the other kinds is taken out only if no thread can have touched shared memory since the last barrier that
+stays, on any way to it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is
+not known.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ _INDIRECT = re.compile(r"^(@!?%?\w+\s+)?brx\.idx\s+[^,]+,\s*(\$L\w+)\s*;")
 _TARGETS = re.compile(r"^(\$L\w+):\s*\.branchtargets")
 _ENDS = re.compile(r"^(ret|exit|trap)\b")
 _SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
+_SETUP_SYNC = re.compile(r"^bar\.sync\s+0\s*[,;]")  # all warps that set a kernel up; tasks have other numbers
 _WAIT = re.compile(r"^mbarrier\.try_wait")
 _DONE = re.compile(r"^wgmma\.wait_group")
 _MADE = re.compile(r"^(@%?\w+)\s+mbarrier\.(init|inval)\.shared(::cta)?\.b64\s")
@@ -124,26 +129,31 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
     """The barriers of a block that have nothing to order."""
     found: list[int] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
+    passed = ""  # the barrier since which all before have been arithmetic and such arrivals
     maker = ""  # who has made or ended mbarriers since the last barrier that stays, nobody else having done anything
     for place, at in enumerate(block.lines):
         text = code[at]
         made = _MADE.match(text)
         if _DONE.match(text):
-            behind = True
-        elif is_group_barrier(text):
+            behind, passed = True, ""
+        elif _SYNC.match(text):
             following = next((code[i] for i in block.lines[place + 1 :] if speaks(code[i])), "")
             another = _MADE.match(following)
-            if not dirty and (_WAIT.match(following) or (behind and is_arrival(following))):
+            own = is_group_barrier(text)
+            if maker and another and another[1] == maker and (own or _SETUP_SYNC.match(text)):
                 found.append(at)
-            elif maker and another and another[1] == maker:
+                continue  # what was done before it is not in order yet
+            handed = is_arrival(following) and (behind or passed == text)
+            if own and not dirty and (handed or _WAIT.match(following)):
                 found.append(at)
-                continue
+            else:
+                passed = text
             maker = ""
         elif not is_arrival(text) and speaks(text):
-            behind = False
+            behind, passed = False, ""
         if made:
             maker = made[1] if not dirty or maker == made[1] else ""
-        elif speaks(text) and not is_group_barrier(text):
+        elif speaks(text) and not _SYNC.match(text):
             maker = ""
         dirty = _after(text, dirty)
     return found

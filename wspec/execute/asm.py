@@ -132,12 +132,12 @@ class _Run:
 def _registers(item: Item, type: Type, pack: int, wide: bool) -> list[torch.Tensor]:
     """The registers of an operand: `pack` elements of each run, several small ones to a register of 32 bits."""
     values = raw(tensor(item, dtype_of(type))).reshape(-1, pack)
-    if wide and bits_of(type) < 32:
-        together = 32 // max(8, bits_of(type))
+    together = _together(type, pack, wide)
+    if together > 1:
         short = -pack % together
         if short:
             values = torch.cat((values, values.new_zeros(values.shape[0], short)), 1)
-        values = values.contiguous().view(torch.int32)
+        values = values.contiguous().view(_WORDS[together * values.element_size()])
     return [part.contiguous() for part in values.unbind(1)]
 
 
@@ -151,9 +151,18 @@ def _elements(registers: list[torch.Tensor], type: Type, pack: int) -> Item:
     return found if shape_of(type) else scalar(found)
 
 
+_WORDS = {2: torch.int16, 4: torch.int32}
+
+
+def _together(type: Type, pack: int, wide: bool) -> int:
+    """Elements of a register: as many as 32 bits hold. Without `wide`, which says that all registers have 32 bits, no
+    more than there are."""
+    most = max(1, 32 // max(8, bits_of(type)))
+    return most if wide else min(most, pack)
+
+
 def _per_operand(type: Type, pack: int, wide: bool) -> int:
-    together = 32 // max(8, bits_of(type)) if wide and bits_of(type) < 32 else 1
-    return -(-pack // together)
+    return -(-pack // _together(type, pack, wide))
 
 
 def _inline_asm(op: Operation) -> Run:
@@ -166,7 +175,7 @@ def _inline_asm(op: Operation) -> Run:
     outputs = [c for c in constraints if c.startswith("=")]
     inputs = [c for c in constraints if not c.startswith(("=", "~"))]
     types = [value.type for value in op.results]
-    wide = not any(c.strip("=&") in ("h", "c") for c in (*outputs, *inputs))  # 16-bit registers hold one element
+    wide = not any(c.strip("=&") in ("h", "c") for c in (*outputs, *inputs))  # 16-bit registers: `pack` at most
     counts = [_per_operand(type, pack, wide) for type in types]
     if sum(counts) != len(outputs):
         raise ExecutionError(f"inline assembly with {len(outputs)} outputs for {sum(counts)} registers of results")

@@ -29,7 +29,7 @@ from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 MULTIPLY = "mma"
 HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
 VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
+VALUE_DEPTH = {OPERANDS: 3, CHAIN: 2, PRODUCT: 2, STORE: 1}
 
 STORE_DEPTH = 3
 WIDE_HELPERS = (WARP_GROUP, 2 * WARP_GROUP, 4 * WARP_GROUP)  # warps of a helper that serves all replicas
@@ -61,14 +61,19 @@ def chain_plans(
 def _deepest(
     function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
 ) -> Plan:
-    """The plan with rings of values as deep as they are useful, or as shared memory has room for."""
-    for depth in [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1):
+    """The plan with the rings of values that the model prefers, as deep as they are useful among equals: what they
+    take of shared memory the tiles from memory and other blocks cannot have."""
+    found: list[Plan] = []
+    depths = [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1)
+    for depth in depths:
         try:
-            return _plan(function, loops, sites, cut, machine, options.replace(value_depth=depth))
+            found.append(_plan(function, loops, sites, cut, machine, options.replace(value_depth=depth)))
         except Declined as declined:
-            if declined.remark.code != "shared-memory" or depth == 1 or options.value_depth:
+            if not found and (declined.remark.code != "shared-memory" or depth == depths[-1]):
                 raise
-    raise AssertionError("unreachable")
+        if depth == 2 and found:
+            break  # one buffer is for want of room
+    return min(found, key=lambda plan: (plan.prediction.iteration_cycles, -plan.blocks_per_sm))
 
 
 def _plan(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from wspec.ir.core import Operation
 from wspec.ir.types import MemDescType, TensorType
+from wspec.plan.byte_fields import with_packed
+from wspec.plan.converting import ISSUE
 from wspec.plan.costs import Iteration, byte_size, iteration, loop_work
 from wspec.plan.cuts import OPERANDS, STORE, Cut
 from wspec.plan.machine import Machine
@@ -17,10 +19,7 @@ from wspec.plan.plan import Channel, Plan, Prediction, id_of
 from wspec.plan.staging import OWN
 from wspec.plan.tile import DOTS, shape_of
 
-ISSUE = 0.5  # of the CUDA cores' rate that converting tiles reaches, by one warp group or by four
-HELPER_SMEM = 50.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
-REGISTER_OPERAND = 640.0  # cycles an iteration loses where a group converts an operand for its own dots
-REGISTER_MMA = 0.57  # of the tensor core's time that it does not hide then
+HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
 STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
 
 
@@ -30,7 +29,8 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
     number = id_of(heaviest)
     flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)
     here = [channel for channel in plan.values if _inside(consumer, helper, channel, number)]
-    multiply, other = loop_work(heaviest, machine), _work(_loop_of(helper, number), machine)
+    multiply, inner = loop_work(heaviest, machine), _loop_of(helper, number)
+    other = with_packed(_work(inner, machine), inner, machine)
     moved = sum(channel.buffer_bytes for channel in here)
     read = sum(channel.buffer_bytes for channel in plan.channels if _read_by_helper(plan, channel))
     handshake = machine.mbarrier_latency
@@ -67,12 +67,10 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         heaviest = max(
             (loop for loop in loops if id_of(loop) in numbers), key=lambda loop: loop_work(loop, machine).mma
         )
-        work = loop_work(heaviest, machine)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values)
-        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute
-        alone = REGISTER_OPERAND + (work.compute + again) / ISSUE + REGISTER_MMA * work.mma
-        return max(cycles, alone / single.blocks_per_sm, memory_wait(single, machine))
+        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
+        return max(cycles + again / single.blocks_per_sm, memory_wait(single, machine))
     return cycles
 
 
@@ -83,7 +81,7 @@ def memory_wait(plan: Plan, machine: Machine) -> float:
     if not depths or plan.blocks_per_sm > 1:
         return 0.0
     latency = machine.dram_latency + machine.tma_extra_latency
-    return latency / (min(depths) - 2) if min(depths) > 2 else 3 * latency
+    return latency / (min(depths) - 2) if min(depths) > 2 else (5 - min(depths)) * latency
 
 
 def _heaviest(plan: Plan, function: Operation, machine: Machine) -> Operation:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from wspec.ir.core import Operation
 from wspec.ir.types import TensorType
 from wspec.options import Options
-from wspec.plan.costs import byte_size
+from wspec.plan.costs import bits, byte_size, elements
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Task
 from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.relayout import STORE_BITS
 from wspec.plan.tile import DOTS
 
 LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
@@ -54,5 +55,18 @@ def helper_need(function: Operation, helper: Task) -> int:
         own = max(byte_size(op.result.type) for loop in loops for op in loop.walk() if op.name in DOTS)
         return min(MAX_CONSUMER, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
     tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
-    largest = max((byte_size(type) for type in tiles if isinstance(type, TensorType)), default=0)
-    return min(MAX_CONSUMER, -(-int(FIXED + SHARE * LIVE_TILES * largest / 4 / threads) // 8) * 8)
+    largest = max((type for type in tiles if isinstance(type, TensorType)), key=byte_size, default=None)
+    if largest is None:
+        return min(MAX_CONSUMER, -(-FIXED // 8) * 8)
+    need = FIXED + SHARE * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
+    return min(MAX_CONSUMER, -(-int(need) // 8) * 8)
+
+
+def carried(function: Operation, tile: TensorType, threads: int) -> int:
+    """Registers of a thread for the numbers that each row of `tile` takes along from one iteration to the next, such as
+    scales: every thread of a row has them all, one a register (relayout.py)."""
+    lanes = min(32, tile.shape[-1] * bits(tile) // STORE_BITS) if len(tile.shape) == 2 else 1
+    loops = [op for op in function.walk() if op.name == "scf.for"]
+    rows = [result.type for loop in loops for result in loop.results]
+    vectors = [type for type in rows if isinstance(type, TensorType) and len(type.shape) == 1]
+    return sum(elements(type) * lanes // threads for type in vectors)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import IntegerAttr, Layout, MemDescType
 from wspec.plan.buffers import VIEWS
+from wspec.plan.converting import converting_cycles, converts
 from wspec.plan.costs import Iteration, loop_work
 from wspec.plan.machine import Machine
 from wspec.plan.partition import decline
@@ -23,6 +24,7 @@ def predict(
     groups: int,
     warps: int,
     specialized: Callable[[Operation, Iteration], Iteration] = lambda loop, work: work,
+    blocks: int = 1,
 ) -> Prediction:
     """First figures: one iteration of the heaviest loop, specialized and not.
 
@@ -30,10 +32,10 @@ def predict(
     one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
     exposes half of it: Triton's pipeliner waits for every dot of a chain. More than two groups on an SM hide more.
     A loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does;
-    there a measured ratio decides.
+    there a measured ratio decides. Where a group makes an operand of its own products, see converting.py.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
-    the work of an iteration of the specialized loop from that of the plain one.
+    the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
@@ -49,6 +51,9 @@ def predict(
         ratio = machine.plain_walking if walks and not fewer else machine.plain_mn_major
         plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else ratio)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.compute, "memory": work.tma}
+    if converts(heaviest):
+        cycles, plain = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
+        bounds["converting operands"] = cycles
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 

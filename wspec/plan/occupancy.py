@@ -113,8 +113,12 @@ def choose_occupancy(
     for blocks in wanted or [1]:
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
             continue
+        tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
             schedules = _pipelined(loops, sites, machine, blocks) if overlap else _flat(loops)
+            if blocks > 1 and not overlap and tried and not any(one.late for one in tried):
+                continue  # the same kernel as with overlap, for which there was no room
+            tried = schedules
             need = consumer_need(loops, schedules, threads)
             fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
             if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):

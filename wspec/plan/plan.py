@@ -100,6 +100,7 @@ class Plan:
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     hold_waits: bool = False  # waits for products stay behind the values before them
+    packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     deferred: bool = False  # a tile is finished and stored beside the first product of the next one
     not_deferred: str = ""  # why it is not, where blocks walk through tiles
     version: int = 1
@@ -178,13 +179,13 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0,
+    "exp2_on_fma": 0.0, "packed": (),
 }  # fmt: skip
 
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """What few plans have is left out of the others."""
-    for table in (*data["channels"], *data["loops"], data["prediction"]):
+    for table in (data, *data["channels"], *data["loops"], data["prediction"]):
         for name in [name for name in table if name in _UNUSUAL and table[name] == _UNUSUAL[name]]:
             del table[name]
     return data

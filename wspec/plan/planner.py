@@ -16,7 +16,9 @@ import networkx as nx
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.options import Options
+from wspec.plan.byte_fields import packed_tiles, with_packed
 from wspec.plan.chain_choice import choose as choose_chain
+from wspec.plan.costs import Iteration
 from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.gate import check_pays, predict
 from wspec.plan.machine import Machine
@@ -52,6 +54,8 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     single = partial(_without_chain, function, loops, sites, machine)
     off = options.chain == "off"
     plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
+    warps = max(task.warps * task.replicas for task in plan.tasks)
+    plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
     return with_ptx_edits(plan, loops, machine, options)
 
 
@@ -92,12 +96,13 @@ def _without_chain(
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
     shares = {one.loop: one.exp2_on_fma for one in schedules}
-    prediction = predict(
-        loops, machine, any(s.late for s in schedules), groups, warps,
-        lambda loop, work: with_share(
-            replace(work, tma=work.tma / size_of(function)), loop, shares[id_of(loop)], tile_warps, machine
-        ),
-    )  # fmt: skip
+
+    def ours(loop: Operation, work: Iteration) -> Iteration:
+        packed = replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
+        return with_share(packed, loop, shares[id_of(loop)], tile_warps, machine)
+
+    late = any(schedule.late for schedule in schedules)
+    prediction = predict(loops, machine, late, groups, warps, ours, blocks)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction, team=size_of(function),

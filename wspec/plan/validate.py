@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
+from wspec.plan.byte_fields import packed_tiles
 from wspec.plan.chain_validate import check_chain
 from wspec.plan.costs import byte_size
 from wspec.plan.defer import hindrance
@@ -51,6 +52,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
         _slicing(plan, function, sites)
         _staging(plan, function, sites)
         _loops(plan, loops, sites)
+    _packed(plan, function)
     _deferred(plan, function, loops)
     _memory(plan, function, sites, machine, scratch)
 
@@ -176,6 +178,13 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
         shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
+
+
+def _packed(plan: Plan, function: Operation) -> None:
+    known = set(packed_tiles(function, 1))
+    for number in plan.packed:
+        if number not in known:
+            raise _mismatch("packed", f"operation {number} makes no tile of bits of bytes", function)
 
 
 def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:

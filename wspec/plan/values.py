@@ -1,8 +1,8 @@
 """Values that go from one task of a chain to the next: the copy of the kernel that one task has, cut at them.
 
     the task that computes %v                          the task that reads it
-    %v = ...                                           %t = wspec.wait {channel = "v"}
-    %t = wspec.acquire {channel = "v"}                 %b = wspec.buffer %t
+    %t = wspec.acquire {channel = "v"}                 %t = wspec.wait {channel = "v"}
+    %v = ...                                           %b = wspec.buffer %t
     %b = wspec.buffer %t                               %d = ttng.warp_group_dot %b, ...   // in place, or
     ttg.local_store %v, %b                             %x = ttg.local_load %b
     ttng.fence_async_shared
@@ -85,7 +85,7 @@ def cut_values(block: Block, plan: Plan, task: Task, replica: int, buffers: Mapp
         drop_effects(block)
     for channel, value in [(channel, find_value(block, channel)) for channel in plan.values]:
         if channel.source == task.name:
-            _send(value, channel_name(channel, replica), buffers[channel.name])
+            _send(value, channel_name(channel, replica), buffers[channel.name], channel.depth > 2)
         elif task in plan.readers(channel):
             rings = [replica] if task.replicas == plan.copies(channel) else list(range(plan.copies(channel)))
             _receive(block, value, channel, rings, buffers[channel.name])
@@ -100,12 +100,16 @@ def _users(block: Block, value: Value) -> list[Operation]:
 # ------------------------------------------------------------------------------------------------- sending
 
 
-def _send(value: Value, ring: str, type: MemDescType) -> None:
+def _send(value: Value, ring: str, type: MemDescType, early: bool) -> None:
+    """`early`: wait for a buffer before the value is computed, where that can be."""
     op = value.op
     assert op is not None and op.parent is not None
-    build = Builder(op.parent, op.parent.ops.index(op) + 1, op.location)
     marks: dict[str, Attribute] = {"channel": StringAttr(ring), ID: i32(id_of(op))}
+    place = _place_to_acquire(op) if early else op.parent.ops.index(op) + 1
+    build = Builder(op.parent, place, op.location)
     token = build.create("wspec.acquire", [], [I32], attributes=marks).result
+    if early:
+        build = Builder(op.parent, max(op.parent.ops.index(op), place) + 1, op.location)
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
     assert source is not None
@@ -115,6 +119,24 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
     if len(type.shape) > 1:  # the tensor core or TMA reads it
         build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     build.create("wspec.commit", [token], attributes=marks)
+
+
+def _place_to_acquire(op: Operation) -> int:
+    """Where a buffer is waited for: before the value is computed, so that its first elements are stored while others
+    are computed. Behind it where a product or a loop is part of that: no buffer is held for as long."""
+    block = op.parent
+    assert block is not None
+    computed: set[Operation] = set()
+    work = [op]
+    while work:
+        one = work.pop()
+        if one.regions or one.name == DOT:
+            return block.ops.index(op) + 1
+        row = info(one.name)
+        if one not in computed and (one is op or (row is not None and row.category == "elementwise")):
+            computed.add(one)
+            work += [value.op for value in one.operands if value.op is not None and value.op.parent is block]
+    return min(block.ops.index(one) for one in computed)
 
 
 # ----------------------------------------------------------------------------------------------- receiving

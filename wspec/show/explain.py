@@ -29,6 +29,11 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
     said += [_store(store, channel, operations) for store, channel, _ in plan.staging]
+    if plan.packed:
+        said.append(
+            f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
+            "the same numbers"
+        )
     if plan.persistent:
         said.append(
             "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
@@ -135,6 +140,8 @@ def changes(plan: Plan) -> list[str]:
     said.append(f"blocks that share an SM (now {plan.blocks_per_sm}): --blocks N")
     if any(schedule.late for schedule in plan.loops):
         said.append("no overlap of dots inside a group: --overlap 0")
+    if plan.packed:
+        said.append("bytes one at a time, as Triton computes them: --pack 0")
     if plan.persistent:
         said.append("a block for every tile: --persistent 0")
     if plan.deferred:

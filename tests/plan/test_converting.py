@@ -1,0 +1,63 @@
+"""Loops whose groups make an operand of their own products: which those are, and what the model expects of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support.cases import odd_cases, our_attention, our_matmul
+from tests.support.compiling import Case, plain_module
+from wspec.bench.quantized import Case as Product
+from wspec.bench.quantized import make_inputs, make_launch
+from wspec.ir.core import Operation
+from wspec.kernels.matmul import Config as Tile
+from wspec.kernels.quantized import Config, specialized_kernel
+from wspec.plan.converting import converting_cycles, converts
+from wspec.plan.costs import loop_work
+from wspec.plan.machine import load_machine
+from wspec.plan.tile import DOTS
+
+H200 = load_machine("h200")
+
+
+def hot_loop(case: Case) -> Operation:
+    loops = [op for op in plain_module(case).walk() if op.name == "scf.for"]
+    return next(loop for loop in loops if any(op.name in DOTS for op in loop.walk()))
+
+
+@pytest.mark.parametrize("name", ["dequantized_a", "dequantized_b"])
+def test_what_is_computed_from_a_tile_converts(name: str) -> None:
+    assert converts(hot_loop(next(case for case in odd_cases() if case.name == name)))
+
+
+@pytest.mark.parametrize("case", [our_attention(64, False, "bf16"), our_matmul(Tile(), True, "bf16")], ids=str)
+def test_loaded_tiles_and_products_do_not(case: Case) -> None:
+    assert not converts(hot_loop(case))
+
+
+def test_blocks_share_and_groups_hide() -> None:
+    loop = hot_loop(next(case for case in odd_cases() if case.name == "dequantized_a"))
+    work = loop_work(loop, H200)
+    alone, plain = converting_cycles(loop, work, 1, 1, H200)
+    assert plain > alone > work.mma + work.compute
+    assert converting_cycles(loop, work, 1, 2, H200)[0] < alone
+    assert converting_cycles(loop, work, 2, 1, H200)[0] >= alone / 2
+
+
+@pytest.mark.parametrize(
+    ("bits", "tile", "one_wave", "helpers"),
+    [
+        (8, Config(16), True, []),
+        (8, Config(128), True, ["convert"]),
+        (8, Config(64), False, []),
+        (4, Config(64), True, ["convert"]),
+        (4, Config(64), False, []),
+        (4, Config(128), True, []),  # no room for rings
+    ],
+)
+def test_a_third_task_where_it_was_faster(bits: int, tile: Config, one_wave: bool, helpers: list[str]) -> None:
+    """With as many blocks on an SM as the launch has there: docs/chains.md."""
+    small = Product(bits, 16, 256, 1024)
+    launch = make_launch(small, make_inputs(small, torch.device("cpu"), 0), tile)
+    plan = specialized_kernel(bits, one_wave).plan(*launch.args, **launch.meta)
+    assert plan is not None and [task.name for task in plan.helpers] == helpers
