@@ -117,7 +117,9 @@ def test_barriers_of_more_than_a_warp_group_stay() -> None:
 
 
 STORE = "	st.shared.b32 	[%r1], %r2;\n"
-INIT = "	@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n"
+INIT = "	// begin inline asm\n	@%p25 mbarrier.init.shared::cta.b64 [%r268], 1;\n	// end inline asm\n"
+OTHER = "	@%p26 mbarrier.init.shared::cta.b64 [%r268], 1;\n"
+INVAL = "	@%p25 mbarrier.inval.shared::cta.b64 [%r268];\n"
 
 
 def test_a_barrier_behind_a_barrier_and_arrivals_goes() -> None:
@@ -142,12 +144,6 @@ def test_mbarriers_are_set_up_without_barriers_between() -> None:
 def test_the_kernel_begins_with_everything_touched() -> None:
     whole = HEAD.replace("	barrier.sync 	1;\n", "") + DONE + SYNC + ARRIVE + TAIL
     assert without_idle_barriers(whole) == (whole, 0)
-
-
-INIT = "	// begin inline asm\n	@%p25 mbarrier.init.shared::cta.b64 [%r268], 1;\n	// end inline asm\n"
-OTHER = "	@%p26 mbarrier.init.shared::cta.b64 [%r268], 1;\n"
-INVAL = "	@%p25 mbarrier.inval.shared::cta.b64 [%r268];\n"
-STORE = "	st.shared.b32 	[%r1], %r2;\n"
 
 
 @pytest.mark.parametrize("made", [INIT, INVAL])

@@ -140,7 +140,7 @@ def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
             following = next((code[i] for i in block.lines[place + 1 :] if speaks(code[i])), "")
             another = _MADE.match(following)
             own = is_group_barrier(text)
-            if maker and another and another[1] == maker and (own or _SETUP_SYNC.match(text)):
+            if maker and another and another[1] == maker and _SETUP_SYNC.match(text):
                 found.append(at)
                 continue  # what was done before it is not in order yet
             handed = is_arrival(following) and (behind or passed == text)
