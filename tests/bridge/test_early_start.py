@@ -63,7 +63,7 @@ def test_a_specialized_product_waits_once(transposed: bool) -> None:
     a = torch.empty(256, 256, dtype=torch.bfloat16)
     config = matmul.Config(128, 128, 64)
     launch = matmul.Launch.of(a, a.T if transposed else a, a, variant="descriptor", config=config)
-    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off")
+    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", early_start=True)
     ptx = kernel.dump("ptx", *launch.args, **launch.meta)
     assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("barrier.sync 	1;")
     assert "ACQBULK" in kernel.dump("sass", *launch.args, **launch.meta), "ptxas knows it"

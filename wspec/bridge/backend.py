@@ -14,7 +14,6 @@ from triton import knobs
 from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
-from wspec.bridge.early_start import started_early
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
@@ -58,7 +57,7 @@ def finish(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finis
     final = str(module.str())
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    ptx = started_early(edits.apply(ptx))
+    ptx = edits.apply(ptx)
     cubin, log = assemble(ptx, source)
     return Finished(final, llir, ptx, cubin, metadata, log)
 

@@ -1,10 +1,11 @@
-"""What is done to PTX between LLVM and ptxas, as the plan says."""
+"""What is done to PTX between LLVM and ptxas, as the plan and the options say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from wspec.bridge.arrivals import without_idle_barriers
+from wspec.bridge.early_start import started_early
 from wspec.bridge.held_waits import with_held_waits
 
 
@@ -14,6 +15,7 @@ class PtxEdits:
 
     elide_barriers: bool = False  # arrivals.py
     hold_waits: bool = False  # held_waits.py
+    early_start: bool = False  # early_start.py
 
     def apply(self, ptx: str) -> str:
         """The PTX with the edits made."""
@@ -21,7 +23,7 @@ class PtxEdits:
             ptx, _ = without_idle_barriers(ptx)
         if self.hold_waits:
             ptx, _ = with_held_waits(ptx)
-        return ptx
+        return started_early(ptx) if self.early_start else ptx
 
 
 NO_EDITS = PtxEdits()
