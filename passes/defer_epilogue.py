@@ -28,8 +28,8 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import Location
-from wspec.ir.types import F32, I1, Layout, TensorType, Type, i32
-from wspec.ir.wgmma import WAIT
+from wspec.ir.types import I1, TensorType, i32
+from wspec.ir.wgmma import WAIT, is_sum
 from wspec.plan.defer import OUTSIDE, Epilogue, epilogue, first_to_multiply
 from wspec.plan.plan import Plan
 from wspec.plan.tile import DOTS
@@ -96,7 +96,7 @@ def _wait_for_sums(block: Block, values: dict[Value, Value]) -> tuple[int, dict[
     without one it puts a wait for everything in front of their first reader (note C7517).
     """
     dots = [at for at, op in enumerate(block.ops) if op.name in DOTS]
-    sums = [value for value in values if _is_sum(value.type)]
+    sums = [value for value in values if is_sum(value.type)]
     behind = dots[-1] + 1
     if not sums:
         return behind, values
@@ -106,14 +106,6 @@ def _wait_for_sums(block: Block, values: dict[Value, Value]) -> tuple[int, dict[
     wait = Operation.create(WAIT, results, [value.type for value in sums], flags, location=location)
     block.insert(behind, wait)
     return behind + 1, {**values, **dict(zip(sums, wait.results, strict=True))}
-
-
-def _is_sum(type: Type) -> bool:
-    """A tensor as the tensor core leaves it?"""
-    if not isinstance(type, TensorType):
-        return False
-    encoding = type.encoding
-    return isinstance(encoding, Layout) and encoding.name == "ttg.nvidia_mma" and type.element == F32
 
 
 def _finish(

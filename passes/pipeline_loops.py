@@ -25,13 +25,11 @@ from dataclasses import dataclass
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
-from wspec.ir.isomorphism import Match
 from wspec.ir.loc import Location
-from wspec.ir.types import F32, Layout, TensorType, Type, i32
-from wspec.ir.wgmma import WAIT
-from wspec.plan.plan import ID, Plan, id_of
-from wspec.plan.schedule import goes_ahead
-from wspec.plan.tile import DOTS
+from wspec.ir.types import Type, i32
+from wspec.ir.wgmma import WAIT, is_sum
+from wspec.plan.loop_parts import LoopParts, continues, source_of, take_apart
+from wspec.plan.plan import Plan, id_of
 
 Values = dict[Value, Value]
 
@@ -42,12 +40,12 @@ def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     assert op is not None
     late = {schedule.loop: frozenset(schedule.late) for schedule in plan.loops if schedule.late}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
-        found: list[list[_Parts]] = []
+        found: list[list[LoopParts]] = []
         for loop in [inner for top in block.ops for inner in top.walk() if inner.name == "scf.for"]:
-            parts = _take_apart(loop, late[id_of(loop)]) if id_of(loop) in late and loop.parent is not None else None
+            parts = take_apart(loop, late[id_of(loop)]) if id_of(loop) in late and loop.parent is not None else None
             if parts is None or not parts.tail or not (parts.front or parts.rest):
                 continue
-            if found and len(found[-1]) == 1 and _continues(found[-1][0], parts):
+            if found and len(found[-1]) == 1 and continues(found[-1][0], parts):
                 found[-1].append(parts)
             else:
                 found.append([parts])
@@ -59,27 +57,7 @@ def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     return module
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """A loop taken apart. `early`/`later` are indices of carried values, by the part that computes their next value."""
-
-    loop: Operation
-    body: Block
-    front: list[Operation]
-    rest: list[Operation]
-    ahead: list[Operation]  # late operations that go first: they make what the late dots start from
-    tail: list[Operation]  # the other late operations
-    early: list[int]
-    later: list[int]
-    held: list[int]  # of the later ones, those that the tail or the next iteration takes as they are
-    crossing: list[Value]  # what the tail takes from an early part, the induction variable or what goes ahead of it
-    places: list[
-        int
-    ]  # for each of the later ones, which of those held and crossing has its place: one register for both
-    taken: list[Value]  # what the tail and what goes ahead of it take from an early part or the induction variable
-
-
-def _pipeline(root: Block, parts: _Parts) -> None:
+def _pipeline(root: Block, parts: LoopParts) -> None:
     """Pipeline one loop."""
     loop = parts.loop
     assert loop.parent is not None
@@ -90,7 +68,7 @@ def _pipeline(root: Block, parts: _Parts) -> None:
     _finish(root, parts, state.early, final)
 
 
-def _pipeline_pair(root: Block, one: _Parts, two: _Parts) -> None:
+def _pipeline_pair(root: Block, one: LoopParts, two: LoopParts) -> None:
     """Pipeline two loops in a row: the last late part of the first runs beside the first early part of the second."""
     block = one.loop.parent
     assert block is not None
@@ -99,7 +77,7 @@ def _pipeline_pair(root: Block, one: _Parts, two: _Parts) -> None:
     state = _main_loop(build, one, _guarded_early(build, ran, one))
     replace_uses_in(root, _by_result(one, one.early, state.early))
     build = Builder(block, block.ops.index(two.loop), two.loop.location)
-    order = [one.later.index(_source(two, one, i)) for i in two.later]
+    order = [one.later.index(source_of(two, one, i)) for i in two.later]
 
     def goes_on(inner: Block) -> list[Value]:
         within = Builder(inner, None, two.loop.location)
@@ -116,12 +94,12 @@ def _pipeline_pair(root: Block, one: _Parts, two: _Parts) -> None:
     _finish(root, two, out[: len(two.early)], out[len(two.early) :])
 
 
-def _finish(root: Block, parts: _Parts, early: list[Value], later: list[Value]) -> None:
+def _finish(root: Block, parts: LoopParts, early: list[Value], later: list[Value]) -> None:
     parts.loop.erase()
     replace_uses_in(root, {**_by_result(parts, parts.early, early), **_by_result(parts, parts.later, later)})
 
 
-def _by_result(parts: _Parts, indices: list[int], values: list[Value]) -> Values:
+def _by_result(parts: LoopParts, indices: list[int], values: list[Value]) -> Values:
     return {parts.loop.results[i]: value for i, value in zip(indices, values, strict=True)}
 
 
@@ -132,146 +110,6 @@ def _runs(build: Builder, loop: Operation) -> Value:
 def replace_uses_in(root: Block, values: Values) -> None:
     for op in root.ops:
         replace_uses(op, values)
-
-
-# ------------------------------------------------------------------------------------------- taking apart
-
-
-def _take_apart(loop: Operation, late_ids: frozenset[int]) -> _Parts:
-    body = loop.regions[0].block
-    late = {op for op in body.ops[:-1] if id_of(op) in late_ids}
-    tail = [op for op in body.ops[:-1] if op in late]
-    stage0 = [op for op in body.ops[:-1] if op not in late]
-    front, ahead = _front(stage0), goes_ahead(tail)
-    early: list[int] = []
-    later: list[int] = []
-    for index, value in enumerate(body.terminator.operands):
-        (later if _is_late(value, body, late, index) else early).append(index)
-    last = [op for op in tail if op not in ahead]
-    rest = [op for op in stage0 if op not in front]
-    crossing = _crossing(body, last, set(last), early)
-    held, places = _places(body, last, later, crossing, {value for op in ahead for value in op.results})
-    return _Parts(
-        loop, body, front, rest, ahead, last, early, later, held, crossing, places,
-        _crossing(body, tail, late, early),
-    )  # fmt: skip
-
-
-def _places(
-    body: Block, tail: list[Operation], later: list[int], crossing: list[Value], ahead: set[Value]
-) -> tuple[list[int], list[int]]:
-    """Which of the later values are held, and for each of them its place among those held and those that cross.
-
-    Where the tail takes only what was made of a value ahead of it, that has the value's place: a loop that does not run
-    passes the value through there. Beside it the value would take as many registers again.
-    """
-    used = {value for op in tail for inner in op.walk() for value in inner.operands}
-    used.update(body.terminator.operands[index] for index in later)
-    free = [at for at, value in enumerate(crossing) if value in ahead]
-    found: dict[int, int] = {}
-    for index in later:
-        arg = body.args[1 + index]
-        if arg not in used and (same := [at for at in free if crossing[at].type == arg.type]):
-            found[index] = same[0]
-            free.remove(same[0])
-    held = [index for index in later if index not in found]
-    return held, [len(held) + found[index] if index in found else held.index(index) for index in later]
-
-
-def _is_late(value: Value, body: Block, late: set[Operation], index: int) -> bool:
-    if value.op is not None and value.op in late:
-        return True
-    # A value passed round unchanged stays with whoever reads it; late ones must see late state only.
-    users = [op for op in body.ops[:-1] for inner in op.walk() if body.args[1 + index] in inner.operands]
-    return value is body.args[1 + index] and bool(users) and all(op in late for op in users)
-
-
-def _front(stage0: list[Operation]) -> list[Operation]:
-    """The dots of the early part and what they need, in order."""
-    dots = [op for op in stage0 if op.name in DOTS]
-    return _needed(stage0, [value for op in dots for value in op.results])
-
-
-def _needed(ops: list[Operation], values: list[Value]) -> list[Operation]:
-    """Those of `ops` that it takes to compute some values, in order."""
-    among = set(ops)
-    needed: set[Operation] = set()
-    work = [value.op for value in values]
-    while work:
-        op = work.pop()
-        if op is not None and op in among and op not in needed:
-            needed.add(op)
-            work += [value.op for inner in op.walk() for value in inner.operands]
-    return [op for op in ops if op in needed]
-
-
-def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: list[int]) -> list[Value]:
-    """What the late operations `tail` take from those that are not `late`, in order of first use."""
-    own: set[Value] = set()
-    found: list[Value] = []
-    early_args = {body.args[1 + index] for index in early} | {body.args[0]}
-    for op in tail:
-        for inner in op.walk():
-            own.update(inner.results)
-            own.update(a for region in inner.regions for b in region.blocks for a in b.args)
-            for value in inner.operands:
-                defined_early = value.op is not None and value.op.parent is body and value.op not in late
-                if value not in own and value not in found and (defined_early or value in early_args):
-                    found.append(value)
-    for index, value in enumerate(body.terminator.operands):
-        made = value.op is not None and value.op.parent is body and value.op not in late
-        if index not in early and (value in early_args or made) and value not in found:
-            found.append(value)
-    return found
-
-
-# ------------------------------------------------------------------------------------- loops in sequence
-
-
-def _continues(before: _Parts, parts: _Parts) -> bool:
-    """Can the late part of one loop wait for the next loop, which stands behind it in the same block?
-
-    Both late parts must compute the same, the next loop must take over what the first one's late part carries, and
-    nothing else may ask for that.
-    """
-    first, loop = before.loop, parts.loop
-    if first.parent is not loop.parent or first.parent is None:
-        return False
-    results = {first.results[i] for i in before.later}
-    users = [
-        (op, at) for top in first.parent.ops for op in top.walk() for at, v in enumerate(op.operands) if v in results
-    ]
-    taken = {3 + i for i in parts.later if loop.operands[3 + i] in results}
-    if any(op is not loop or at not in taken for op, at in users) or len(taken) != len(parts.later):
-        return False
-    if len(users) != len(before.later) or len(before.later) != len(parts.later):
-        return False
-    return _counterparts(before, parts) is not None
-
-
-def _source(parts: _Parts, before: _Parts, index: int) -> int:
-    """The index of the carried value of the loop before that becomes this one."""
-    return before.loop.results.index(parts.loop.operands[3 + index])
-
-
-def _counterparts(before: _Parts, parts: _Parts) -> list[Value] | None:
-    """For what crosses in a loop, what crosses in the one before at the same place; None when they differ."""
-    ours = {*parts.taken, *(parts.body.args[1 + i] for i in parts.later)}
-    theirs = {*before.taken, *(before.body.args[1 + i] for i in before.later)}
-    match = Match(ours, theirs)
-    same = match.operations([*parts.ahead, *parts.tail], [*before.ahead, *before.tail], frozenset({ID}))
-    for index in parts.later:
-        source = _source(parts, before, index)
-        same = same and match.operand(parts.body.args[1 + index], before.body.args[1 + source])
-        ends = parts.body.terminator.operands[index], before.body.terminator.operands[source]
-        same = same and match.operand(*ends)
-    found = [match.there.get(value) for value in parts.taken]
-    if not same or None in found or len(set(found)) != len(before.taken):
-        return None
-    return [value for value in found if value is not None]
-
-
-# ------------------------------------------------------------------------------------------------ building
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +124,13 @@ class _State:
     def all(self) -> list[Value]:
         return [*self.early, *self.held, *self.crossing]
 
-    def passed(self, parts: _Parts) -> list[Value]:
+    def passed(self, parts: LoopParts) -> list[Value]:
         """The later values, of a loop that does not run."""
         here = self.held + self.crossing
         return [here[place] for place in parts.places]
 
     @staticmethod
-    def of(parts: _Parts, values: list[Value]) -> _State:
+    def of(parts: LoopParts, values: list[Value]) -> _State:
         a, b = len(parts.early), len(parts.early) + len(parts.held)
         return _State(values[:a], values[a:b], values[b:])
 
@@ -302,11 +140,11 @@ def _emit(block: Block, ops: list[Operation], values: Values) -> None:
         block.append(op.clone(values))
 
 
-def _next(parts: _Parts, indices: list[int], values: Values) -> list[Value]:
+def _next(parts: LoopParts, indices: list[int], values: Values) -> list[Value]:
     return [values.get(v, v) for v in (parts.body.terminator.operands[i] for i in indices)]
 
 
-def _initial(parts: _Parts, indices: list[int]) -> list[Value]:
+def _initial(parts: LoopParts, indices: list[int]) -> list[Value]:
     return [parts.loop.operands[3 + i] for i in indices]
 
 
@@ -314,7 +152,7 @@ def _yield(block: Block, values: list[Value], loop: Operation) -> None:
     block.append(Operation.create("scf.yield", values, location=loop.location))
 
 
-def _ready(block: Block, parts: _Parts, values: Values, later: list[Value]) -> _State:
+def _ready(block: Block, parts: LoopParts, values: Values, later: list[Value]) -> _State:
     """The rest of E of an iteration, with what L starts from, given what the late part of the one before carries."""
     late_in = {parts.body.args[1 + i]: value for i, value in zip(parts.later, later, strict=True)}
     values.update(late_in)
@@ -325,21 +163,13 @@ def _ready(block: Block, parts: _Parts, values: Values, later: list[Value]) -> _
     return _State(_next(parts, parts.early, values), held, [values.get(v, v) for v in parts.crossing])
 
 
-def _is_sum(type: Type) -> bool:
-    """A tensor as the tensor core leaves it?"""
-    if not isinstance(type, TensorType):
-        return False
-    encoding = type.encoding
-    return isinstance(encoding, Layout) and encoding.name == "ttg.nvidia_mma" and type.element == F32
-
-
 def _keep_together(block: Block, sums: list[Value], values: Values, location: Location) -> None:
     """Let what the dots will add to pass through a wait that has nothing to wait for.
 
     To LLVM it is opaque. Otherwise it computes such a sum once more behind the loop, where it can do so with vectors,
     and what it is computed from takes as many registers again all through the loop.
     """
-    sums = [value for value in sums if _is_sum(value.type)]
+    sums = [value for value in sums if is_sum(value.type)]
     if sums:
         operands = [values[value] for value in sums]
         flags = {"pendings": i32(0)}
@@ -348,7 +178,7 @@ def _keep_together(block: Block, sums: list[Value], values: Values, location: Lo
         values.update(zip(sums, wait.results, strict=True))
 
 
-def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
+def _guarded_early(build: Builder, runs: Value, parts: LoopParts) -> _State:
     """E of the first iteration, if there is one."""
     lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
     yes, no = Region(), Region()
@@ -368,7 +198,7 @@ def _guarded_early(build: Builder, runs: Value, parts: _Parts) -> _State:
     return _State(op.results[:count], _initial(parts, parts.held), op.results[count:])
 
 
-def _main_loop(build: Builder, parts: _Parts, start: _State) -> _State:
+def _main_loop(build: Builder, parts: LoopParts, start: _State) -> _State:
     """E of the next iteration around L of this one."""
     upper = build.binary("arith.subi", parts.loop.operands[1], parts.loop.operands[2])
     region = Region()
@@ -389,7 +219,9 @@ def _main_loop(build: Builder, parts: _Parts, start: _State) -> _State:
     return _State.of(parts, op.results)
 
 
-def _handed_over(build: Builder, ran: Value, before: _Parts, state: _State, parts: _Parts, order: list[int]) -> _State:
+def _handed_over(
+    build: Builder, ran: Value, before: LoopParts, state: _State, parts: LoopParts, order: list[int]
+) -> _State:
     """E of a loop's first iteration; beside it L of the last iteration of the loop before, if that ran."""
     first: Values = {parts.body.args[0]: parts.loop.operands[0]}
     first.update(zip(parts.body.args[1:], parts.loop.operands[3:], strict=True))
@@ -423,7 +255,7 @@ def _branch(
     return build.create("scf.if", [condition], types, regions=regions).results
 
 
-def _last(block: Block, parts: _Parts, state: _State) -> list[Value]:
+def _last(block: Block, parts: LoopParts, state: _State) -> list[Value]:
     """L of an iteration; returns what it carries."""
     values: Values = {parts.body.args[1 + i]: v for i, v in zip(parts.held, state.held, strict=True)}
     values.update(zip(parts.crossing, state.crossing, strict=True))

@@ -1,8 +1,9 @@
-"""The order in which asynchronous tensor core operations complete within one block."""
+"""Asynchronous tensor core operations: the order in which they complete within one block, and what they leave."""
 
 from __future__ import annotations
 
 from wspec.ir.core import Block, Operation
+from wspec.ir.types import F32, Layout, TensorType, Type
 
 DOT = "ttng.warp_group_dot"
 WAIT = "ttng.warp_group_dot_wait"
@@ -29,3 +30,11 @@ def completions(block: Block) -> dict[Operation, Operation]:
             done.update((dot, op) for dot in finished)
             pending = pending[len(finished) :]
     return done
+
+
+def is_sum(type: Type) -> bool:
+    """A tensor as the tensor core leaves it?"""
+    if not isinstance(type, TensorType):
+        return False
+    encoding = type.encoding
+    return isinstance(encoding, Layout) and encoding.name == "ttg.nvidia_mma" and type.element == F32
