@@ -81,4 +81,4 @@ def _stored(value: Value, loop: Operation, machine: Machine) -> float:
         or value.op.name == "ttg.convert_layout"
     ):
         return 0.0
-    return byte_size(made.result.type) / machine.smem_rate + machine.mbarrier_latency / 2
+    return byte_size(value.type) / machine.smem_rate + machine.mbarrier_latency / 2
