@@ -34,6 +34,7 @@ class LoopParts:
 
 
 def take_apart(loop: Operation, late_ids: frozenset[int]) -> LoopParts:
+    """The parts of a loop of which the operations with these ids run late, as `legal_late` allows."""
     body = loop.regions[0].block
     late = {op for op in body.ops[:-1] if id_of(op) in late_ids}
     tail = [op for op in body.ops[:-1] if op in late]
