@@ -109,7 +109,7 @@ class Options:
         ),
     )
     early_start: bool = _option(
-        False,
+        True,
         Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
     )
     pack: bool = _option(

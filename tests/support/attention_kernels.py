@@ -1,0 +1,122 @@
+"""Kernels of the shape of attention, with odd structure, for the compiler's tests."""
+
+from __future__ import annotations
+
+# mypy: ignore-errors
+# The bodies of jit functions are read by Triton, which has no types to give their arguments.
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN: tl.constexpr, MASKED: tl.constexpr):
+    """Fold BN keys into the online softmax."""
+    scores = tl.dot(q, k_desc.load([start, 0]).T)
+    if MASKED:
+        scores = tl.where((start + tl.arange(0, BN))[None, :] <= last[:, None], scores, -1.0e6)
+    new = tl.maximum(top, tl.max(scores, 1) * scale)
+    p = tl.exp2(scores * scale - new[:, None])
+    decay = tl.exp2(top - new)
+    acc = tl.dot(p.to(q.dtype), v_desc.load([start, 0]), acc * decay[:, None])
+    return acc, total * decay + tl.sum(p, 1), new
+
+
+@triton.jit
+def attention_masked(
+    q_desc, k_desc, v_desc, o_desc, scale, length,
+    BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """One loop that masks every tile."""
+    row = tl.program_id(0) * BM
+    rows = row + tl.arange(0, BM)
+    last = rows if CAUSAL else tl.zeros([BM], tl.int32) + (length - 1)
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, tl.minimum(row + BM, length) if CAUSAL else length, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, True)
+    o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def short_chain(
+    q_desc, k_desc, v_desc, o_desc, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, TRIPS: tl.constexpr
+):
+    """A loop whose trip count the compiler knows."""
+    row = tl.program_id(0) * BM
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, TRIPS * BN, BN):  # at: loop
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
+    o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_two_loops(
+    q_desc, k_desc, v_desc, o_desc, scale, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Causal: a loop over the tiles every row sees, then one over those on the diagonal."""
+    row = tl.program_id(0) * BM
+    last = row + tl.arange(0, BM)
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, row, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, False)
+    for start in tl.range(row, tl.minimum(row + BM, length), BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, True)
+    o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_grouped(
+    q_desc, k_desc, v_desc, o_desc, scale, length, group, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Several query heads share a head of keys; the number of keys is a multiple of BN."""
+    row, head = tl.program_id(0) * BM, tl.program_id(1)
+    kv_row = head // group * length
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    q = q_desc.load([head * length + row, 0])
+    for start in tl.range(0, length, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, kv_row + start, top, scale, BN, False)
+    o_desc.store([head * length + row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_persistent(
+    q_desc, k_desc, v_desc, o_desc, scale, length, tiles, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """Every block works through several tiles of queries."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * BM
+        top = tl.full([BM], -1.0e6, tl.float32)
+        total = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, D], tl.float32)
+        q = q_desc.load([row, 0])
+        for start in tl.range(0, length, BN):
+            acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
+        o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def attention_weighted(
+    q_desc, k_desc, v_desc, o_desc, scale, weight_ptr, length, tiles,
+    BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """As above, with a load that Triton moves out of the loop, under the condition that the loop runs."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * BM
+        top = tl.full([BM], -1.0e6, tl.float32)
+        total = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, D], tl.float32)
+        q = q_desc.load([row, 0])
+        for start in tl.range(0, length, BN):
+            acc = acc * tl.load(weight_ptr + row + tl.arange(0, BM))[:, None]
+            acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
+        o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
