@@ -100,6 +100,7 @@ class Plan:
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     hold_waits: bool = False  # waits for products stay behind the values before them
+    early_start: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     deferred: bool = False  # a tile is finished and stored beside the first product of the next one
     not_deferred: str = ""  # why it is not, where blocks walk through tiles

@@ -21,6 +21,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
         plan,
         elide_barriers=_elides(plan) if elide is None else elide,
         hold_waits=_holds(plan, loops, machine) if hold is None else hold,
+        early_start=options.early_start,
     )
 
 

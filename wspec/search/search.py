@@ -24,7 +24,7 @@ from wspec.search.variations import together as both
 from wspec.search.why import why_declined, why_slower
 from wspec.simulate import SimulationError
 
-SECONDS = 2.0
+SECONDS = 2.0  # of the processor's time, so that what is found does not depend on what else a machine does
 LAST = 0.8  # of them; what has begun by then still has to end
 MARGIN = 1.15  # the simulator's mean error, docs/simulator.md
 KEPT = 5  # runners-up that are shown
@@ -103,7 +103,7 @@ class _Searching:
     def __init__(
         self, module: Operation, machine: Machine, options: Options, seconds: float, plain: Operation | None
     ) -> None:
-        self.began = time.perf_counter()
+        self.began = time.thread_time()
         self.module, self.machine, self.options, self.seconds = module, machine, options, seconds
         self.found: dict[str, Candidate] = {}
         self.modules: dict[str, Operation] = {}  # of those that were not played yet
@@ -133,7 +133,7 @@ class _Searching:
     @property
     def late(self) -> bool:
         """Is there no time for another candidate?"""
-        return time.perf_counter() - self.began > self.seconds * LAST
+        return time.thread_time() - self.began > self.seconds * LAST
 
     def _plan(self, name: str, options: Options) -> Candidate:
         """A candidate without times. One that equals another one is not kept."""
@@ -177,7 +177,7 @@ class _Searching:
         refused = [
             replace(one, why=why_declined(one.declined)) for one in self.found.values() if one.declined is not None
         ]
-        spent = time.perf_counter() - self.began
+        spent = time.thread_time() - self.began
         skipped, plain = tuple(self.skipped), self._plain_timings()
         return Search(self.launches, tuple(ranked), tuple(refused), skipped, spent, self.note, plain)
 

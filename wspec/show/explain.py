@@ -43,6 +43,23 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         said.append("each tile is finished and stored while the first product of the next one runs")
     elif plan.not_deferred:
         said.append(f"a tile is finished before the next one begins: {plan.not_deferred}")
+    return said + _edits(plan)
+
+
+def _edits(plan: Plan) -> list[str]:
+    """What is done to the PTX."""
+    said: list[str] = []
+    if plan.elide_barriers:
+        said.append("barriers of a warp group that order nothing are left out, as one thread arrives for all")
+    if plan.hold_waits:
+        said.append(
+            "the wait for late dots stays behind the maxima that the exponentials need, which take long enough to run "
+            "beside them; ptxas would put it in front"
+        )
+    if plan.early_start:
+        said.append(
+            "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory"
+        )
     return said
 
 
@@ -94,6 +111,8 @@ def _loop(schedule: LoopSchedule, operations: Operations) -> str:
             f"; FMA units compute {Fraction(schedule.exp2_on_fma)} of the elements of each exp2 of a tile, which "
             f"leaves fewer to the exponential unit (relative error at most 2^-{ERROR_BITS})"
         )
+    if schedule.turns:
+        moved += "; groups issue their dots one group after the other"
     return _order(schedule, operations) + moved
 
 
@@ -146,4 +165,8 @@ def changes(plan: Plan) -> list[str]:
         said.append("a block for every tile: --persistent 0")
     if plan.deferred:
         said.append("each tile finished before the next one begins: --defer 0")
+    if plan.hold_waits:
+        said.append("waits where ptxas puts them: --hold-waits 0")
+    if plan.early_start:
+        said.append("start when the kernel before has ended: --early-start 0")
     return said
