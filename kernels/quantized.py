@@ -7,7 +7,9 @@ weights' N is the instruction's M, and a tile has as many columns as there are t
 * `int8_weights_kernel`: one scale for each row of W, applied to the sum;
 * `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
 
-With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards.
+With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards. A product of few rows is
+so short that a launch counts: the specialized one and its sum start early, their blocks are there when what is before
+them in the stream ends.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -23,6 +25,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.kernels.arguments import check_cuda, check_no_grad, check_tensor, tma_strides
@@ -95,8 +98,15 @@ def int4_weights_kernel(
 
 
 @triton.jit
-def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK)."""
+def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK).
+
+    EARLY: for launches with `launch_pdl`, whose blocks start while the kernel before them runs. They let the kernel
+    behind them start its blocks as well before they wait; it has to wait too, for them and so for all before.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(parts_ptr + at, mask=at < count, other=0.0)
     for part in tl.static_range(1, PARTS):
@@ -109,7 +119,11 @@ SUM_BLOCK = 512  # numbers of one block of `sum_parts_kernel`
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`."""
+    """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`.
+
+    blocks: how many blocks of the launch an SM has room for, as `wspec.compile` is told; None: one where the launch has
+    no more blocks than there are SMs, else what the compiler finds.
+    """
 
     block_m: int = 64
     block_n: int = 64
@@ -117,10 +131,12 @@ class Config:
     num_warps: int = 4
     num_stages: int = 4
     parts: int = 1
+    blocks: int | None = None
 
     def __str__(self) -> str:
         tile = f"{self.block_m}x{self.block_n}x{self.block_k}"
-        return f"{tile} w{self.num_warps} s{self.num_stages} p{self.parts}"
+        said = f" b{self.blocks}" if self.blocks else ""
+        return f"{tile} w{self.num_warps} s{self.num_stages} p{self.parts}{said}"
 
 
 SMS = 132  # of an H200
@@ -141,15 +157,16 @@ def default_config(m: int, n: int, steps_k: int) -> Config:
 
 
 @functools.cache
-def specialized_kernel(bits: int, one_wave: bool = False, **options: Any) -> Any:
-    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
+def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> Any:
+    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use; it starts early.
 
-    one_wave: for launches with no more than one block for each SM. options: others of `wspec.compile`.
+    blocks: how many a launch has for each SM at most (`Launch.blocks`), where that is known; they do not walk through
+    tiles then. options: others of `wspec.compile`.
     """
     import wspec
 
-    said: dict[str, Any] = {"blocks": 1, "persistent": False} if one_wave else {}
-    return wspec.compile(plain_kernel(bits), **said, **options)
+    said: dict[str, Any] = {} if blocks is None else {"blocks": blocks, "persistent": False}
+    return wspec.compile(plain_kernel(bits), **{"early_start": True, **said, **options})
 
 
 def plain_kernel(bits: int) -> Any:
@@ -170,7 +187,7 @@ def matmul_int8_weights(
     check_int8(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8, launch.one_wave) if kernel is None else kernel)
+    return launch.run(specialized_kernel(8, launch.blocks) if kernel is None else kernel)
 
 
 def matmul_int4_weights(
@@ -184,7 +201,7 @@ def matmul_int4_weights(
     check_int4(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4, launch.one_wave) if kernel is None else kernel)
+    return launch.run(specialized_kernel(4, launch.blocks) if kernel is None else kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +212,7 @@ class Launch:
     args: tuple[Any, ...]
     meta: dict[str, Any]
     sums: torch.Tensor  # [parts, M, N]
-
-    @property
-    def one_wave(self) -> bool:
-        """Has no SM more than one block? The compiler, which does not know the grid, counts on as many blocks as fit,
-        which hide each other's conversion, and lets them walk through tiles."""
-        return math.prod(self.grid) <= SMS
+    blocks: int | None = None  # an SM, for `specialized_kernel`
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
@@ -209,7 +221,7 @@ class Launch:
         sums, descriptors = _descriptors(a, weight, tile)
         part = _part(a.shape[1], tile)
         args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], part)
-        return Launch(_grid(sums, tile), args, _meta(tile), sums)
+        return Launch(_grid(sums, tile), args, _meta(tile), sums, _blocks(sums, tile))
 
     @staticmethod
     def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
@@ -221,17 +233,24 @@ class Launch:
             raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")
         sums, descriptors = _descriptors(a, weight, tile)
         args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], half, half // tile.parts)
-        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums)
+        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums, _blocks(sums, tile))
 
-    def run(self, kernel: Any) -> torch.Tensor:
-        """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16."""
+    def run(self, kernel: Any, early: bool | None = None) -> torch.Tensor:
+        """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16.
+
+        early: the sum starts early; None: if the product does.
+        """
         parts, m, n = self.sums.shape
         with torch.cuda.device(self.sums.device):
             kernel[self.grid](*self.args, **self.meta)
             if parts == 1:
                 return self.sums[0]
+            early = starts_early(kernel) if early is None else early
             out = torch.empty((m, n), dtype=torch.bfloat16, device=self.sums.device)
-            sum_parts_kernel[(triton.cdiv(m * n, SUM_BLOCK),)](self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK)
+            grid = (triton.cdiv(m * n, SUM_BLOCK),)
+            sum_parts_kernel[grid](
+                self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK, EARLY=early, launch_pdl=early
+            )  # fmt: skip
             return out
 
     def warmup(self, kernel: Any) -> Any:
@@ -260,6 +279,18 @@ def _part(k: int, tile: Config) -> int:
 def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
     parts, m, n = sums.shape
     return triton.cdiv(n, tile.block_n), triton.cdiv(m, tile.block_m), parts
+
+
+def _blocks(sums: torch.Tensor, tile: Config) -> int | None:
+    """Of one launch on an SM, where that can be said. The compiler, which does not know the grid, counts on as many
+    blocks as fit, which hide each other's conversion, and lets them walk through tiles."""
+    return tile.blocks or (1 if math.prod(_grid(sums, tile)) <= SMS else None)
+
+
+def starts_early(kernel: Any) -> bool:
+    """Is it a function under `wspec.compile` that was asked to, on a GPU that can?"""
+    options = getattr(kernel, "wspec_options", None)
+    return options is not None and options.early_start and torch.cuda.get_device_capability() >= (9, 0)
 
 
 def _meta(tile: Config) -> dict[str, Any]:

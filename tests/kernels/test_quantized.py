@@ -8,10 +8,14 @@ import pytest
 import torch
 
 import wspec
-from wspec.bench.quantized import Case, Entry, entries, launch_on_cpu
+from wspec.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu
+from wspec.bridge import from_arguments
+from wspec.bridge.early_start import WAIT
+from wspec.bridge.launch import compile_plain
 from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (
+    SUM_BLOCK,
     Config,
     Launch,
     check_int4,
@@ -26,6 +30,8 @@ from wspec.kernels.quantized import (
     quantize_int4,
     quantize_int8,
     specialized_kernel,
+    starts_early,
+    sum_parts_kernel,
 )
 
 A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)
@@ -107,14 +113,53 @@ def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
     assert "p" in str(config)
 
 
-@pytest.mark.parametrize(("rows", "n", "one_wave"), [(64, 8192, True), (16, 4096, True), (64, 32768, False)])
-def test_the_compiler_is_told_where_no_sm_has_two_blocks(rows: int, n: int, one_wave: bool) -> None:
+@pytest.mark.parametrize(
+    ("rows", "n", "said", "blocks"),
+    [(64, 8192, None, 1), (16, 4096, None, 1), (16, 4096, 2, 2), (64, 32768, None, None)],
+)
+def test_the_compiler_is_told_how_many_blocks_an_sm_has(
+    rows: int, n: int, said: int | None, blocks: int | None
+) -> None:
     a, weight = torch.zeros(rows, 64, dtype=torch.bfloat16), torch.zeros(n, 64, dtype=torch.int8)
-    launch = Launch.int8(a, weight, torch.zeros(n), config=Config(rows))
-    assert launch.one_wave == one_wave
-    kernel = specialized_kernel(8, one_wave)
-    plan = kernel.plan(*launch.args, **launch.meta)
-    assert plan is not None and (plan.blocks_per_sm > 1) != one_wave and not (plan.persistent and one_wave)
+    launch = Launch.int8(a, weight, torch.zeros(n), config=Config(rows, blocks=said))
+    assert launch.blocks == blocks
+    plan = specialized_kernel(8, blocks).plan(*launch.args, **launch.meta)
+    assert plan is not None and plan.persistent == (blocks is None)
+    assert plan.blocks_per_sm == blocks if blocks else plan.blocks_per_sm > 1
+
+
+def test_the_sum_starts_early_behind_products_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert starts_early(specialized_kernel(8)) and not starts_early(plain_kernel(8))
+    assert not starts_early(specialized_kernel(8, early_start=False))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    assert not starts_early(specialized_kernel(8)), "an older GPU has no such launches"
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_sum_that_starts_early_waits_before_it_reads(early: bool) -> None:
+    arguments = (torch.zeros(2, 4, 8), torch.zeros(4, 8, dtype=torch.bfloat16), 32)
+    meta = {"PARTS": 2, "BLOCK": SUM_BLOCK, "EARLY": early, "launch_pdl": early}
+    ptx = compile_plain(from_arguments(sum_parts_kernel, arguments, meta)).asm["ptx"]
+    assert (WAIT in ptx) == early
+    assert not early or ptx.index(WAIT) < ptx.index("ld.global")
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_products_started_by_hand_wait_before_they_read(bits: int) -> None:
+    kernel, launch = launch_on_cpu(Entry("by hand", Config(16)), bits)
+    assert launch.meta["launch_pdl"]
+    ptx = compile_plain(from_arguments(kernel, launch.args, launch.meta)).asm["ptx"]
+    assert ptx.index(WAIT) < min(ptx.index("ld.global"), ptx.index("cp.async.bulk.tensor"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [("single", Config(16, 128, num_warps=8, blocks=2)), ("chain", Config(64))]
+)
+def test_specialized_products_wait_before_their_tasks_begin(kind: str, config: Config) -> None:
+    kernel, launch = launch_on_cpu(Entry(kind, config), 8, config.blocks)
+    ptx = kernel.dump("ptx", *launch.args, **launch.meta)
+    assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("cp.async.bulk.tensor")
 
 
 def test_steps_that_do_not_divide_are_refused() -> None:
@@ -123,7 +168,7 @@ def test_steps_that_do_not_divide_are_refused() -> None:
 
 
 def test_the_grid_of_the_benchmark() -> None:
-    assert {entry.kind for entry in entries(Case(8, 64, 4096, 4096))} == {"plain", "single", "chain"}
+    assert {entry.kind for entry in entries(Case(8, 64, 4096, 4096))} == set(KINDS)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
