@@ -142,18 +142,23 @@ class Config:
 SMS = 132  # of an H200
 
 
-def default_config(m: int, n: int, steps_k: int) -> Config:
+def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile, of few rows two.
+    All rows of A in one tile, up to 128, with 128 rows of W for two groups of warps; 64 where int4 would leave rings of
+    128 one buffer. K is divided while SMs would have no tile, or only one where two fit and convert in turns.
     """
-    block_m = min(256, max(16, triton.next_power_of_2(m)))
-    tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
+    block_m = min(128, max(16, triton.next_power_of_2(m)))
+    tall = bits == 8 or block_m <= 64
+    two = block_m <= 64 if bits == 8 else block_m <= 16 or not tall  # blocks fit on an SM
+    block_n = 128 if tall else 64
+    tiles = triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     parts = 1
-    wanted = SMS if block_m > 64 else 2 * SMS
+    wanted = 2 * SMS if two and bits == 4 else SMS
     while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
-    return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
+    blocks = 2 if two and tiles * parts <= 2 * SMS else None
+    return Config(block_m, block_n, 128, 8 if tall else 4, num_stages=3, parts=parts, blocks=blocks)
 
 
 @functools.cache
@@ -227,7 +232,7 @@ class Launch:
     def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
         """The launch for inputs that passed `check_int4`."""
         half = weight.shape[1]
-        tile = config or default_config(a.shape[0], weight.shape[0], half)
+        tile = config or default_config(a.shape[0], weight.shape[0], half, bits=4)
         group = a.shape[1] // scale.shape[0]
         if group % tile.block_k or half % (tile.block_k * tile.parts):
             raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")

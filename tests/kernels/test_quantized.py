@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import wspec
-from wspec.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu
+from wspec.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu, make_inputs, make_launch
 from wspec.bridge import from_arguments
 from wspec.bridge.early_start import WAIT
 from wspec.bridge.launch import compile_plain
 from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (
+    SMS,
     SUM_BLOCK,
     Config,
     Launch,
@@ -34,6 +35,7 @@ from wspec.kernels.quantized import (
     sum_parts_kernel,
 )
 
+CPU = torch.device("cpu")
 A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)
 Q4, S4 = torch.zeros(8, 128, dtype=torch.int8), torch.zeros(2, 8, dtype=torch.bfloat16)
 
@@ -106,11 +108,36 @@ def test_references_are_the_products_of_the_dequantized_weights() -> None:
     assert torch.allclose(int4_reference(a, packed, scales, dtype=torch.float64), expected)
 
 
-@pytest.mark.parametrize(("m", "n", "parts"), [(16, 8192, 2), (1, 4096, 4), (64, 2048, 8), (256, 8192, 1)])
-def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
-    config = default_config(m, n, 8192)
-    assert config.parts == parts and config.block_m >= min(m, 256)
-    assert "p" in str(config)
+@pytest.mark.parametrize(
+    ("bits", "m", "n", "parts", "blocks"),
+    [
+        (8, 16, 4096, 4, 2),
+        (8, 1, 8192, 2, 2),
+        (8, 64, 65536, 1, None),  # more than two blocks for each SM
+        (8, 128, 4096, 4, None),
+        (8, 256, 8192, 1, None),
+        (4, 16, 4096, 8, 2),
+        (4, 64, 4096, 4, None),
+        (4, 128, 4096, 4, 2),
+        (4, 256, 8192, 1, 2),
+    ],
+)
+def test_default_tiles_keep_the_card_busy(bits: int, m: int, n: int, parts: int, blocks: int | None) -> None:
+    config = default_config(m, n, 8192, bits)
+    assert (config.parts, config.blocks) == (parts, blocks) and config.block_m >= min(m, 128)
+    assert parts == 1 or -(-n // config.block_n) * -(-m // config.block_m) * parts > SMS * 0.9, "no idle SMs"
+    assert f"p{parts}" in str(config)
+
+
+@pytest.mark.parametrize(("bits", "m"), [(bits, m) for bits in (8, 4) for m in (16, 64, 128)])
+def test_default_tiles_are_specialized_without_a_third_task(bits: int, m: int) -> None:
+    """Those measured to be the fastest: docs/chains.md."""
+    case = Case(bits, m, 4096, 4096)
+    config = default_config(m, case.n, case.k * bits // 8, bits)
+    launch = make_launch(Case(bits, 16, 256, 4096), make_inputs(Case(bits, 16, 256, 4096), CPU, 0), config)
+    report = specialized_kernel(bits, Entry("single", config).blocks(case)).outcome(*launch.args, **launch.meta)
+    assert report.plan is not None and report.reason is None and "proved" in report.proof
+    assert not report.plan.helpers and report.resources.spill_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +190,7 @@ def test_specialized_products_wait_before_their_tasks_begin(kind: str, config: C
 
 
 def test_steps_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^weight: 512 bytes a row"):
+    with pytest.raises(ValueError, match=r"^weight: 2048 bytes a row"):
         launch_on_cpu(Entry("plain", Config(16, block_k=256)), 4)
 
 
