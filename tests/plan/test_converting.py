@@ -48,7 +48,8 @@ def test_blocks_share_and_groups_hide() -> None:
     ("bits", "tile", "blocks", "helpers"),
     [
         (8, Config(16), 1, []),
-        (8, Config(128), 1, ["convert"]),
+        (8, Config(128), 1, []),
+        (8, Config(256, 64, 64), 1, ["convert"]),
         (8, Config(64), None, []),
         (4, Config(64), 1, ["convert"]),
         (4, Config(64), None, []),
