@@ -19,20 +19,22 @@ from wspec.kernels.quantized import (
     SUM_BLOCK,
     Config,
     Launch,
-    check_int4,
-    check_int8,
     default_config,
-    dequantize_int4,
-    int4_reference,
-    int8_reference,
     matmul_int4_weights,
     matmul_int8_weights,
     plain_kernel,
-    quantize_int4,
-    quantize_int8,
     specialized_kernel,
     starts_early,
     sum_parts_kernel,
+)
+from wspec.kernels.weights import (
+    check_int4,
+    check_int8,
+    dequantize_int4,
+    int4_reference,
+    int8_reference,
+    quantize_int4,
+    quantize_int8,
 )
 
 CPU = torch.device("cpu")

@@ -27,18 +27,8 @@ from wspec.bench.environment import environment, require_hopper
 from wspec.bench.in_a_row import same_in_a_row
 from wspec.bench.precompile import precompile
 from wspec.bench.timing import Run, Timing, Variant, fastest, input_sets, measure
-from wspec.kernels.quantized import (
-    SMS,
-    Config,
-    Launch,
-    dequantize_int4,
-    int4_reference,
-    int8_reference,
-    plain_kernel,
-    quantize_int4,
-    quantize_int8,
-    specialized_kernel,
-)
+from wspec.kernels.quantized import SMS, Config, Launch, plain_kernel, specialized_kernel
+from wspec.kernels.weights import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
 
 CUBLAS = "cuBLAS bf16"
 KINDS = ("plain", "by hand", "single", "chain")

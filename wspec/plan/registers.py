@@ -55,7 +55,7 @@ def _is_matrix(value: Value) -> bool:
 
 
 def _accumulates(dot: Operation) -> bool:
-    """Does the dot add to a value carried round its loop, perhaps scaled first, or after another dot has added to it?"""
+    """Does the dot add to a value carried round its loop, perhaps scaled or added to by another dot first?"""
     block = dot.parent
     work = [dot.operands[2]]
     for _ in range(64):
