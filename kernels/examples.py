@@ -23,7 +23,7 @@ from torch import Tensor
 
 from wspec.kernels.attention import LOG2_E, attention_reference
 from wspec.kernels.matmul import matmul_reference
-from wspec.kernels.quantized import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
+from wspec.kernels.weights import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

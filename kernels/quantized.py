@@ -7,7 +7,9 @@ weights' N is the instruction's M, and a tile has as many columns as there are t
 * `int8_weights_kernel`: one scale for each row of W, applied to the sum;
 * `int4_weights_kernel`: two numbers a byte, which lie K / 2 apart, and a scale for each group of K, applied to tiles.
 
-With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards.
+With few tiles, K is divided between programs, whose sums `sum_parts_kernel` adds afterwards. A product of few rows is
+so short that a launch counts: the specialized one and its sum start early, their blocks are there when what is before
+them in the stream ends.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -23,13 +25,11 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.kernels.arguments import check_cuda, check_no_grad, check_tensor, tma_strides
-from wspec.kernels.reference import exact_float32_products
-
-MIDDLE = 8
-"""What is subtracted from a number of 4 bits as it is stored."""
+from wspec.kernels.arguments import check_cuda, tma_strides
+from wspec.kernels.weights import check_int4, check_int8
 
 
 @triton.jit
@@ -95,8 +95,15 @@ def int4_weights_kernel(
 
 
 @triton.jit
-def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK)."""
+def sum_parts_kernel(parts_ptr, out_ptr, count, PARTS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+    """The sum of the parts, rounded once: [PARTS, count] float32 to [count] bfloat16; grid (blocks of BLOCK).
+
+    EARLY: for launches with `launch_pdl`, whose blocks start while the kernel before them runs. They let the kernel
+    behind them start its blocks as well before they wait; it has to wait too, for them and so for all before.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(parts_ptr + at, mask=at < count, other=0.0)
     for part in tl.static_range(1, PARTS):
@@ -109,7 +116,11 @@ SUM_BLOCK = 512  # numbers of one block of `sum_parts_kernel`
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`."""
+    """A tile of block_m rows of A by block_n rows of W; block_k numbers or bytes of W a step; K in `parts`.
+
+    blocks: how many blocks of the launch an SM has room for, as `wspec.compile` is told; None: one where the launch has
+    no more blocks than there are SMs, else what the compiler finds.
+    """
 
     block_m: int = 64
     block_n: int = 64
@@ -117,39 +128,47 @@ class Config:
     num_warps: int = 4
     num_stages: int = 4
     parts: int = 1
+    blocks: int | None = None
 
     def __str__(self) -> str:
         tile = f"{self.block_m}x{self.block_n}x{self.block_k}"
-        return f"{tile} w{self.num_warps} s{self.num_stages} p{self.parts}"
+        said = f" b{self.blocks}" if self.blocks else ""
+        return f"{tile} w{self.num_warps} s{self.num_stages} p{self.parts}{said}"
 
 
 SMS = 132  # of an H200
 
 
-def default_config(m: int, n: int, steps_k: int) -> Config:
+def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 256, and K divided while half of the SMs would have no tile, of few rows two.
+    All rows of A in one tile, up to 128, with 128 rows of W for two groups of warps; 64 where int4 would leave rings of
+    128 one buffer. K is divided while SMs would have no tile, or only one where two fit and convert in turns.
     """
-    block_m = min(256, max(16, triton.next_power_of_2(m)))
-    tiles = triton.cdiv(n, 64) * triton.cdiv(m, block_m)
+    block_m = min(128, max(16, triton.next_power_of_2(m)))
+    tall = bits == 8 or block_m <= 64
+    two = block_m <= 64 if bits == 8 else block_m <= 16 or not tall  # blocks fit on an SM
+    block_n = 128 if tall else 64
+    tiles = triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     parts = 1
-    wanted = SMS if block_m > 64 else 2 * SMS
+    wanted = 2 * SMS if two and bits == 4 else SMS
     while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
-    return Config(block_m, block_k=128 if block_m < 256 else 64, parts=parts)
+    blocks = 2 if two and tiles * parts <= 2 * SMS else None
+    return Config(block_m, block_n, 128, 8 if tall else 4, num_stages=3, parts=parts, blocks=blocks)
 
 
 @functools.cache
-def specialized_kernel(bits: int, one_wave: bool = False, **options: Any) -> Any:
-    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use.
+def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> Any:
+    """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use; it starts early.
 
-    one_wave: for launches with no more than one block for each SM. options: others of `wspec.compile`.
+    blocks: how many a launch has for each SM at most (`Launch.blocks`), where that is known; they do not walk through
+    tiles then. options: others of `wspec.compile`.
     """
     import wspec
 
-    said: dict[str, Any] = {"blocks": 1, "persistent": False} if one_wave else {}
-    return wspec.compile(plain_kernel(bits), **said, **options)
+    said: dict[str, Any] = {} if blocks is None else {"blocks": blocks, "persistent": False}
+    return wspec.compile(plain_kernel(bits), **{"early_start": True, **said, **options})
 
 
 def plain_kernel(bits: int) -> Any:
@@ -170,7 +189,7 @@ def matmul_int8_weights(
     check_int8(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8, launch.one_wave) if kernel is None else kernel)
+    return launch.run(specialized_kernel(8, launch.blocks) if kernel is None else kernel)
 
 
 def matmul_int4_weights(
@@ -184,7 +203,7 @@ def matmul_int4_weights(
     check_int4(a, weight, scale)
     check_cuda("a", a)
     launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4, launch.one_wave) if kernel is None else kernel)
+    return launch.run(specialized_kernel(4, launch.blocks) if kernel is None else kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +214,7 @@ class Launch:
     args: tuple[Any, ...]
     meta: dict[str, Any]
     sums: torch.Tensor  # [parts, M, N]
-
-    @property
-    def one_wave(self) -> bool:
-        """Has no SM more than one block? The compiler, which does not know the grid, counts on as many blocks as fit,
-        which hide each other's conversion, and lets them walk through tiles."""
-        return math.prod(self.grid) <= SMS
+    blocks: int | None = None  # an SM, for `specialized_kernel`
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
@@ -209,29 +223,36 @@ class Launch:
         sums, descriptors = _descriptors(a, weight, tile)
         part = _part(a.shape[1], tile)
         args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], part)
-        return Launch(_grid(sums, tile), args, _meta(tile), sums)
+        return Launch(_grid(sums, tile), args, _meta(tile), sums, _blocks(sums, tile))
 
     @staticmethod
     def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
         """The launch for inputs that passed `check_int4`."""
         half = weight.shape[1]
-        tile = config or default_config(a.shape[0], weight.shape[0], half)
+        tile = config or default_config(a.shape[0], weight.shape[0], half, bits=4)
         group = a.shape[1] // scale.shape[0]
         if group % tile.block_k or half % (tile.block_k * tile.parts):
             raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")
         sums, descriptors = _descriptors(a, weight, tile)
         args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], half, half // tile.parts)
-        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums)
+        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums, _blocks(sums, tile))
 
-    def run(self, kernel: Any) -> torch.Tensor:
-        """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16."""
+    def run(self, kernel: Any, early: bool | None = None) -> torch.Tensor:
+        """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16.
+
+        early: the sum starts early; None: if the product does.
+        """
         parts, m, n = self.sums.shape
         with torch.cuda.device(self.sums.device):
             kernel[self.grid](*self.args, **self.meta)
             if parts == 1:
                 return self.sums[0]
+            early = starts_early(kernel) if early is None else early
             out = torch.empty((m, n), dtype=torch.bfloat16, device=self.sums.device)
-            sum_parts_kernel[(triton.cdiv(m * n, SUM_BLOCK),)](self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK)
+            grid = (triton.cdiv(m * n, SUM_BLOCK),)
+            sum_parts_kernel[grid](
+                self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK, EARLY=early, launch_pdl=early
+            )  # fmt: skip
             return out
 
     def warmup(self, kernel: Any) -> Any:
@@ -262,6 +283,18 @@ def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
     return triton.cdiv(n, tile.block_n), triton.cdiv(m, tile.block_m), parts
 
 
+def _blocks(sums: torch.Tensor, tile: Config) -> int | None:
+    """Of one launch on an SM, where that can be said. The compiler, which does not know the grid, counts on as many
+    blocks as fit, which hide each other's conversion, and lets them walk through tiles."""
+    return tile.blocks or (1 if math.prod(_grid(sums, tile)) <= SMS else None)
+
+
+def starts_early(kernel: Any) -> bool:
+    """Is it a function under `wspec.compile` that was asked to, on a GPU that can?"""
+    options = getattr(kernel, "wspec_options", None)
+    return options is not None and options.early_start and torch.cuda.get_device_capability() >= (9, 0)
+
+
 def _meta(tile: Config) -> dict[str, Any]:
     return {
         "BLOCK_M": tile.block_m,
@@ -270,74 +303,3 @@ def _meta(tile: Config) -> dict[str, Any]:
         "num_warps": tile.num_warps,
         "num_stages": tile.num_stages,
     }
-
-
-# ------------------------------------------------------------------------------------ checks, weights, references
-
-
-def check_int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> None:
-    """Raises TypeError or ValueError naming the argument that `matmul_int8_weights` cannot take."""
-    _check(a, weight, torch.int8)
-    check_tensor("scale", scale, 1, (torch.float32,))
-    if weight.shape[1] != a.shape[1]:
-        raise ValueError(f"weight: has rows of {weight.shape[1]}, but a has {a.shape[1]} columns")
-    if scale.shape[0] != weight.shape[0] or not scale.is_contiguous():
-        raise ValueError(f"scale: expected {weight.shape[0]} contiguous numbers, got {tuple(scale.shape)}")
-
-
-def check_int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> None:
-    """Raises TypeError or ValueError naming the argument that `matmul_int4_weights` cannot take."""
-    _check(a, weight, torch.int8)
-    check_tensor("scale", scale, 2, (torch.bfloat16,))
-    if weight.shape[1] * 2 != a.shape[1]:
-        raise ValueError(f"weight: has rows of {weight.shape[1]} bytes, but a has {a.shape[1]} columns")
-    if scale.shape[1] != weight.shape[0] or a.shape[1] % (2 * scale.shape[0]) or not scale.is_contiguous():
-        raise ValueError(f"scale: expected contiguous [groups, {weight.shape[0]}], got {tuple(scale.shape)}")
-
-
-def _check(a: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype) -> None:
-    check_tensor("a", a, 2, (torch.bfloat16,))
-    check_no_grad("a", a)
-    check_tensor("weight", weight, 2, (dtype,))
-    if not (a.numel() and weight.numel()):
-        raise ValueError(f"a: nothing to multiply: {tuple(a.shape)} by {tuple(weight.shape)}")
-
-
-def quantize_int8(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """[N, K] as int8 and a float32 scale for each row."""
-    scale = weight.float().abs().amax(1).clamp_min(1e-12) / 127
-    return (weight.float() / scale[:, None]).round().to(torch.int8), scale
-
-
-def quantize_int4(weight: torch.Tensor, group: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
-    """[N, K] as [N, K / 2] bytes and [K / group, N] bfloat16 scales: column j in the low half of byte j, column
-    K / 2 + j in the high half."""
-    n, k = weight.shape
-    grouped = weight.float().reshape(n, k // group, group)
-    scale = (grouped.abs().amax(2).clamp_min(1e-12) / 7).to(torch.bfloat16)
-    numbers = (grouped / scale.float()[:, :, None]).round().clamp(-MIDDLE, MIDDLE - 1).to(torch.int8) + MIDDLE
-    numbers = numbers.reshape(n, k).to(torch.uint8)
-    packed = numbers[:, : k // 2] | (numbers[:, k // 2 :] << 4)
-    return packed.contiguous().view(torch.int8), scale.T.contiguous()
-
-
-def dequantize_int4(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """What `quantize_int4` packed, in `dtype`."""
-    numbers = torch.cat([weight & 15, weight >> 4 & 15], 1).to(dtype) - MIDDLE
-    return numbers * scale.T.to(dtype).repeat_interleave(numbers.shape[1] // scale.shape[0], 1)
-
-
-def int8_reference(
-    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, dtype: torch.dtype = torch.float32
-) -> torch.Tensor:
-    """A (weight * scale)^T in `dtype` (float32 or float64) on the inputs' device, without TF32."""
-    with exact_float32_products():
-        return (a.to(dtype) @ weight.to(dtype).T) * scale.to(dtype)
-
-
-def int4_reference(
-    a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, dtype: torch.dtype = torch.float32
-) -> torch.Tensor:
-    """A W^T in `dtype` on the inputs' device, without TF32."""
-    with exact_float32_products():
-        return a.to(dtype) @ dequantize_int4(weight, scale, dtype).T

@@ -8,26 +8,36 @@ import pytest
 import torch
 
 import wspec
-from wspec.bench.quantized import Case, Entry, entries, launch_on_cpu
+from wspec.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu, make_inputs, make_launch
+from wspec.bridge import from_arguments
+from wspec.bridge.early_start import WAIT
+from wspec.bridge.launch import compile_plain
 from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (
+    SMS,
+    SUM_BLOCK,
     Config,
     Launch,
-    check_int4,
-    check_int8,
     default_config,
-    dequantize_int4,
-    int4_reference,
-    int8_reference,
     matmul_int4_weights,
     matmul_int8_weights,
     plain_kernel,
+    specialized_kernel,
+    starts_early,
+    sum_parts_kernel,
+)
+from wspec.kernels.weights import (
+    check_int4,
+    check_int8,
+    dequantize_int4,
+    int4_reference,
+    int8_reference,
     quantize_int4,
     quantize_int8,
-    specialized_kernel,
 )
 
+CPU = torch.device("cpu")
 A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)
 Q4, S4 = torch.zeros(8, 128, dtype=torch.int8), torch.zeros(2, 8, dtype=torch.bfloat16)
 
@@ -100,30 +110,94 @@ def test_references_are_the_products_of_the_dequantized_weights() -> None:
     assert torch.allclose(int4_reference(a, packed, scales, dtype=torch.float64), expected)
 
 
-@pytest.mark.parametrize(("m", "n", "parts"), [(16, 8192, 2), (1, 4096, 4), (64, 2048, 8), (256, 8192, 1)])
-def test_default_tiles_keep_the_card_busy(m: int, n: int, parts: int) -> None:
-    config = default_config(m, n, 8192)
-    assert config.parts == parts and config.block_m >= min(m, 256)
-    assert "p" in str(config)
+@pytest.mark.parametrize(
+    ("bits", "m", "n", "parts", "blocks"),
+    [
+        (8, 16, 4096, 4, 2),
+        (8, 1, 8192, 2, 2),
+        (8, 64, 65536, 1, None),  # more than two blocks for each SM
+        (8, 128, 4096, 4, None),
+        (8, 256, 8192, 1, None),
+        (4, 16, 4096, 8, 2),
+        (4, 64, 4096, 4, None),
+        (4, 128, 4096, 4, 2),
+        (4, 256, 8192, 1, 2),
+    ],
+)
+def test_default_tiles_keep_the_card_busy(bits: int, m: int, n: int, parts: int, blocks: int | None) -> None:
+    config = default_config(m, n, 8192, bits)
+    assert (config.parts, config.blocks) == (parts, blocks) and config.block_m >= min(m, 128)
+    assert parts == 1 or -(-n // config.block_n) * -(-m // config.block_m) * parts > SMS * 0.9, "no idle SMs"
+    assert f"p{parts}" in str(config)
 
 
-@pytest.mark.parametrize(("rows", "n", "one_wave"), [(64, 8192, True), (16, 4096, True), (64, 32768, False)])
-def test_the_compiler_is_told_where_no_sm_has_two_blocks(rows: int, n: int, one_wave: bool) -> None:
+@pytest.mark.parametrize(("bits", "m"), [(bits, m) for bits in (8, 4) for m in (16, 64, 128)])
+def test_default_tiles_are_specialized_without_a_third_task(bits: int, m: int) -> None:
+    """Those measured to be the fastest: docs/chains.md."""
+    case = Case(bits, m, 4096, 4096)
+    config = default_config(m, case.n, case.k * bits // 8, bits)
+    launch = make_launch(Case(bits, 16, 256, 4096), make_inputs(Case(bits, 16, 256, 4096), CPU, 0), config)
+    report = specialized_kernel(bits, Entry("single", config).blocks(case)).outcome(*launch.args, **launch.meta)
+    assert report.plan is not None and report.reason is None and "proved" in report.proof
+    assert not report.plan.helpers and report.resources.spill_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "said", "blocks"),
+    [(64, 8192, None, 1), (16, 4096, None, 1), (16, 4096, 2, 2), (64, 32768, None, None)],
+)
+def test_the_compiler_is_told_how_many_blocks_an_sm_has(
+    rows: int, n: int, said: int | None, blocks: int | None
+) -> None:
     a, weight = torch.zeros(rows, 64, dtype=torch.bfloat16), torch.zeros(n, 64, dtype=torch.int8)
-    launch = Launch.int8(a, weight, torch.zeros(n), config=Config(rows))
-    assert launch.one_wave == one_wave
-    kernel = specialized_kernel(8, one_wave)
-    plan = kernel.plan(*launch.args, **launch.meta)
-    assert plan is not None and (plan.blocks_per_sm > 1) != one_wave and not (plan.persistent and one_wave)
+    launch = Launch.int8(a, weight, torch.zeros(n), config=Config(rows, blocks=said))
+    assert launch.blocks == blocks
+    plan = specialized_kernel(8, blocks).plan(*launch.args, **launch.meta)
+    assert plan is not None and plan.persistent == (blocks is None)
+    assert plan.blocks_per_sm == blocks if blocks else plan.blocks_per_sm > 1
+
+
+def test_the_sum_starts_early_behind_products_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert starts_early(specialized_kernel(8)) and not starts_early(plain_kernel(8))
+    assert not starts_early(specialized_kernel(8, early_start=False))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    assert not starts_early(specialized_kernel(8)), "an older GPU has no such launches"
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_sum_that_starts_early_waits_before_it_reads(early: bool) -> None:
+    arguments = (torch.zeros(2, 4, 8), torch.zeros(4, 8, dtype=torch.bfloat16), 32)
+    meta = {"PARTS": 2, "BLOCK": SUM_BLOCK, "EARLY": early, "launch_pdl": early}
+    ptx = compile_plain(from_arguments(sum_parts_kernel, arguments, meta)).asm["ptx"]
+    assert (WAIT in ptx) == early
+    assert not early or ptx.index(WAIT) < ptx.index("ld.global")
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_products_started_by_hand_wait_before_they_read(bits: int) -> None:
+    kernel, launch = launch_on_cpu(Entry("by hand", Config(16)), bits)
+    assert launch.meta["launch_pdl"]
+    ptx = compile_plain(from_arguments(kernel, launch.args, launch.meta)).asm["ptx"]
+    assert ptx.index(WAIT) < min(ptx.index("ld.global"), ptx.index("cp.async.bulk.tensor"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [("single", Config(16, 128, num_warps=8, blocks=2)), ("chain", Config(64))]
+)
+def test_specialized_products_wait_before_their_tasks_begin(kind: str, config: Config) -> None:
+    kernel, launch = launch_on_cpu(Entry(kind, config), 8, config.blocks)
+    ptx = kernel.dump("ptx", *launch.args, **launch.meta)
+    assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("cp.async.bulk.tensor")
 
 
 def test_steps_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^weight: 512 bytes a row"):
+    with pytest.raises(ValueError, match=r"^weight: 2048 bytes a row"):
         launch_on_cpu(Entry("plain", Config(16, block_k=256)), 4)
 
 
 def test_the_grid_of_the_benchmark() -> None:
-    assert {entry.kind for entry in entries(Case(8, 64, 4096, 4096))} == {"plain", "single", "chain"}
+    assert {entry.kind for entry in entries(Case(8, 64, 4096, 4096))} == set(KINDS)
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -45,19 +45,20 @@ def test_blocks_share_and_groups_hide() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "tile", "one_wave", "helpers"),
+    ("bits", "tile", "blocks", "helpers"),
     [
-        (8, Config(16), True, []),
-        (8, Config(128), True, ["convert"]),
-        (8, Config(64), False, []),
-        (4, Config(64), True, ["convert"]),
-        (4, Config(64), False, []),
-        (4, Config(128), True, []),  # no room for rings
+        (8, Config(16), 1, []),
+        (8, Config(128), 1, []),
+        (8, Config(256, 64, 64), 1, ["convert"]),
+        (8, Config(64), None, []),
+        (4, Config(64), 1, ["convert"]),
+        (4, Config(64), None, []),
+        (4, Config(128), 1, []),  # no room for rings
     ],
 )
-def test_a_third_task_where_it_was_faster(bits: int, tile: Config, one_wave: bool, helpers: list[str]) -> None:
+def test_a_third_task_where_it_was_faster(bits: int, tile: Config, blocks: int | None, helpers: list[str]) -> None:
     """With as many blocks on an SM as the launch has there: docs/chains.md."""
     small = Product(bits, 16, 256, 1024)
     launch = make_launch(small, make_inputs(small, torch.device("cpu"), 0), tile)
-    plan = specialized_kernel(bits, one_wave).plan(*launch.args, **launch.meta)
+    plan = specialized_kernel(bits, blocks).plan(*launch.args, **launch.meta)
     assert plan is not None and [task.name for task in plan.helpers] == helpers

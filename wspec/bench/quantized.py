@@ -3,7 +3,7 @@
 For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
 each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. A sample is a CUDA graph of many
 launches, as a decoding step is, adding the parts of K included. Every kernel that is timed is checked
-against float32 first.
+against float32 first, and so is a graph in which each product takes the last one's result.
 """
 
 from __future__ import annotations
@@ -15,31 +15,23 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from wspec.bench.accuracy import Error
+from wspec.bench.by_hand import started_by_hand
 from wspec.bench.environment import environment, require_hopper
+from wspec.bench.in_a_row import same_in_a_row
 from wspec.bench.precompile import precompile
 from wspec.bench.timing import Run, Timing, Variant, fastest, input_sets, measure
-from wspec.kernels.quantized import (
-    SMS,
-    Config,
-    Launch,
-    dequantize_int4,
-    int4_reference,
-    int8_reference,
-    plain_kernel,
-    quantize_int4,
-    quantize_int8,
-    specialized_kernel,
-)
+from wspec.kernels.quantized import SMS, Config, Launch, plain_kernel, specialized_kernel
+from wspec.kernels.weights import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
 
 CUBLAS = "cuBLAS bf16"
-KINDS = ("plain", "single", "chain")
+KINDS = ("plain", "by hand", "single", "chain")
 ALLOWED = 0.01  # relative error, ||C - reference|| / ||reference||; bfloat16 results give about 0.002
 
 
@@ -62,7 +54,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Triton's kernel ("plain"), specialized without a third task ("single") or with one ("chain"), at a tile."""
+    """Triton's kernel ("plain"), the same started early by hand, specialized without a third task ("single") or with
+    one ("chain"), at a tile. The last two start early as well."""
 
     kind: str
     config: Config
@@ -73,19 +66,31 @@ class Entry:
         chain = f" d{self.depth} h{self.warps}" if self.depth else ""
         return f"{self.kind} {self.config}{chain}"
 
-    def function(self, bits: int, one_wave: bool) -> Any:
-        """The jit function, for launches of at most one block an SM or for others."""
+    @property
+    def specialized(self) -> bool:
+        return self.kind in ("single", "chain")
+
+    def function(self, bits: int, blocks: int | None) -> Any:
+        """The jit function, for launches of `blocks` blocks an SM."""
         if self.kind == "plain":
             return plain_kernel(bits)
+        if self.kind == "by hand":
+            return started_by_hand(bits)
         chain: dict[str, Any] = {"chain": "off"}
         if self.kind == "chain":
             chain = {"chain": "on", "value_depth": self.depth, "helper_warps": self.warps}
-        return specialized_kernel(bits, one_wave, gate="off", **chain)
+        return specialized_kernel(bits, blocks, gate="off", **chain)
 
-    def one_wave(self, case: Case) -> bool:
-        """Does the case have no more blocks than there are SMs?"""
-        blocks = -(-case.n // self.config.block_n) * -(-case.m // self.config.block_m) * self.config.parts
-        return self.kind != "plain" and blocks <= SMS
+    def blocks(self, case: Case) -> int | None:
+        """What the compiler is told."""
+        if not self.specialized or self.config.blocks:
+            return self.config.blocks
+        return 1 if _waves(case, self.config) <= 1 else None
+
+
+def _waves(case: Case, config: Config) -> float:
+    """Blocks of a launch for each SM."""
+    return -(-case.n // config.block_n) * -(-case.m // config.block_m) * config.parts / SMS
 
 
 TILES = ((64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8))
@@ -93,20 +98,28 @@ TILES = ((64, 64, 4), (64, 128, 4), (128, 128, 4), (128, 128, 8))
 
 
 def entries(case: Case) -> list[Entry]:
-    """The tiles tried: a row block for the case, K divided as long as four blocks an SM or fewer come of it."""
+    """The tiles tried: a row block for the case, K divided as long as four blocks an SM or fewer come of it. Kernels
+    without a third task are also told of two blocks an SM, where there are two or the next launch can start there."""
     heights = (128, 256) if case.m >= 256 else (min(128, max(16, case.m)),)
     found = []
     for kind, block_m, (block_n, block_k, warps) in itertools.product(KINDS, heights, TILES):
         if block_m * block_n > 128 * 32 * warps:  # registers for the accumulator
             continue
-        if kind != "plain" and (block_n != 16 * warps or (block_n > 64 and block_m < 128)):
+        ours = kind in ("single", "chain")
+        if ours and (block_n != 16 * warps or (kind == "chain" and block_n > 64 and block_m < 128)):
             continue
-        deep = kind == "plain" and (block_n, block_k) == (64, 128)
+        if kind == "by hand" and warps > 4:  # never the best of them
+            continue
+        deep = not ours and (block_n, block_k) == (64, 128)
         for stages, parts in itertools.product((3, 5) if deep else (3,), (1, 2, 4, 8)):
             tiles = case.n // block_n * -(-case.m // block_m)
             steps = case.k // block_k // (3 - case.bits // 4)
-            if (parts == 1 or tiles * parts <= 4 * SMS) and steps % parts == 0:
-                found.append(Entry(kind, Config(block_m, block_n, block_k, warps, stages, parts)))
+            if not ((parts == 1 or tiles * parts <= 4 * SMS) and steps % parts == 0):
+                continue
+            config = Config(block_m, block_n, block_k, warps, stages, parts)
+            found.append(Entry(kind, config))
+            if kind == "single" and tiles * parts <= 2 * SMS and block_m * block_n <= 64 * 128:
+                found.append(Entry(kind, replace(config, blocks=2)))
     return found
 
 
@@ -125,23 +138,28 @@ def make_launch(case: Case, inputs: Tensors, config: Config) -> Launch:
     return (Launch.int8 if case.bits == 8 else Launch.int4)(*inputs, config=config)
 
 
-def launch_on_cpu(entry: Entry, bits: int, one_wave: bool = False) -> tuple[Any, Launch]:
+def launch_on_cpu(entry: Entry, bits: int, blocks: int | None = None) -> tuple[Any, Launch]:
     """A launch for `precompile`, of sizes that specialize as the timed ones do."""
-    case = Case(bits, 16, 256, 1024)
-    return entry.function(bits, one_wave), make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
+    case = Case(bits, 16, 256, 4096)
+    launch = make_launch(case, make_inputs(case, torch.device("cpu"), 0), entry.config)
+    return entry.function(bits, blocks), _with_pdl(entry, launch)
+
+
+def _with_pdl(entry: Entry, launch: Launch) -> Launch:
+    return replace(launch, meta={**launch.meta, "launch_pdl": True}) if entry.kind == "by hand" else launch
 
 
 def _kernel_key(entry: Entry, case: Case) -> tuple[Any, ...]:
     config = entry.config
     tile = (config.block_m, config.block_n, config.block_k, config.num_warps, config.num_stages)
-    return (case.bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1, entry.one_wave(case))
+    return (case.bits, entry.kind, entry.depth, entry.warps, *tile, config.parts > 1, entry.blocks(case))
 
 
 def compile_all(cases: list[Case]) -> None:
     """Every kernel into the cache, in parallel; says what failed."""
     begin = time.monotonic()
     keys = {
-        _kernel_key(entry, case): (entry, case.bits, entry.one_wave(case)) for case in cases for entry in entries(case)
+        _kernel_key(entry, case): (entry, case.bits, entry.blocks(case)) for case in cases for entry in entries(case)
     }
     failures = precompile([functools.partial(launch_on_cpu, *made) for made in keys.values()])
     for (entry, bits, _), failure in zip(keys.values(), failures, strict=True):
@@ -152,18 +170,32 @@ def compile_all(cases: list[Case]) -> None:
 
 def _variant(case: Case, sets: list[Tensors], entry: Entry, reference: torch.Tensor) -> Variant | None:
     """The entry as something to time, after a check of its result; None where it cannot be had."""
-    kernel = entry.function(case.bits, entry.one_wave(case))
+    kernel = entry.function(case.bits, entry.blocks(case))
+    early = entry.kind != "plain"
     try:
-        launches = [make_launch(case, inputs, entry.config) for inputs in sets]
-        if entry.kind != "plain" and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:
+        launches = [_with_pdl(entry, make_launch(case, inputs, entry.config)) for inputs in sets]
+        if entry.specialized and kernel.outcome(*launches[0].args, **launches[0].meta).reason is not None:
             return None
-        error = Error.of(launches[0].run(kernel), reference).relative
+        error = Error.of(launches[0].run(kernel, early), reference).relative
     except Exception as failure:  # too much shared memory, found out at load
         print(f"{case} {entry}: {str(failure)[:120]}", file=sys.stderr)
         return None
     if not error < ALLOWED:
         raise SystemExit(f"{case} {entry}: WRONG, relative error {error:.3g}")
-    return Variant(str(entry), (_burst([functools.partial(launch.run, kernel) for launch in launches]),))
+    return Variant(str(entry), (_burst([functools.partial(launch.run, kernel, early) for launch in launches]),))
+
+
+def _check_in_a_row(case: Case, sets: list[Tensors], entry: Entry) -> None:
+    """Raises SystemExit where products of each other's results are not those of launches that wait for each other."""
+    kernel = entry.function(case.bits, entry.blocks(case))
+    weights = [(weight, scale / case.k**0.5) for _, weight, scale in sets]  # results as large as A
+
+    def step(a: torch.Tensor, number: int, early: bool = entry.kind != "plain") -> torch.Tensor:
+        launch = make_launch(case, (a, *weights[number % len(weights)]), entry.config)
+        return _with_pdl(entry, launch).run(kernel, early)
+
+    if not same_in_a_row(step, functools.partial(step, early=False), [a for a, *_ in sets[:2]], steps=12):
+        raise SystemExit(f"{case} {entry}: WRONG, products in a row differ from products that wait for each other")
 
 
 BURST = 24  # launches of one CUDA graph
@@ -198,13 +230,15 @@ def run_case(case: Case, device: torch.device, rounds: int) -> dict[str, Any]:
     best: list[Variant] = []
     sweep: dict[str, float] = {}
     for kind in KINDS:
-        made = [_variant(case, sets, entry, reference) for entry in entries(case) if entry.kind == kind]
+        tried = {str(entry): entry for entry in entries(case) if entry.kind == kind}
+        made = [_variant(case, sets, entry, reference) for entry in tried.values()]
         variants = {variant.name: variant for variant in made if variant is not None}
         if variants:
             timings = measure(list(variants.values()), rounds=3, window_ms=0.3, graph=True)
             timings = _each(timings, dict.fromkeys(timings, len(sets)))
             sweep |= {name: timing.median_us for name, timing in timings.items()}
             best.append(variants[fastest(timings, 1)[0]])
+            _check_in_a_row(case, sets, tried[best[-1].name])
     final = measure([*best, _cublas(case, sets)], rounds=rounds, window_ms=1.0, graph=True)
     final = _each(final, {name: 2 if name == CUBLAS else len(sets) for name in final})
     _show(case, final)

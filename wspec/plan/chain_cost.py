@@ -47,7 +47,8 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
         bounds["multiplying"] += handshake / STORE_TRIPS
     else:
         busy = other.mma + other.compute / ISSUE
-        bounds[plan.helpers[0].name] = busy + (moved + read) / HELPER_SMEM + (handshake if here else 0.0)
+        waited = (moved + read) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
+        bounds[plan.helpers[0].name] = busy + waited + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
     return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
 

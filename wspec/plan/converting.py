@@ -15,15 +15,24 @@ from wspec.plan.machine import Machine
 from wspec.plan.tile import DOTS
 
 ISSUE = 0.5  # of the CUDA cores' rate that computing on tiles reaches, by one warp group or by four
-REGISTER_OPERAND = 190.0  # cycles of waits, of reading the tile and of issuing and awaiting products
+REGISTER_OPERAND = 190.0  # cycles of waits, of reading the tile and of issuing and awaiting a product
 PLAIN = 320.0  # what an iteration of Triton's own loop takes more: copies are issued, and awaited, by the same warps
 UNPACKED_PAIR = 1.5  # instructions more for an element of a pair of bytes that Triton packs first
 
 
 def converts(loop: Operation) -> bool:
     """Is an operand of a product computed in the loop, from tiles and not from another product?"""
-    found = [_made(value) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2]]
-    return any(op is not None and loop in op.ancestors() and not _from_dot(op, loop) for op in found)
+    return bool(_converting(loop))
+
+
+def _converting(loop: Operation) -> list[Operation]:
+    """The products of the loop with an operand that is computed in it, and not from another product."""
+    found = []
+    for dot in (op for op in loop.walk() if op.name in DOTS):
+        made = [_made(value) for value in dot.operands[:2]]
+        if any(op is not None and loop in op.ancestors() and not _from_dot(op, loop) for op in made):
+            found.append(dot)
+    return found
 
 
 def converting_cycles(
@@ -39,10 +48,11 @@ def converting_cycles(
     if any(op.name == "tt.load" and isinstance(op.result.type, TensorType) for op in loop.walk()):
         extra += machine.l2_latency
     longer, shorter = max(work.mma, packed.compute / ISSUE), min(work.mma, packed.compute / ISSUE)
-    alone = REGISTER_OPERAND + longer + shorter / replicas + extra
+    waits = REGISTER_OPERAND * len(_converting(loop))
+    alone = waits + longer + shorter / replicas + extra
     pairs = sum(elements(one.source.type) for one in find_packed(loop.walk(), 1) if one.field.is_signed_byte)
     compute = work.compute + pairs * UNPACKED_PAIR / machine.fma
-    plain = REGISTER_OPERAND + PLAIN + work.mma + compute / ISSUE + extra
+    plain = waits + PLAIN + work.mma + compute / ISSUE + extra
     return max(alone / blocks, packed.compute, work.mma, work.tma), max(plain / blocks, compute, work.mma, work.tma)
 
 

@@ -134,17 +134,13 @@ def choose_occupancy(
             loops[0].location,
             "use smaller tiles, or fewer blocks",
         )
-    if options.gate == "model":
-        need = consumer_need(loops, _flat(loops), threads)
-        room = _available(machine, blocks, consumer_warps, options)
-        have = (
-            f"{room} can be had"
-            if options.consumer_registers is None
-            else f"{options.consumer_registers} are asked for"
-        )
+    need = consumer_need(loops, _flat(loops), threads)
+    room = options.consumer_registers or _available(machine, blocks, consumer_warps, options)
+    if options.gate == "model" and need > room:
+        have = "can be had" if options.consumer_registers is None else "are asked for"
         raise decline(
             "registers",
-            f"a consumer would need about {need} registers a thread, {have}",
+            f"a consumer would need about {need} registers a thread, {room} {have}",
             loops[0].location,
             "use smaller tiles, or more warps",
         )

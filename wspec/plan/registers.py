@@ -43,7 +43,9 @@ def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:
     dots = [op for op in body.ops if op.name in DOTS]
     fresh = [dot for dot in dots if not _accumulates(dot)]
     results = max((_tile_registers(dot.result, threads) for dot in fresh), default=0.0)
-    operands = max((_tile_registers(dot.operands[0], threads) for dot in dots if id_of(dot) not in late), default=0.0)
+    held = {dot: _tile_registers(dot.operands[0], threads) for dot in dots if id_of(dot) not in late}
+    adding = sum(size for dot, size in held.items() if dot not in fresh)  # ptxas computes them side by side
+    operands = max([adding, *(size for dot, size in held.items() if dot in fresh)])
     again = sum(_tile_registers(value, threads) for value in _crossing(loop, late) if _is_matrix(value))
     return carried + results + operands + again
 
@@ -53,7 +55,7 @@ def _is_matrix(value: Value) -> bool:
 
 
 def _accumulates(dot: Operation) -> bool:
-    """Does the dot add to a value carried round its loop (perhaps scaled first)?"""
+    """Does the dot add to a value carried round its loop, perhaps scaled or added to by another dot first?"""
     block = dot.parent
     work = [dot.operands[2]]
     for _ in range(64):
@@ -62,8 +64,9 @@ def _accumulates(dot: Operation) -> bool:
         value = work.pop()
         if block is not None and value.owner is block:
             return True
-        if value.op is not None and value.op.parent is block and value.op.name not in DOTS:
-            work += [v for v in value.op.operands if v.type == dot.result.type]
+        if value.op is not None and value.op.parent is block:
+            added = value.op.operands[2:3] if value.op.name in DOTS else value.op.operands
+            work += [v for v in added if v.type == dot.result.type]
     return False
 
 
