@@ -129,7 +129,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("both_transposed", T128, T64),
     *jobs("store_between_loops", T128, T64, LOW),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=0),
-    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], alone="no-loop", TRIPS=1),
+    *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=[("default", "depth 1")], TRIPS=1),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], variants=[("default", "depth 1")], TRIPS=2),
     *jobs("constant_trips", T128, T64, sizes=SIZES[-2:], TRIPS=7),
     *jobs("three_dots", Tile(128, 64, 64, 8), T64, Tile(128, 64, 128, 8), NARROW, sizes=TALL),
