@@ -22,6 +22,9 @@ from wspec.simulate.points import Point
 AGREE = 0.03
 """Relative difference that results of two plans may have: ||a - b|| / ||b||; bfloat16 gives about 0.005."""
 
+WARM = 2
+"""Rounds that do not count: while inputs are made the card rests, and then runs at a higher clock for a while."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -125,8 +128,8 @@ def _measure(
         variants[point.name] = Variant(point.name, runs, around)
     if not variants:
         return [], problems
-    timings = measure(list(variants.values()), rounds=budget.rounds, window_ms=budget.window_ms)
-    clocks = probe.mhz()
+    timings = measure(list(variants.values()), rounds=budget.rounds, window_ms=budget.window_ms, warm=WARM)
+    clocks = probe.mhz(budget.rounds)
     found = [
         replace(
             point,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wspec.simulate.actions import Action, Kind
-from wspec.simulate.costs import THREADS, WARP
+from wspec.simulate.costs import ISSUE, THREADS, WARP
 from wspec.simulate.state import Group, Mbarrier, Named
 from wspec.simulate.timeline import Arrow
 
@@ -46,7 +46,7 @@ class Handshakes:
         if barrier.phase != action.b & 1:
             if action.early:
                 return True
-            self.engine.resume_after(self.numbers.ready_latency, group, "latency")
+            self.engine.resume_after(self._ready(group), group, "latency")
         else:
             barrier.waiters.append((group, action.b & 1))
         return False
@@ -56,6 +56,12 @@ class Handshakes:
         if group.is_first:
             self.arrive_later(group, action, action.b)
         return True
+
+    def _ready(self, group: Group) -> float:
+        """Cycles of a wait that need not wait: its few instructions compete with those of the warps that compute."""
+        others = (one for one in self.engine.clock.running if one.key != group.key)
+        crowded = any(unit == ISSUE for one in others for unit, _ in one.flow.busy)
+        return self.numbers.ready_latency if crowded else self.numbers.ready_alone
 
     def arrive_later(self, group: Group, action: Action, count: int) -> None:
         barrier, track, now = self.barrier(group, action.a), group.track, self.engine.clock.now

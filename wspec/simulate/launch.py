@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wspec.ir.core import Operation
@@ -20,6 +20,7 @@ from wspec.simulate.costs import TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
+from wspec.simulate.moved import NO_EDITS, Edits
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
 from wspec.simulate.sharing import Sources, arrivals
@@ -63,11 +64,19 @@ class Simulator:
     """Predicts launches of one module. Raises SimulationError for what cannot be played."""
 
     def __init__(
-        self, module: Operation, machine: Machine, registers: int | None = None, serialized: bool = False
+        self,
+        module: Operation,
+        machine: Machine,
+        registers: int | None = None,
+        serialized: bool = False,
+        edits: Edits = NO_EDITS,
     ) -> None:
-        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at."""
+        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at.
+
+        `edits`: what the plan does to the PTX.
+        """
         self.machine, self.numbers = machine, numbers(machine)
-        self.program = Compiler(module, machine, serialized=serialized)
+        self.program = Compiler(module, machine, serialized=serialized, edits=edits)
         self.sources = Sources(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
@@ -151,8 +160,10 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        self.sharing = Sharing(simulator.limits)  # what it remembers serves all classes
-        self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
+        limits = simulator.limits
+        # what they remember serves all classes
+        self.sharings = [Sharing(replace(limits, in_step=in_step)) for in_step in (False, True)]
+        self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
 
@@ -161,11 +172,16 @@ class _Classes:
             self.walked[position] = self.walker.block(self.keys[position])
         return self.walked[position]
 
-    def result(self, position: int, together: int) -> SmResult:
-        key = (position, together)
+    def result(self, position: int, together: int, which: int = 0) -> SmResult:
+        key = (position, together, which)
         if key not in self.results:
-            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharing)
+            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
         return self.results[key]
+
+    def residence(self, position: int, together: int) -> float:
+        """The mean of both ways in which warp groups may share the units: out of step, and in step."""
+        both = [_residence(self.result(position, together, which)) for which in range(len(self.sharings))]
+        return sum(both) / len(both)
 
     def _between(self, position: int) -> list[tuple[int, float]]:
         """The classes that were played around this one, and their weights."""
@@ -185,8 +201,8 @@ class _Classes:
             known = fewest + (most - fewest) * (together - 1) / (self.most - 1)
             self._times[position, together] = known
         if known is None:
-            parts = ((weight, self.result(one, together)) for one, weight in self._between(position))
-            known = self._times[position, together] = sum(weight * _residence(result) for weight, result in parts)
+            parts = ((weight, self.residence(one, together)) for one, weight in self._between(position))
+            known = self._times[position, together] = sum(weight * cycles for weight, cycles in parts)
         return known
 
     @cached_property

@@ -8,6 +8,7 @@ and one latency at the end: ptxas schedules the others into the shadow of the re
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class _Level:
     depth: float = 0.0  # of the longest chain of dependent instructions, cycles
     fill: float = 0.0  # until the first result of its longest chain of operations is there
     delay: float = 0.0  # before the next level
+    rows: float = 1.0  # that a thread reduces one after the other at its end
 
 
 class Costing:
@@ -88,10 +90,13 @@ class Costing:
                 here.fill = max(here.fill, begun)
             # At the end of a stretch nothing is left that would hide a reduction's shuffles.
             here.delay = max(here.delay, delay)
+            if op.name == "tt.reduce" and _in_core_layout(op.operands[0].type):
+                here.rows = max(here.rows, per_thread(op.results[0].type, self.warps))
             depth.update((result, 0.0 if delay else after) for result in op.results)
             fill.update((result, 0.0 if delay else begun) for result in op.results)
         if not any(isinstance(value.type, TensorType) for op in ops for value in (*op.operands, *op.results)):
             return _latency_alone(levels)
+        _stagger(levels)
         return tuple(piece for level in levels for piece in self._level(level))
 
     def _latency(self, unit: int) -> float:
@@ -174,7 +179,7 @@ class Costing:
         combine = [inner for inner in op.regions[0].block.ops if inner.operands and inner.results] or [op]
         type, axis = op.operands[0].type, op.int_attr("axis") or 0
         layout = type.encoding if isinstance(type, TensorType) else None
-        is_core = isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma"
+        is_core = _in_core_layout(type)
         steps = (2 if axis == 1 else 3) if is_core else 5
         per_warp = layout.ints("warpsPerCTA") if isinstance(layout, Layout) else ()
         across = per_warp[axis] > 1 if axis < len(per_warp) else self.warps > 1
@@ -229,6 +234,27 @@ def fused(function: Operation) -> frozenset[Operation]:
         if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
         and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
     )  # fmt: skip
+
+
+def _in_core_layout(type: object) -> bool:
+    """Is a tensor laid out as the tensor core leaves it: a thread has a few rows?"""
+    layout = type.encoding if isinstance(type, TensorType) else None
+    return isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma"
+
+
+def _stagger(levels: Sequence[_Level]) -> None:
+    """A thread's first row is through its reduction while the others are still reduced: these run beside what follows.
+
+    Seen in the SASS of attention: the second row's maxima stand between the first row's exponentials.
+    """
+    for level, following in itertools.pairwise(levels):
+        if level.rows <= 1 or not level.delay or not following.busy:
+            continue
+        for unit, cycles in level.busy.items():
+            later = cycles * (1 - 1 / level.rows)
+            level.busy[unit] = cycles - later
+            following.busy[unit] = following.busy.get(unit, 0.0) + later
+        level.depth /= level.rows
 
 
 def _latency_alone(levels: Sequence[_Level]) -> tuple[Piece, ...]:
