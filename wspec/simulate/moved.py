@@ -52,13 +52,10 @@ def add_wait(wait: Emit, steps: list[Step], hold: bool = False) -> None:
 
 def add_arrival(arrival: AtBarrier, steps: list[Step]) -> None:
     """An arrival that stands behind a wait for dots stays there when arithmetic comes in front of both."""
-    work = steps[-1] if steps else None
-    moved = len(steps) > 1 and isinstance(work, Emit) and work.actions[0].kind is Kind.WORK
-    at = next((i for i in range(len(steps) - 1, -1, -1) if not isinstance(steps[i], SCALAR) and steps[i] is not work), -1)
-    if moved and at >= 0 and _kind(steps[at]) is Kind.DOT_WAIT:
-        steps.insert(at + 1, arrival)
-    else:
-        steps.append(arrival)
+    timed = [at for at in range(len(steps)) if not isinstance(steps[at], SCALAR)]
+    steps.append(arrival)
+    if len(timed) > 1 and _kind(steps[timed[-1]]) is Kind.WORK and _kind(steps[timed[-2]]) is Kind.DOT_WAIT:
+        steps.append(steps.pop(timed[-1]))
 
 
 def _holding(wait: Emit, steps: Sequence[Step]) -> int | None:
