@@ -93,6 +93,11 @@ class Numbers:
     clock: tuple[float, ...]  # MHz under the power limit: at no load, and less for a busy tensor core, for a byte a
     # cycle from L2, for issue slots that are all used
 
+    @property
+    def crowding(self) -> float:
+        """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
+        return self.ready_latency / self.ready_alone - 1
+
     def load_rate(self, sharers: float) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
         known = sorted(self.load_shared)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wspec.simulate.actions import Action, Kind
-from wspec.simulate.costs import ISSUE, THREADS, WARP
+from wspec.simulate.costs import THREADS, WARP
 from wspec.simulate.state import Group, Mbarrier, Named
 from wspec.simulate.timeline import Arrow
 
@@ -59,9 +59,8 @@ class Handshakes:
 
     def _ready(self, group: Group) -> float:
         """Cycles of a wait that need not wait: its few instructions compete with those of the warps that compute."""
-        others = (one for one in self.engine.clock.running if one.key != group.key)
-        crowded = any(unit == ISSUE for one in others for unit, _ in one.flow.busy)
-        return self.numbers.ready_latency if crowded else self.numbers.ready_alone
+        others = self.engine.computing(group)
+        return self.numbers.ready_alone + others * (self.numbers.ready_latency - self.numbers.ready_alone)
 
     def arrive_later(self, group: Group, action: Action, count: int) -> None:
         barrier, track, now = self.barrier(group, action.a), group.track, self.engine.clock.now

@@ -208,7 +208,9 @@ class Compiler:
             after = latency(op, self.numbers)
             hold = None if self.serialized else held(op, self.costing.groups, self.numbers)
             issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold)
-            setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
+            setup = Action(
+                Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), scalar=True, cycles=self.numbers.dot_setup
+            )
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
