@@ -58,6 +58,25 @@ def add_arrival(arrival: AtBarrier, steps: list[Step]) -> None:
         steps.append(steps.pop(timed[-1]))
 
 
+def joined(work: Action, more: Action) -> Action | None:
+    """Two stretches that now follow each other, as one: what the second does runs beside the first's last flow.
+
+    None where either has none. In attention the accumulators are scaled between the last exponentials, once the arrival
+    that stood there is gone.
+    """
+    places = [at for at, piece in enumerate(work.pieces) if isinstance(piece, Flow)]
+    if not places or len(more.pieces) != 1 or not isinstance(flow := more.pieces[0], Flow):
+        return None
+    last = work.pieces[places[-1]]
+    assert isinstance(last, Flow)
+    busy = dict(last.busy)
+    for unit, cycles in flow.busy:
+        busy[unit] = busy.get(unit, 0.0) + cycles
+    both = Flow.of(busy, max(last.cycles, flow.cycles))
+    made = _part(work, (*work.pieces[: places[-1]], both, *work.pieces[places[-1] + 1 :]))
+    return replace(made, ops=(*work.ops, *more.ops))
+
+
 def _holding(wait: Emit, steps: Sequence[Step]) -> int | None:
     """Where the arrival is, with the meeting before it, that can hold a wait behind the arithmetic that ends the steps.
 

@@ -16,7 +16,7 @@ from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, decidi
 from wspec.simulate.costs import SCHEDULERS, numbers
 from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
-from wspec.simulate.moved import NO_EDITS, Edits, add_arrival, add_wait, after_arithmetic
+from wspec.simulate.moved import NO_EDITS, Edits, add_arrival, add_wait, after_arithmetic, joined
 from wspec.simulate.steps import (
     SCALAR,
     AtBarrier,
@@ -144,7 +144,13 @@ class Compiler:
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
             main = max(stretch, key=lambda op: max((byte_size(r.type) for r in op.results), default=0))
-            steps.append(Emit((Action(Kind.WORK, main, pieces=pieces, ops=tuple(stretch), cycles=cycles),)))
+            made = Action(Kind.WORK, main, pieces=pieces, ops=tuple(stretch), cycles=cycles)
+            before = steps[-1].actions[0] if steps and isinstance(steps[-1], Emit) else None
+            both = joined(before, made) if before is not None and before.kind is Kind.WORK else None
+            if both is not None:
+                steps[-1] = Emit((both,))
+            else:
+                steps.append(Emit((made,)))
         stretch.clear()
 
     def _add(self, made: Sequence[Step], steps: list[Step]) -> None:
