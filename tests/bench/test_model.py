@@ -18,7 +18,7 @@ POINT = Point("", "k.py:one", "plain", {}, {}, {}, {}, (1, 1, 1), 1.0)
 
 def row(shape: str, plan: str, measured: float, predicted: float) -> Row:
     point = replace(POINT, name=f"{shape} {plan}", shape=shape, ms=measured)
-    return Row(point, predicted, 2 * predicted)
+    return Row(point, predicted, predicted, 2 * predicted)
 
 
 def test_the_choice_is_the_plan_that_was_predicted_fastest() -> None:

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from wspec.bench.model_report import Row, choice_table, choices, error_table, notes
+    from wspec.bench.model_report import choice_table, choices, error_table, in_turns, notes
     from wspec.bench.report import console, write_markdown
     from wspec.bench.simulator import Predictor, plot
     from wspec.simulate.points import read_points
@@ -46,11 +46,8 @@ def _compare(args: argparse.Namespace) -> int:
     if not points:
         print("error: there are no such points", file=sys.stderr)
         return 2
-    predictor, rows = Predictor(args.machine, at_clock=False), []
-    for point in points:
-        made = predictor.predict(point)
-        at_clock = made.cycles / point.clock_mhz if point.clock_mhz else made.microseconds
-        rows.append(Row(point, made.microseconds / 1000, at_clock / 1000))
+    predictor = Predictor(args.machine, at_clock=False)
+    rows = in_turns([(point, predictor.predict(point)) for point in points])
     found = choices(rows)
     tables, said = [error_table(rows), choice_table(found)], notes(rows, found)
     screen = console()

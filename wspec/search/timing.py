@@ -11,7 +11,7 @@ from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
 from wspec.search.launches import Launch, arguments_of
-from wspec.simulate import Simulator
+from wspec.simulate import Edits, Simulator
 from wspec.simulate.launch import loaded_bytes
 from wspec.tiles import TileCost
 from wspec.tiles.launch import team_costs
@@ -58,7 +58,7 @@ def time_plan(
     module: Operation, plan: Plan | None, machine: Machine, launches: tuple[Launch, ...], registers: int | None = None
 ) -> tuple[Timing, ...]:
     """The launches of a module that is ready for the back end. Raises SimulationError for what cannot be played."""
-    simulator = Simulator(module, machine, registers)
+    simulator = Simulator(module, machine, registers, edits=Edits.of(plan))
     return tuple(_time(one, simulator, plan) for one in launches)
 
 
@@ -70,7 +70,7 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
         block = simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0))
         played = simulator.play(block, together)
         used: Mapping[str, float] = played.utilization
-        cycles = played.cycles
+        cycles = simulator.residence(block, together)
         clock = simulator.clock(used["tensor"], together * loaded_bytes(block) / cycles, used["issue"])
         microseconds = cycles / clock
     else:

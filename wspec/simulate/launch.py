@@ -9,14 +9,14 @@ were played, times are interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
-from wspec.simulate.actions import Block, Kind
-from wspec.simulate.costs import TENSOR, UNITS, numbers
+from wspec.simulate.actions import Block, Kind, Walked
+from wspec.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
@@ -121,6 +121,15 @@ class Simulator:
         slots = [(0.0, [block])] * together
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
+    def sharings(self, block: Block, together: int) -> list[Sharing]:
+        """The ways in which warp groups may share the units: out of step, and in step where several multiply."""
+        several = together * sum(_multiplying(task) for task in block.tasks) > 1
+        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in ((False, True) if several else (False,))]
+
+    def residence(self, block: Block, together: int) -> float:
+        """Cycles that a block is on an SM with so many of its kind: the mean of both ways of sharing."""
+        return _mean([_residence(self.play(block, together, sharing=one)) for one in self.sharings(block, together)])
+
     def predict(
         self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
     ) -> Prediction:
@@ -160,9 +169,7 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        limits = simulator.limits
-        # what they remember serves all classes
-        self.sharings = [Sharing(replace(limits, in_step=in_step)) for in_step in (False, True)]
+        self.sharings: list[Sharing] = []  # what they remember serves all classes
         self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
@@ -174,14 +181,16 @@ class _Classes:
 
     def result(self, position: int, together: int, which: int = 0) -> SmResult:
         key = (position, together, which)
+        if not self.sharings:
+            self.sharings = self.simulator.sharings(self.block(position), self.most)
         if key not in self.results:
             self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
         return self.results[key]
 
     def residence(self, position: int, together: int) -> float:
         """The mean of both ways in which warp groups may share the units: out of step, and in step."""
-        both = [_residence(self.result(position, together, which)) for which in range(len(self.sharings))]
-        return sum(both) / len(both)
+        first = _residence(self.result(position, together))
+        return _mean([first, *(_residence(self.result(position, together, i)) for i in range(1, len(self.sharings)))])
 
     def _between(self, position: int) -> list[tuple[int, float]]:
         """The classes that were played around this one, and their weights."""
@@ -250,6 +259,15 @@ class _Classes:
             for k in range(z) for j in range(y) for i in range(x)
         ]  # fmt: skip
         return dispatch(order, self.simulator.machine.sm_count, self.most, self.cycles)
+
+
+def _multiplying(task: Walked) -> int:
+    """How many warp groups of a task multiply."""
+    return -(-task.warps // SCHEDULERS) if any(action.kind is Kind.DOT for action in task.actions) else 0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _residence(result: SmResult) -> float:

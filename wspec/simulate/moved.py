@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wspec.plan.plan import Plan
 from wspec.simulate.actions import Action, Flow, Kind, Piece
 from wspec.simulate.steps import SCALAR, AtBarrier, Emit, Step
 
@@ -22,6 +23,11 @@ class Edits:
 
     elide_barriers: bool = False
     hold_waits: bool = False
+
+    @staticmethod
+    def of(plan: Plan | None) -> Edits:
+        """Those of a plan; none of a kernel that has none."""
+        return NO_EDITS if plan is None else Edits(plan.elide_barriers, plan.hold_waits)
 
 
 NO_EDITS = Edits()

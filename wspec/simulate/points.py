@@ -49,8 +49,10 @@ class Point:
 def read_points(path: Path) -> list[Point]:
     """Raises OSError, ValueError, TypeError for what is no such file."""
     data = json.loads(path.read_text(encoding="utf-8"))
-    tuples = ("grid", "samples_us")
-    return [Point(**{k: tuple(v) if k in tuples else v for k, v in one.items()}) for one in data["points"]]
+    return [
+        Point(**{**one, "grid": tuple(one["grid"]), "samples_us": tuple(one.get("samples_us", ()))})
+        for one in data["points"]
+    ]
 
 
 def write_points(points: Sequence[Point], path: Path) -> None:
