@@ -10,7 +10,7 @@ import numpy as np
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.search.launches import Launch, arguments_of
+from wspec.search.launches import LONG, Launch, arguments_of
 from wspec.simulate import Edits, Simulator
 from wspec.simulate.launch import loaded_bytes
 from wspec.tiles import TileCost
@@ -64,17 +64,19 @@ def time_plan(
 
 def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     arguments, grid = arguments_of(launch, simulator, plan)
+    ways = (launch.length == LONG,)  # both ways of sharing count, and are not played twice
     tiles = launch.grid[0] * launch.grid[1] * launch.grid[2]
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
         block = simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0))
-        played = simulator.play(block, together)
+        (way,) = simulator.sharings(block, together, ways)
+        played = simulator.play(block, together, sharing=way)
         used: Mapping[str, float] = played.utilization
-        cycles = simulator.residence(block, together)
+        cycles = played.cycles
         clock = simulator.clock(used["tensor"], together * loaded_bytes(block) / cycles, used["issue"])
         microseconds = cycles / clock
     else:
-        prediction = simulator.predict(arguments, grid)
+        prediction = simulator.predict(arguments, grid, ways=ways)
         together, used = prediction.blocks_per_sm, prediction.utilization
         cycles, microseconds = prediction.cycles, prediction.microseconds
         middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)

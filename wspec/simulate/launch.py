@@ -28,6 +28,8 @@ from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
+BOTH = (False, True)
+"""Ways to share the units: out of step, and in step (`Limits.in_step`)."""
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -121,22 +123,26 @@ class Simulator:
         slots = [(0.0, [block])] * together
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
-    def sharings(self, block: Block, together: int) -> list[Sharing]:
-        """The ways in which warp groups may share the units: out of step, and in step where several multiply."""
+    def sharings(self, block: Block, together: int, ways: Sequence[bool] = BOTH) -> list[Sharing]:
+        """The ways in which warp groups may share the units: out of step or in step, where several multiply."""
         several = together * sum(_multiplying(task) for task in block.tasks) > 1
-        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in ((False, True) if several else (False,))]
-
-    def residence(self, block: Block, together: int) -> float:
-        """Cycles that a block is on an SM with so many of its kind: the mean of both ways of sharing."""
-        return _mean([_residence(self.play(block, together, sharing=one)) for one in self.sharings(block, together)])
+        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in (ways if several else (False,))]
 
     def predict(
-        self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
+        self,
+        arguments: Arguments,
+        grid: Grid,
+        together: int | None = None,
+        clock_mhz: float = 0.0,
+        ways: Sequence[bool] = BOTH,
     ) -> Prediction:
-        """A launch with these integers, by name. `together` blocks share an SM."""
+        """A launch with these integers, by name. `together` blocks share an SM.
+
+        `ways`: are warp groups that share units in step? The mean of both is what is expected; one is quicker to play.
+        """
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most)
+        classes = _Classes(self, arguments, grid, most, ways)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -155,8 +161,8 @@ class Simulator:
 class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
-    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
-        self.simulator, self.grid, self.most = simulator, grid, most
+    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, ways: Sequence[bool]) -> None:
+        self.simulator, self.grid, self.most, self.ways = simulator, grid, most, ways
         self.walker = simulator.walker(arguments, grid, simulator.machine.sm_count * most)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
@@ -182,7 +188,7 @@ class _Classes:
     def result(self, position: int, together: int, which: int = 0) -> SmResult:
         key = (position, together, which)
         if not self.sharings:
-            self.sharings = self.simulator.sharings(self.block(position), self.most)
+            self.sharings = self.simulator.sharings(self.block(position), self.most, self.ways)
         if key not in self.results:
             self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
         return self.results[key]
