@@ -17,7 +17,7 @@ from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import Layout, TensorType
 from wspec.simulate.actions import Flow, Piece
 from wspec.simulate.costs import ALU, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
-from wspec.simulate.tiles import byte_size, is_register_move, per_thread
+from wspec.simulate.tiles import bits, byte_size, is_register_move, per_thread
 
 _SMALL = 4  # numbers a thread; row statistics of a tile
 _VECTOR = 16  # bytes a thread moves with one instruction
@@ -38,6 +38,7 @@ _FREE = frozenset(
      "ttng.inval_barrier", "ttg.async_commit_group", "llvm.intr.assume", "tt.print", "tt.assert",
      *(f"ttg.memdesc_{name}" for name in ("index", "trans", "reshape", "reinterpret", "subslice", "subview")))
 )  # fmt: skip
+_FENCES = frozenset(("ttng.fence_async_shared", "ttng.fence"))  # after all that stands before them
 _MUFU_ASM = re.compile(r"\b(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh)\.")
 _FMA_ASM = re.compile(r"\b(fma|add|sub|mul)\.[\w.]*f(32|16)")
 
@@ -68,7 +69,7 @@ class Costing:
         top = 0
         placed = []
         for op in ops:
-            level = max((at.get(value, 0) for value in op.operands), default=0)
+            level = top if op.name in _FENCES else max((at.get(value, 0) for value in op.operands), default=0)
             busy, delay = self._price(op)
             big = op.results and per_thread(op.operands[0].type if delay else op.results[0].type, self.warps) > _SMALL
             top = max(top, level) if big else top
@@ -137,7 +138,7 @@ class Costing:
             return self._shared(op)
         if op.name in ("tt.load", "tt.store", "tt.descriptor_load", "tt.descriptor_store", "tt.atomic_rmw"):
             return self._global(op)
-        if op.name in ("ttng.fence_async_shared", "ttng.fence"):
+        if op.name in _FENCES:
             return {ISSUE: 1.0}, self.numbers.fence_latency
         if op.name == "tt.elementwise_inline_asm":
             return self._assembly(op), 0.0
@@ -157,6 +158,9 @@ class Costing:
         held = per_thread(op.results[0].type, self.warps)
         if op.name in _MUFU_OPS:
             return _sum(self.instructions(held, MUFU), self.instructions(held * _MUFU_OPS[op.name], FMA))
+        if op.name in ("arith.sitofp", "arith.uitofp") and _is_byte(op.operands[0].type):
+            # Two bytes to bf16, counted in SASS: a PRMT, two LOP3, and an HADD2 that takes a number from another.
+            return _sum(self.instructions(1.5 * held, ALU), self.instructions(held / 2, FMA))
         if op.name in _CONVERSIONS:
             busy = self.instructions(held / 2)  # one instruction packs two
             busy[ALU] = held / 2 * SCHEDULERS * WARP / self.numbers.convert
@@ -234,6 +238,10 @@ def fused(function: Operation) -> frozenset[Operation]:
         if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
         and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
     )  # fmt: skip
+
+
+def _is_byte(type: object) -> bool:
+    return isinstance(type, TensorType) and bits(type) == 8
 
 
 def _in_core_layout(type: object) -> bool:
