@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from wspec.bench.model_changes import CHANGES, compiler_options, distinct, tiles
 from wspec.bench.model_plans import shapes
-from wspec.bench.model_report import FEWEST, Row, choices, error_table, notes
+from wspec.bench.model_report import FEWEST, Row, choices, error_table, in_turns, notes
 from wspec.cli.walked import walked_launch
+from wspec.simulate import Prediction
 from wspec.simulate.points import Point
 from wspec.tiles import TABLE
 
@@ -18,7 +20,7 @@ POINT = Point("", "k.py:one", "plain", {}, {}, {}, {}, (1, 1, 1), 1.0)
 
 def row(shape: str, plan: str, measured: float, predicted: float) -> Row:
     point = replace(POINT, name=f"{shape} {plan}", shape=shape, ms=measured)
-    return Row(point, predicted, 2 * predicted)
+    return Row(point, predicted, predicted, 2 * predicted)
 
 
 def test_the_choice_is_the_plan_that_was_predicted_fastest() -> None:
@@ -58,3 +60,27 @@ def test_a_kernel_that_walks_is_launched_with_its_table() -> None:
     table = arguments[TABLE]
     assert not isinstance(table, int | float) and list(table[1:4]) == [3, 2, 1]
     assert walked_launch("", ["n"], {"n": 5}, (3, 2, 1), 4) == ({"n": 5}, (3, 2, 1))
+
+
+def test_the_changes_are_the_same_at_every_tile() -> None:
+    for tile in tiles([point for shape in shapes() for point in shape.points()]):
+        assert [compiler_options(point) for point in tile] == [dict(change) for change in CHANGES]
+
+
+def test_a_plan_that_makes_the_same_kernel_counts_once() -> None:
+    tile = tiles(shapes(quick=True)[0].points())[0]  # attention, D = 128, 128 x 128
+    kept, why = distinct(tile)
+    assert kept[0] == tile[0] and {len(tile)} == {len(kept) + len(why)}
+    names = [point.name.removeprefix(tile[0].name).strip() for point in kept]
+    assert {"persistent=0", "overlap=0", "depth=1"} <= set(names) and "persistent=1" not in names
+    assert any("persistent=1: the kernel of" in one for one in why)
+    assert any("blocks=2: no such plan, registers" in one for one in why)
+
+
+def test_plans_that_take_turns_share_a_clock() -> None:
+    points = [replace(POINT, name=name, shape="a", clock_mhz=mhz) for name, mhz in (("one", 1400.0), ("two", 0.0))]
+    made = [Prediction(3000.0, clock, 1, 1, 1.0, {}, 0.0, 1, 1) for clock in (1200.0, 1800.0)]
+    one, two = in_turns(list(zip(points, made, strict=True)))
+    assert one.ms == two.ms == pytest.approx(0.002)
+    assert (one.ms_alone, two.ms_alone) == pytest.approx((0.0025, 3000 / 1.8e6))
+    assert (one.ms_at_clock, two.ms_at_clock) == pytest.approx((3000 / 1.4e6, 3000 / 1.8e6))

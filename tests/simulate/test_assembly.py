@@ -65,3 +65,15 @@ def test_each_instruction_of_the_exponentials_keeps_its_unit_busy() -> None:
             MUFU: held * (1 - share) * 128 / made.mufu + lost,
         }
         assert found == pytest.approx({unit: cycles for unit, cycles in expected.items() if cycles})
+
+
+def test_bytes_become_bf16_in_four_instructions_for_two() -> None:
+    made, held = numbers(MACHINE), 64
+    body = """
+    %q = "arith.constant"() <{value = dense<1> : tensor<64x128xi8, #mma>}> : () -> tensor<64x128xi8, #mma> loc("q")
+    %w = "arith.sitofp"(%q) : (tensor<64x128xi8, #mma>) -> tensor<64x128xbf16, #mma> loc("w")
+    """
+    op = next(op for op in function(body).walk() if op.name == "arith.sitofp")
+    (flow,) = Costing(made, 4).pieces([op])
+    assert isinstance(flow, Flow)
+    assert dict(flow.busy) == pytest.approx({ISSUE: 2 * held, ALU: 1.5 * held * 128 / made.alu, FMA: held / 2})

@@ -25,6 +25,11 @@ def test_of_two_of_a_kind_the_older_comes_first() -> None:
     assert busy[MUFU] == pytest.approx(1.0) and busy[ISSUE] == pytest.approx(0.25)
 
 
+def test_warp_groups_in_step_share_alike() -> None:
+    flow = Flow.of({MUFU: 80.0, ISSUE: 20.0})
+    assert share((flow, flow), Limits(in_step=True))[0] == pytest.approx((0.5, 0.5))
+
+
 def test_transfers_take_turns() -> None:
     flow = Flow.of({LOAD: 80.0})
     assert share((flow, flow))[0] == (0.5, 0.5)

@@ -16,7 +16,7 @@ from tests.simulate.playing import MACHINE, NUMBERS
 from wspec import api, bridge, ir
 from wspec.bench.measured_points import attention_point, points_from_tables
 from wspec.cli.kernel_file import load_kernel
-from wspec.simulate import Simulator
+from wspec.simulate import Edits, Simulator
 from wspec.simulate.actions import Action, Kind
 from wspec.simulate.points import Point, read_points, write_points
 
@@ -50,10 +50,9 @@ def consumer(overlap: bool) -> tuple[Action, ...]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_a_product_of_shared_memory_is_queued(overlap: bool) -> None:
-    queued = 8 * NUMBERS.dot_issue[128]
+def test_products_are_queued(overlap: bool) -> None:
     held = {one.held for one in consumer(overlap) if one.kind is Kind.DOT}
-    assert held == {queued, None}  # None: the product of registers
+    assert held == {8 * NUMBERS.dot_issue[128], 8 * NUMBERS.dot_issue_registers[128]}
 
 
 def test_a_wait_is_tried_before_the_softmax_in_front_of_it() -> None:
@@ -63,12 +62,50 @@ def test_a_wait_is_tried_before_the_softmax_in_front_of_it() -> None:
     assert len(late) == len(waits) and not any(late[1:-1])  # the next iteration begins with K's wait
 
 
+@functools.cache
+def with_edits(hold: bool) -> tuple[Action, ...]:
+    """The consumer whose second product is late, under the edits of a plan."""
+    one = Simulator(ir.read(module(128, False, True)), MACHINE, edits=Edits(elide_barriers=True, hold_waits=hold))
+    what = point(128, False)
+    return one.block(what.arguments, what.grid).tasks[0].actions
+
+
+def work_between_waits(actions: tuple[Action, ...]) -> list[float]:
+    """Cycles of arithmetic from each wait for the scores, one dot still running, to the next wait for all dots."""
+    found, since = [], None
+    for one in actions:
+        if one.kind is Kind.DOT_WAIT and one.a == 1:
+            since = 0.0
+        elif one.kind is Kind.DOT_WAIT and since is not None:
+            found.append(since)
+            since = None
+        elif one.kind is Kind.WORK and since is not None:
+            since += one.cycles
+    return found
+
+
+def test_a_held_wait_comes_after_a_third_of_the_exponentials() -> None:
+    held, moved = (work_between_waits(with_edits(hold))[1:] for hold in (True, False))
+    assert len(held) == len(moved) > 20
+    gap = 2 * (NUMBERS.shuffle_latency + NUMBERS.arithmetic_latency)
+    assert all(one < 100 for one in moved)  # the maxima of a thread's first row
+    assert all(one > 100 + gap for one in held)
+
+
+def test_a_buffer_is_handed_back_right_behind_the_wait_that_was_moved() -> None:
+    kinds = [one.kind for one in with_edits(False)]
+    behind = [kinds[at + 1] for at, one in enumerate(with_edits(False)) if one.kind is Kind.DOT_WAIT and one.a == 0]
+    assert behind.count(Kind.ARRIVE) > 20
+    assert Kind.TASK_SYNC in [one.kind for one in consumer(True)][100:200]  # nothing is taken out there
+    assert Kind.TASK_SYNC not in kinds[100:200]
+
+
 @pytest.mark.parametrize("dim", (64, 128, 256))
 def test_one_block_is_played_quickly_and_jumps_change_nothing(dim: int) -> None:
-    one, what = simulator(dim, False), point(dim, False)
+    one, what = simulator(dim, False), point(dim, False, 16384)
     start = time.process_time()
     jumped = one.play(one.block(what.arguments, what.grid))
-    assert time.process_time() - start < 0.2
+    assert time.process_time() - start < 0.4
     exact = one.play(one.block(what.arguments, what.grid), extrapolate=False)
     assert jumped.skipped > 0 and jumped.approximated == 0
     assert jumped.cycles == pytest.approx(exact.cycles, rel=1e-4)

@@ -51,8 +51,11 @@ class ClockProbe:
         yield
         _read[(self.blocks,)](self.rows, at + 1, num_warps=1)
 
-    def mhz(self) -> dict[str, float]:
-        """By name the median of its windows, each the median of the SMs that both readings have; waits for the GPU."""
+    def mhz(self, last: int = MOST) -> dict[str, float]:
+        """By name the median of its last so many windows, each the median of the SMs that both readings have.
+
+        Waits for the GPU.
+        """
         found: dict[str, list[float]] = {}
         rows = self.rows[: 2 * len(self.names)].cpu().tolist()
         for at, name in enumerate(self.names):
@@ -65,4 +68,4 @@ class ClockProbe:
             ]
             if rates:
                 found.setdefault(name, []).append(statistics.median(rates))
-        return {name: statistics.median(values) for name, values in found.items()}
+        return {name: statistics.median(values[-last:]) for name, values in found.items()}

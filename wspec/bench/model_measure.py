@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import functools
-import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from wspec.bench.clock_probe import ClockProbe
+from wspec.bench.model_changes import distinct, refused, tiles
 from wspec.bench.model_plans import Shape
-from wspec.bench.precompile import precompile
+from wspec.bench.precompile import pool, precompile
 from wspec.bench.timing import Variant, input_sets, measure
 from wspec.bench.watchdog import Watchdog
 from wspec.simulate.points import Point
 
 AGREE = 0.03
 """Relative difference that results of two plans may have: ||a - b|| / ||b||; bfloat16 gives about 0.005."""
+
+WARM = 2
+"""Rounds that do not count: while inputs are made the card rests, and then runs at a higher clock for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +40,62 @@ def cpu_launch(shape: Shape, point: Point) -> tuple[Any, Any]:
     return shape.function(point), shape.on_cpu(point)
 
 
-def compile_all(shapes: Sequence[Shape]) -> dict[str, str]:
+def plans(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
+    """The points whose kernels differ (`distinct`), and why others are left out. Planned in parallel."""
+    with pool() as workers:
+        found = list(workers.map(distinct, tiles(points)))
+    kept = {point.compiled for some, _ in found for point in some}
+    return [one for one in points if one.kind == "plain" or one.compiled in kept], [
+        why for _, some in found for why in some
+    ]
+
+
+def compile_all(chosen: Mapping[Shape, Sequence[Point]]) -> dict[str, str]:
     """Every kernel once, in parallel, into the cache; what failed, by `Point.compiled`."""
-    every = {point.compiled: (shape, point) for shape in shapes for point in shape.points()}
+    every = {point.compiled: (shape, point) for shape, points in chosen.items() for point in points}
     failures = precompile([functools.partial(cpu_launch, shape, point) for shape, point in every.values()])
     return {key: failure for key, failure in zip(every, failures, strict=True) if failure is not None}
 
 
-def measure_all(shapes: Sequence[Shape], device: torch.device, budget: Budget) -> tuple[list[Point], list[str]]:
-    """(measured points, why others are not); stops cleanly when time is up."""
+Save = Callable[[Sequence[Point], Sequence[str]], None]
+
+
+def measure_all(shapes: Sequence[Shape], device: torch.device, budget: Budget, save: Save) -> list[str]:
+    """Measures, and saves (points so far, why others are not) after each shape; what was not measured.
+
+    Stops cleanly when time is up.
+    """
     started = time.monotonic()
-    failed = compile_all(shapes)
+    points, problems = plans([point for shape in shapes for point in shape.points()])
+    print(f"planned in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    chosen = {shape: [one for one in points if one.shape == str(shape)] for shape in shapes}
+    failed = compile_all(chosen)
     print(f"compiled in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     found: list[Point] = []
-    problems: list[str] = []
+    functions: dict[str, Any] = {}
     watchdog = Watchdog(60.0, lambda what: print(f"{what} hung", file=sys.stderr, flush=True))
-    for shape in shapes:
+    for shape, some in chosen.items():
         if time.monotonic() - started > budget.seconds:
             problems.append(f"{shape}: time was up")
             continue
-        points = shape.points()
-        problems += [f"{one.name}: {failed[one.compiled]}" for one in points if one.compiled in failed]
+        problems += [f"{one.name}: {failed[one.compiled]}" for one in some if one.compiled in failed]
+        some = [one for one in some if one.compiled not in failed]
+        for one in some:
+            if one.compiled not in functions:
+                functions[one.compiled] = shape.function(one)
         with watchdog(str(shape)):
-            good, bad = _measure(shape, [one for one in points if one.compiled not in failed], device, budget)
+            good, bad = _measure(shape, some, functions, device, budget)
         found += good
         problems += bad
         torch.cuda.empty_cache()
+        save(found, problems)
         print(f"{shape}: {len(good)} plans, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    return found, problems
+    save(found, problems)
+    return problems
 
 
 def _measure(
-    shape: Shape, points: Sequence[Point], device: torch.device, budget: Budget
+    shape: Shape, points: Sequence[Point], functions: Mapping[str, Any], device: torch.device, budget: Budget
 ) -> tuple[list[Point], list[str]]:
     """The plans of one shape, taking turns; those that do not run, or disagree with the first one, are left out."""
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
@@ -78,11 +105,11 @@ def _measure(
     reference: torch.Tensor | None = None
     for point in sorted(points, key=lambda one: one.kind):  # "plain" first
         try:
-            kernel, made = shape.function(point), [shape.launch(inputs, point) for inputs in sets]
+            kernel, made = functions[point.compiled], [shape.launch(inputs, point) for inputs in sets]
             if point.kind == "specialized":
                 report = kernel.outcome(*made[0][0].args, **made[0][0].meta)
-                if report.reason is not None:
-                    problems.append(f"{point.name}: left alone, {report.reason.code}")
+                if why := refused(report):
+                    problems.append(f"{point.name}: left alone, {why}")
                     continue
             for launch, _ in made:
                 launch.run(kernel)
@@ -101,10 +128,15 @@ def _measure(
         variants[point.name] = Variant(point.name, runs, around)
     if not variants:
         return [], problems
-    timings = measure(list(variants.values()), rounds=budget.rounds, window_ms=budget.window_ms)
-    clocks = probe.mhz()
+    timings = measure(list(variants.values()), rounds=budget.rounds, window_ms=budget.window_ms, warm=WARM)
+    clocks = probe.mhz(budget.rounds)
     found = [
-        replace(point, ms=statistics.median(timings[point.name].samples_us) / 1e3, clock_mhz=clocks[point.name])
+        replace(
+            point,
+            ms=timings[point.name].median_us / 1e3,
+            clock_mhz=clocks[point.name],
+            samples_us=timings[point.name].samples_us,
+        )
         for point in points
         if point.name in timings
     ]

@@ -1,13 +1,14 @@
 """The shapes and plans that the model's predictions are held against: attention, products, products of int8 weights.
 
-A shape is a problem; a plan is a way to run it: a tile, warps, options of the compiler, or Triton's own kernel. The
-numbers of the machine description come from microbenchmarks (`wspec calibrate`), so no point here was used for them.
+A shape is a problem; a plan is a way to run it: a tile, warps, options of the compiler (`model_changes`), or Triton's
+own kernel. The numbers of the machine description come from microbenchmarks (`wspec calibrate`), so no point here was
+used for them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +17,13 @@ import torch
 from wspec.bench import attention_cases as cases
 from wspec.bench import quantized as q
 from wspec.bench.measured_points import attention_point, matmul_point, quantized_point
+from wspec.bench.model_changes import CHANGES, TRITONS, compiler_options, in_words
 from wspec.kernels import attention as a
 from wspec.kernels import matmul as m
 from wspec.kernels import quantized as k
 from wspec.simulate.points import Point
 
 Tensors = tuple[torch.Tensor, ...]
-Options = Mapping[str, Any]
-OFF: Options = {"persistent": False}
 
 
 class Shape(ABC):
@@ -63,21 +63,16 @@ class Shape(ABC):
     def plain_kernel(self) -> Any: ...
 
 
-def compiler_options(point: Point) -> dict[str, Any]:
-    """The options of a point that are wspec's, not Triton's."""
-    return {name: value for name, value in point.options.items() if name not in ("num_warps", "num_stages")}
+def _specialized(shape: str, tile: Point) -> Iterator[Point]:
+    """The plans of a tile, whose names say what is forced."""
+    for change in CHANGES:
+        options = {name: value for name, value in tile.options.items() if name in TRITONS}
+        yield replace(_named(shape, tile, in_words(change)), options={**options, **change})
 
 
-def _plans(shape: str, made: Sequence[tuple[Point, Options]]) -> list[Point]:
-    """Points with options of the compiler, which their names say."""
-    found = []
-    for point, options in made:
-        told = " ".join(f"{name}={value:d}" if isinstance(value, bool) else f"{name}={value}"
-                        for name, value in options.items() if value is not None)  # fmt: skip
-        one = point.with_options(**options) if point.kind == "specialized" else point
-        plan = point.name.removeprefix(shape).strip()
-        found.append(replace(one, name=f"{shape} {plan} {told}".strip(), shape=shape))
-    return found
+def _named(shape: str, point: Point, told: str = "") -> Point:
+    plan = point.name.removeprefix(shape).strip()
+    return replace(point, name=f"{shape} {plan} {told}".strip(), shape=shape)
 
 
 # ------------------------------------------------------------------------------------------------ attention
@@ -115,19 +110,12 @@ class AttentionShape(Shape):
 
     def points(self) -> list[Point]:
         case = (self.head_dim, self.causal, "bf16", self.length)
-        made: list[tuple[Point, Options]] = []
-        for at, (rows, columns, warps) in enumerate(_ATTENTION_TILES[self.head_dim]):
-            point = attention_point(case, "specialized", (rows, columns, warps, 2), 1.0)
-            made += [(point, {"persistent": True}), (point, OFF)]
-            if at == 0:
-                made += [(point, {"persistent": True, "overlap": False})]
-                if warps == 8:
-                    made += [(point, {"persistent": True, "turns": False})]
-                else:
-                    made += [(point, {"persistent": True, "blocks": 1})]
-        for tile in _ATTENTION_PLAIN[self.head_dim]:
-            made.append((attention_point(case, "plain", tile, 1.0), {}))
-        return _plans(str(self), made)
+        found: list[Point] = []
+        for tile in _ATTENTION_TILES[self.head_dim]:
+            found += _specialized(str(self), attention_point(case, "specialized", (*tile, 2), 1.0))
+        for plain in _ATTENTION_PLAIN[self.head_dim]:
+            found.append(_named(str(self), attention_point(case, "plain", plain, 1.0)))
+        return found
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:
         return cases.make_inputs(self.case, device, seed)
@@ -178,15 +166,13 @@ class MatmulShape(Shape):
 
     def points(self) -> list[Point]:
         sizes = (self.m, self.n, self.k)
-        made: list[tuple[Point, Options]] = []
+        found: list[Point] = []
         for tile in _MATMUL_TILES:
             point = matmul_point(sizes, self.transposed, "bf16", "specialized", tile, 1.0)
-            made.append((point, OFF))
-            if tile[3] == 8:
-                made.append((point, {"persistent": True}))
+            found += _specialized(str(self), point)
         for tile in _MATMUL_PLAIN:
-            made.append((matmul_point(sizes, self.transposed, "bf16", "plain", tile, 1.0), {}))
-        return _plans(str(self), made)
+            found.append(_named(str(self), matmul_point(sizes, self.transposed, "bf16", "plain", tile, 1.0)))
+        return found
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:
         draw = torch.Generator(device).manual_seed(seed)
@@ -217,7 +203,8 @@ def _matmul_tile(point: Point) -> m.Config:
 
 # --------------------------------------------------------------------------------- products of int8 weights
 
-_CHAINS: tuple[Options, ...] = ({"chain": "off"}, {"chain": "on"}, {"chain": "on", "helper_warps": 8})
+_QUANTIZED_TILES = ((64, 128, 4), (64, 64, 4), (128, 128, 8))
+"""Rows of W, depth, warps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +226,13 @@ class QuantizedShape(Shape):
         return self.n * self.n
 
     def points(self) -> list[Point]:
-        made: list[tuple[Point, Options]] = []
-        for block_k in (128, 64):
-            tile = (min(self.m, 256), 64, block_k, 4)
-            sizes = (self.m, self.n, self.n)
-            made += [(quantized_point(sizes, "specialized", (*tile, 3)), options) for options in _CHAINS]
-            made += [(quantized_point(sizes, "plain", (*tile, 3)), {})]
-        return _plans(str(self), made)
+        sizes = (self.m, self.n, self.n)
+        found: list[Point] = []
+        for columns, depth, warps in _QUANTIZED_TILES:
+            tile = (min(self.m, 128 if warps == 8 else 256), columns, depth, warps, 3)
+            found += _specialized(str(self), quantized_point(sizes, "specialized", tile))
+            found.append(_named(str(self), quantized_point(sizes, "plain", tile)))
+        return found
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:
         return q.make_inputs(self.case, device, seed)
@@ -277,6 +264,6 @@ def shapes(quick: bool = False) -> list[Shape]:
     ]
     sizes = [(4096, 4096, 4096)] if quick else [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192)]
     found += [MatmulShape(*size, transposed) for size in sizes for transposed in (False, True)]
-    rows = (128,) if quick else (64, 128, 256)
-    found += [QuantizedShape(row, size) for row in rows for size in ((4096,) if quick else (4096, 8192))]
+    long = [(256, 8192)] if quick else [(64, 16384), (128, 16384), (256, 8192), (512, 8192), (1024, 4096)]
+    found += [QuantizedShape(rows, size) for rows, size in long]
     return found

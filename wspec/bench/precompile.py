@@ -48,10 +48,14 @@ def precompile(makes: Sequence[Make], jobs: int | None = None) -> list[str | Non
     """`compile_one` of each, `jobs` at a time (as many as there are cores if None), in order."""
     if not makes:
         return []
-    jobs = min(len(makes), jobs or os.cpu_count() or 1)
+    with pool(min(len(makes), jobs or os.cpu_count() or 1)) as workers:
+        return list(workers.map(compile_one, makes))
+
+
+def pool(jobs: int | None = None) -> ProcessPoolExecutor:
+    """Processes that do not see the GPU; as many as there are cores if None."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_hide_the_gpu) as pool:
-        return list(pool.map(compile_one, makes))
+    return ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context, initializer=_hide_the_gpu)
 
 
 def _hide_the_gpu() -> None:

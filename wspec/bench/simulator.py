@@ -17,7 +17,7 @@ from wspec.bench.report import Table, console
 from wspec.cli.kernel_file import load_kernel
 from wspec.cli.walked import walked_launch
 from wspec.plan.machine import load_machine
-from wspec.simulate import Prediction, Simulator
+from wspec.simulate import Edits, Prediction, Simulator
 from wspec.simulate.costs import NAMES
 from wspec.simulate.points import Accuracy, Point, accuracy, read_points, write_points
 
@@ -82,7 +82,8 @@ class Predictor:
             return Simulator(module, self.machine, registers, serialized), "", 1
         final, plan = bridge.final_ttgir(offline.dump("specialized"), offline.source), offline.plan()
         assert plan is not None
-        return Simulator(ir.read(final), self.machine, registers, serialized), plan.tiles, plan.blocks_per_sm
+        simulator = Simulator(ir.read(final), self.machine, registers, serialized, Edits.of(plan))
+        return simulator, plan.tiles, plan.blocks_per_sm
 
 
 def _part(point: Point) -> str:

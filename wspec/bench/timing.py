@@ -61,13 +61,14 @@ def input_sets(bytes_per_set: int, l2_bytes: int, most: int = 8) -> int:
 
 
 def measure(
-    variants: Sequence[Variant], *, rounds: int = 15, window_ms: float = 2.0, graph: bool = False
+    variants: Sequence[Variant], *, rounds: int = 15, window_ms: float = 2.0, graph: bool = False, warm: int = 0
 ) -> dict[str, Timing]:
     """Time every variant in `rounds` interleaved rounds; name -> Timing.
 
-    window_ms is how long one sample should take; each window runs every input set equally often. With `graph`, runs
-    are captured in CUDA graphs first and replayed, which takes the host out of the measurement. Variants must have
-    run once before (compiled, loaded); two variants of one name are an error.
+    window_ms is how long one sample should take; each window runs every input set equally often. `warm` more rounds
+    come first and do not count: the card's clock follows its load for about a second. With `graph`, runs are captured
+    in CUDA graphs first and replayed, which takes the host out of the measurement. Variants must have run once before
+    (compiled, loaded); two variants of one name are an error.
     """
     if len({variant.name for variant in variants}) != len(variants):
         raise ValueError(f"variants share a name: {[variant.name for variant in variants]}")
@@ -75,10 +76,12 @@ def measure(
         variants = [_captured(variant) for variant in variants]
     counts = [_launches(variant, window_ms) for variant in variants]
     samples: list[list[float]] = [[] for _ in variants]
-    for turn in range(rounds):
-        order = [(turn + at) % len(variants) for at in range(len(variants))]
+    step = max(1, len(variants) // max(1, rounds))  # so that each comes early, and late, in some round
+    for turn in range(-warm, rounds):
+        order = [(turn * step + at) % len(variants) for at in range(len(variants))]
         for at, time_us in _one_round(variants, counts, order):
-            samples[at].append(time_us)
+            if turn >= 0:
+                samples[at].append(time_us)
     return {variant.name: Timing(tuple(times)) for variant, times in zip(variants, samples, strict=True)}
 
 

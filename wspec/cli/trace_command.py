@@ -22,8 +22,9 @@ from wspec.cli.signature import split_items
 from wspec.cli.subject import Subject
 from wspec.cli.walked import walked_launch
 from wspec.plan.machine import load_machine
+from wspec.plan.plan import Plan
 from wspec.show.tables import table
-from wspec.simulate import Prediction, Simulator
+from wspec.simulate import Edits, Prediction, Simulator
 from wspec.simulate.costs import NAMES
 from wspec.simulate.timeline import CAUSES, SmResult
 from wspec.simulate.trace import trace
@@ -38,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     if args.measure:
         trace_measured.check(args)
     subject = open_input(args)
-    module, title, registers = _module(args, subject)
-    simulator = Simulator(module, load_machine(subject.options.machine), registers)
+    module, title, registers, plan = _module(args, subject)
+    simulator = Simulator(module, load_machine(subject.options.machine), registers, edits=Edits.of(plan))
     blocks = args.together or simulator.blocks_per_sm
     given, tiles = _launch(args, simulator)
     arguments, grid = _persistent(subject, simulator, given, tiles, blocks)
@@ -76,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------------------------------------------- what
 
 
-def _module(args: argparse.Namespace, subject: Subject) -> tuple[ir.Operation, str, int | None]:
-    """What would run, how to call it, and a thread's registers where the back end has to be asked."""
+def _module(args: argparse.Namespace, subject: Subject) -> tuple[ir.Operation, str, int | None, Plan | None]:
+    """What would run, how to call it, a thread's registers where the back end has to be asked, and the plan."""
     from wspec import bridge
     from wspec.cli.subject import KernelSubject, source_of
 
@@ -103,7 +104,7 @@ def _module(args: argparse.Namespace, subject: Subject) -> tuple[ir.Operation, s
     module = read_module(text, subject.name)
     if problems := ir.verify(module):
         raise invalid(problems, subject.name)
-    return module, f"{subject.name}, {what}", registers
+    return module, f"{subject.name}, {what}", registers, subject.front.plan if what == "specialized" else None
 
 
 # ------------------------------------------------------------------------------------------------- launches

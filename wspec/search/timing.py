@@ -10,8 +10,8 @@ import numpy as np
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.search.launches import Launch, arguments_of
-from wspec.simulate import Simulator
+from wspec.search.launches import LONG, Launch, arguments_of
+from wspec.simulate import Edits, Simulator
 from wspec.simulate.launch import loaded_bytes
 from wspec.tiles import TileCost
 from wspec.tiles.launch import team_costs
@@ -58,23 +58,25 @@ def time_plan(
     module: Operation, plan: Plan | None, machine: Machine, launches: tuple[Launch, ...], registers: int | None = None
 ) -> tuple[Timing, ...]:
     """The launches of a module that is ready for the back end. Raises SimulationError for what cannot be played."""
-    simulator = Simulator(module, machine, registers)
+    simulator = Simulator(module, machine, registers, edits=Edits.of(plan))
     return tuple(_time(one, simulator, plan) for one in launches)
 
 
 def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     arguments, grid = arguments_of(launch, simulator, plan)
+    ways = (launch.length == LONG,)  # both ways of sharing count, and are not played twice
     tiles = launch.grid[0] * launch.grid[1] * launch.grid[2]
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
         block = simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0))
-        played = simulator.play(block, together)
+        (way,) = simulator.sharings(block, together, ways)
+        played = simulator.play(block, together, sharing=way)
         used: Mapping[str, float] = played.utilization
         cycles = played.cycles
         clock = simulator.clock(used["tensor"], together * loaded_bytes(block) / cycles, used["issue"])
         microseconds = cycles / clock
     else:
-        prediction = simulator.predict(arguments, grid)
+        prediction = simulator.predict(arguments, grid, ways=ways)
         together, used = prediction.blocks_per_sm, prediction.utilization
         cycles, microseconds = prediction.cycles, prediction.microseconds
         middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)

@@ -2,5 +2,6 @@
 
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.launch import Prediction, Simulator
+from wspec.simulate.moved import Edits
 
-__all__ = ["Prediction", "SimulationError", "Simulator"]
+__all__ = ["Edits", "Prediction", "SimulationError", "Simulator"]

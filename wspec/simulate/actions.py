@@ -65,6 +65,7 @@ class Action:
     held: float | None = None  # cycles that a dot's issue takes; None: until its last instruction runs
     early: bool = False  # a wait is tried before the arithmetic in front of it
     ops: tuple[Operation, ...] = ()  # of a stretch of arithmetic
+    scalar: bool = False  # dependent instructions that compete for issue slots with those of other warp groups
     cycles: float = field(default=0.0)  # of the pieces, alone
 
 

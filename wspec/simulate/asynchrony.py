@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
-TENSOR_CORE = ("tensor core",)
+TENSOR_CORE = "tensor core"
 
 
 class Asynchrony:
@@ -57,7 +57,7 @@ class Asynchrony:
             self.engine.clock.at(action.after, ("dot", group.key), lambda: self._done(group, one))
 
         dots = group.pending.setdefault("dots", deque())
-        one = self._start(group, action, TENSOR_CORE, finished)
+        one = self._start(group, action, (TENSOR_CORE,), finished)
         dots.append(one)
         last = action.pieces[0]
         assert isinstance(last, Flow)

@@ -36,7 +36,7 @@ SCHEDULERS = 4  # of an SM, each with a warp of every warp group
 THREADS = 128  # of a warp group
 WARP = 32
 _HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
-_DESCRIPTOR_CHAIN = 10  # dependent integer instructions in front of a dot, counted in the SASS of attention
+_DESCRIPTOR_CHAIN = 6  # dependent integer instructions in front of a dot, counted in the SASS of attention
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
 
@@ -76,7 +76,8 @@ class Numbers:
     tma_issue: float  # of a warp that waits, expects and issues, one turn
     store_latency: float  # of a TMA store, without its transfer, until its tile has been read
     mbarrier_latency: float  # from an arrival to a waiting warp that goes on
-    ready_latency: float  # of a wait for a phase that has ended
+    ready_latency: float  # of a wait for a phase that has ended, beside warps that compute
+    ready_alone: float  # with the schedulers to itself
     named_latency: float  # of bar.sync of a warp group, from the last arrival
     meeting_latency: float  # for each warp group more
     fence_latency: float
@@ -84,12 +85,18 @@ class Numbers:
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
     dot_issue: Mapping[int, float]  # by N: for how long an instruction whose A lies in shared memory holds its warps
+    dot_issue_registers: Mapping[int, float]  # the same with A in registers
     launch_gap: float  # between two launches, the second waiting
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
     light_mhz: float  # the clock while the tensor cores idle
     clock: tuple[float, ...]  # MHz under the power limit: at no load, and less for a busy tensor core, for a byte a
     # cycle from L2, for issue slots that are all used
+
+    @property
+    def crowding(self) -> float:
+        """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
+        return self.ready_latency / self.ready_alone - 1
 
     def load_rate(self, sharers: float) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
@@ -167,6 +174,7 @@ class _Source:
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
             ready_latency=machine.ready_latency,
+            ready_alone=self.one("handshakes.wait_ready", machine.ready_latency),
             named_latency=turn,
             meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
@@ -174,6 +182,7 @@ class _Source:
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
             dot_issue={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_ss_held").items()},
+            dot_issue_registers={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_rs_held").items()},
             launch_gap=self.one("blocks.launch_gap", 0.0),
             block_start=self.row("blocks.turnover", 384, machine.dram_latency),
             fork=self._fork(machine),

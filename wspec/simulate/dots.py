@@ -54,12 +54,12 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
 def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
     """For how long issuing a dot holds its warp group: cycles; None where until its last instruction runs.
 
-    Instructions that read A from shared memory are queued at the tensor core.
+    Instructions are queued at the tensor core; those that read A from registers take longer to issue.
     """
     left, _, result = _types(op)
-    if not isinstance(left, MemDescType) or not numbers.dot_issue:
+    known = numbers.dot_issue if isinstance(left, MemDescType) else numbers.dot_issue_registers
+    if not known:
         return None
-    known = numbers.dot_issue
     columns = _columns(result)
     each = known.get(columns, known[min(known, key=lambda n: abs(n - columns))])
     return _instructions(op, groups) * each

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from wspec.simulate.actions import Action, Block, Flow, Kind
 from wspec.simulate.asynchrony import Asynchrony
 from wspec.simulate.clock import Clock
-from wspec.simulate.costs import SCHEDULERS, Numbers
+from wspec.simulate.costs import ISSUE, SCHEDULERS, Numbers
 from wspec.simulate.errors import SimulationError
 from wspec.simulate.fluid import Sharing
 from wspec.simulate.handshakes import Handshakes
@@ -155,6 +155,11 @@ class Engine:
     def resume_after(self, delay: float, group: Group, cause: str) -> None:
         self.clock.at(delay, ("resume", group.key, cause), lambda: self.resume(group, cause))
 
+    def computing(self, group: Group) -> int:
+        """How many other warp groups have instructions for the schedulers at this moment."""
+        others = (one for one in self.clock.running if one.key != group.key)
+        return sum(any(unit == ISSUE for unit, _ in one.flow.busy) for one in others)
+
     def slice(self, track: str, name: str, start: float, action: Action | None, cause: str = "") -> None:
         """Note what was done up to now."""
         record = self.result.record
@@ -187,6 +192,8 @@ class Engine:
         if isinstance(piece, Flow):
             self.clock.start(piece, group.key, lambda one: self._piece(group, action))
         else:
+            if action.scalar:
+                piece *= 1 + self.computing(group) * self.numbers.crowding
             self.clock.at(piece, ("piece", group.key), lambda: self._piece(group, action))
 
     def _fork(self, group: Group, action: Action) -> bool:

@@ -30,6 +30,7 @@ class Limits:
     beside_all: Mapping[int, float] = field(default_factory=dict)
     dots_beside_copies: float = 1.0  # their speed
     smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
+    in_step: bool = False  # arithmetic that came earlier has no precedence
 
 
 NO_LIMITS = Limits()
@@ -74,7 +75,7 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     most = {unit: 1 - (1 - part) * tensor for unit, part in alone.items()}
     working = [one for one in others if ISSUE in shares[one]]
     for one in working:
-        if LOAD in shares[one]:
+        if LOAD in shares[one] or limits.in_step:
             continue
         _raise([one], shares, speeds, free, most)
     free = [left + kept for left, kept in zip(free, least, strict=True)]

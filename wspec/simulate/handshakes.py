@@ -46,7 +46,7 @@ class Handshakes:
         if barrier.phase != action.b & 1:
             if action.early:
                 return True
-            self.engine.resume_after(self.numbers.ready_latency, group, "latency")
+            self.engine.resume_after(self._ready(group), group, "latency")
         else:
             barrier.waiters.append((group, action.b & 1))
         return False
@@ -56,6 +56,11 @@ class Handshakes:
         if group.is_first:
             self.arrive_later(group, action, action.b)
         return True
+
+    def _ready(self, group: Group) -> float:
+        """Cycles of a wait that need not wait: its few instructions compete with those of the warps that compute."""
+        others = self.engine.computing(group)
+        return self.numbers.ready_alone + others * (self.numbers.ready_latency - self.numbers.ready_alone)
 
     def arrive_later(self, group: Group, action: Action, count: int) -> None:
         barrier, track, now = self.barrier(group, action.a), group.track, self.engine.clock.now

@@ -9,17 +9,18 @@ were played, times are interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
-from wspec.simulate.actions import Block, Kind
-from wspec.simulate.costs import TENSOR, UNITS, numbers
+from wspec.simulate.actions import Block, Kind, Walked
+from wspec.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
+from wspec.simulate.moved import NO_EDITS, Edits
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.program import Compiler
 from wspec.simulate.sharing import Sources, arrivals
@@ -27,6 +28,8 @@ from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
+BOTH = (False, True)
+"""Ways to share the units: out of step, and in step (`Limits.in_step`)."""
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -63,11 +66,19 @@ class Simulator:
     """Predicts launches of one module. Raises SimulationError for what cannot be played."""
 
     def __init__(
-        self, module: Operation, machine: Machine, registers: int | None = None, serialized: bool = False
+        self,
+        module: Operation,
+        machine: Machine,
+        registers: int | None = None,
+        serialized: bool = False,
+        edits: Edits = NO_EDITS,
     ) -> None:
-        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at."""
+        """`registers` of a thread and whether ptxas `serialized` wgmma, where the binary was looked at.
+
+        `edits`: what the plan does to the PTX.
+        """
         self.machine, self.numbers = machine, numbers(machine)
-        self.program = Compiler(module, machine, serialized=serialized)
+        self.program = Compiler(module, machine, serialized=serialized, edits=edits)
         self.sources = Sources(module, machine)
         self.blocks_per_sm = blocks_per_sm(module, machine, registers)
 
@@ -112,13 +123,26 @@ class Simulator:
         slots = [(0.0, [block])] * together
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
+    def sharings(self, block: Block, together: int, ways: Sequence[bool] = BOTH) -> list[Sharing]:
+        """The ways in which warp groups may share the units: out of step or in step, where several multiply."""
+        several = together * sum(_multiplying(task) for task in block.tasks) > 1
+        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in (ways if several else (False,))]
+
     def predict(
-        self, arguments: Arguments, grid: Grid, together: int | None = None, clock_mhz: float = 0.0
+        self,
+        arguments: Arguments,
+        grid: Grid,
+        together: int | None = None,
+        clock_mhz: float = 0.0,
+        ways: Sequence[bool] = BOTH,
     ) -> Prediction:
-        """A launch with these integers, by name. `together` blocks share an SM."""
+        """A launch with these integers, by name. `together` blocks share an SM.
+
+        `ways`: are warp groups that share units in step? The mean of both is what is expected; one is quicker to play.
+        """
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most)
+        classes = _Classes(self, arguments, grid, most, ways)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -137,8 +161,8 @@ class Simulator:
 class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
-    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
-        self.simulator, self.grid, self.most = simulator, grid, most
+    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, ways: Sequence[bool]) -> None:
+        self.simulator, self.grid, self.most, self.ways = simulator, grid, most, ways
         self.walker = simulator.walker(arguments, grid, simulator.machine.sm_count * most)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
@@ -151,8 +175,8 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        self.sharing = Sharing(simulator.limits)  # what it remembers serves all classes
-        self.results: dict[tuple[int, int], SmResult] = {}  # (position in keys, blocks together)
+        self.sharings: list[Sharing] = []  # what they remember serves all classes
+        self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
 
@@ -161,11 +185,18 @@ class _Classes:
             self.walked[position] = self.walker.block(self.keys[position])
         return self.walked[position]
 
-    def result(self, position: int, together: int) -> SmResult:
-        key = (position, together)
+    def result(self, position: int, together: int, which: int = 0) -> SmResult:
+        key = (position, together, which)
+        if not self.sharings:
+            self.sharings = self.simulator.sharings(self.block(position), self.most, self.ways)
         if key not in self.results:
-            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharing)
+            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
         return self.results[key]
+
+    def residence(self, position: int, together: int) -> float:
+        """The mean of both ways in which warp groups may share the units: out of step, and in step."""
+        first = _residence(self.result(position, together))
+        return _mean([first, *(_residence(self.result(position, together, i)) for i in range(1, len(self.sharings)))])
 
     def _between(self, position: int) -> list[tuple[int, float]]:
         """The classes that were played around this one, and their weights."""
@@ -185,8 +216,8 @@ class _Classes:
             known = fewest + (most - fewest) * (together - 1) / (self.most - 1)
             self._times[position, together] = known
         if known is None:
-            parts = ((weight, self.result(one, together)) for one, weight in self._between(position))
-            known = self._times[position, together] = sum(weight * _residence(result) for weight, result in parts)
+            parts = ((weight, self.residence(one, together)) for one, weight in self._between(position))
+            known = self._times[position, together] = sum(weight * cycles for weight, cycles in parts)
         return known
 
     @cached_property
@@ -234,6 +265,15 @@ class _Classes:
             for k in range(z) for j in range(y) for i in range(x)
         ]  # fmt: skip
         return dispatch(order, self.simulator.machine.sm_count, self.most, self.cycles)
+
+
+def _multiplying(task: Walked) -> int:
+    """How many warp groups of a task multiply."""
+    return -(-task.warps // SCHEDULERS) if any(action.kind is Kind.DOT for action in task.actions) else 0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _residence(result: SmResult) -> float:

@@ -34,6 +34,7 @@ class Point:
     registers: int | None = None  # a thread has, where it was looked up
     clock_mhz: float = 0.0  # while it ran; 0: not known
     shape: str = ""  # the same for plans of one problem
+    samples_us: tuple[float, ...] = ()  # one a round, in which the plans of a shape took turns; none: not kept
 
     def with_options(self, **options: Any) -> Point:
         """The same launch of a kernel compiled with other options."""
@@ -48,7 +49,10 @@ class Point:
 def read_points(path: Path) -> list[Point]:
     """Raises OSError, ValueError, TypeError for what is no such file."""
     data = json.loads(path.read_text(encoding="utf-8"))
-    return [Point(**{**one, "grid": tuple(one["grid"])}) for one in data["points"]]
+    return [
+        Point(**{**one, "grid": tuple(one["grid"]), "samples_us": tuple(one.get("samples_us", ()))})
+        for one in data["points"]
+    ]
 
 
 def write_points(points: Sequence[Point], path: Path) -> None:

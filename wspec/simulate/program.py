@@ -13,10 +13,10 @@ from wspec.plan.machine import Machine
 from wspec.simulate import scalars
 from wspec.simulate.actions import Action, Flow, Kind
 from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
-from wspec.simulate.costs import numbers
+from wspec.simulate.costs import SCHEDULERS, numbers
 from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
-from wspec.simulate.moved import add_wait, after_arithmetic
+from wspec.simulate.moved import NO_EDITS, Edits, add_arrival, add_wait, after_arithmetic, joined
 from wspec.simulate.steps import (
     SCALAR,
     AtBarrier,
@@ -45,6 +45,18 @@ _VIEWS = frozenset(
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "scf.condition"))
 _STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce"))
+_TOUCHING = frozenset(
+    (
+        "ttg.local_load",
+        "ttg.local_store",
+        "ttg.local_alloc",
+        "ttg.convert_layout",
+        "tt.reduce",
+        "ttng.fence_async_shared",
+        "tt.load",
+        "tt.store",
+    )
+)  # shared memory, perhaps
 _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  # after the warps of the task have met
 
 
@@ -52,13 +64,19 @@ class Compiler:
     """Makes the steps of a function."""
 
     def __init__(
-        self, module: Operation, machine: Machine, coordinates: bool = False, serialized: bool = False
+        self,
+        module: Operation,
+        machine: Machine,
+        coordinates: bool = False,
+        serialized: bool = False,
+        edits: Edits = NO_EDITS,
     ) -> None:
         """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out.
 
-        `serialized`: ptxas makes every wgmma wait for the one before.
+        `serialized`: ptxas makes every wgmma wait for the one before. `edits`: of the PTX.
         """
-        self.serialized = serialized
+        self.serialized, self.edits = serialized, edits
+        self.behind_dots = False  # since the last wait for dots, only arithmetic and arrivals
         functions = [op for op in module.walk() if op.name == "tt.func"]
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
@@ -104,6 +122,7 @@ class Compiler:
     def _block(self, block: Block) -> list[Step]:
         steps: list[Step] = []
         stretch: list[Operation] = []
+        self.behind_dots = False
         for op in block.ops:
             if op.name in _ENDS:
                 continue
@@ -121,18 +140,36 @@ class Compiler:
     def _flush(self, stretch: list[Operation], steps: list[Step]) -> None:
         """The stretch so far as one action."""
         pieces = () if self.without_arithmetic else self.costing.pieces(stretch)
+        self.behind_dots = self.behind_dots and not any(op.name in _TOUCHING for op in stretch)
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
             main = max(stretch, key=lambda op: max((byte_size(r.type) for r in op.results), default=0))
-            steps.append(Emit((Action(Kind.WORK, main, pieces=pieces, ops=tuple(stretch), cycles=cycles),)))
+            made = Action(Kind.WORK, main, pieces=pieces, ops=tuple(stretch), cycles=cycles)
+            before = steps[-1].actions[0] if steps and isinstance(steps[-1], Emit) else None
+            both = joined(before, made) if before is not None and before.kind is Kind.WORK else None
+            if both is not None:
+                steps[-1] = Emit((both,))
+            else:
+                steps.append(Emit((made,)))
         stretch.clear()
 
     def _add(self, made: Sequence[Step], steps: list[Step]) -> None:
-        """One thread acts for all once they have met; several such actions in a row need one meeting."""
+        """One thread acts for all once they have met; several such actions in a row need one meeting, and an arrival
+        behind a wait for dots needs none where such meetings are taken out."""
         for step in made:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
-                add_wait(step, steps)
+                add_wait(step, steps, self.edits.hold_waits)
+                self.behind_dots = True
                 continue
+            if isinstance(step, SCALAR):
+                steps.append(step)
+                continue
+            if isinstance(step, AtBarrier) and step.kind is Kind.ARRIVE and self.behind_dots:
+                if self.edits.elide_barriers and self.task_warps <= SCHEDULERS:
+                    add_arrival(step, steps)
+                    continue
+            else:
+                self.behind_dots = False
             if isinstance(step, AtBarrier) and step.kind is Kind.WAIT:
                 step.early = after_arithmetic(steps)
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
@@ -177,7 +214,9 @@ class Compiler:
             after = latency(op, self.numbers)
             hold = None if self.serialized else held(op, self.costing.groups, self.numbers)
             issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold)
-            setup = Action(Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), cycles=self.numbers.dot_setup)
+            setup = Action(
+                Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), scalar=True, cycles=self.numbers.dot_setup
+            )
             is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":

@@ -8,6 +8,7 @@ and one latency at the end: ptxas schedules the others into the shadow of the re
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import Layout, TensorType
 from wspec.simulate.actions import Flow, Piece
 from wspec.simulate.costs import ALU, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
-from wspec.simulate.tiles import byte_size, is_register_move, per_thread
+from wspec.simulate.tiles import bits, byte_size, is_register_move, per_thread
 
 _SMALL = 4  # numbers a thread; row statistics of a tile
 _VECTOR = 16  # bytes a thread moves with one instruction
@@ -37,6 +38,7 @@ _FREE = frozenset(
      "ttng.inval_barrier", "ttg.async_commit_group", "llvm.intr.assume", "tt.print", "tt.assert",
      *(f"ttg.memdesc_{name}" for name in ("index", "trans", "reshape", "reinterpret", "subslice", "subview")))
 )  # fmt: skip
+_FENCES = frozenset(("ttng.fence_async_shared", "ttng.fence"))  # after all that stands before them
 _MUFU_ASM = re.compile(r"\b(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh)\.")
 _FMA_ASM = re.compile(r"\b(fma|add|sub|mul)\.[\w.]*f(32|16)")
 
@@ -47,6 +49,7 @@ class _Level:
     depth: float = 0.0  # of the longest chain of dependent instructions, cycles
     fill: float = 0.0  # until the first result of its longest chain of operations is there
     delay: float = 0.0  # before the next level
+    rows: float = 1.0  # that a thread reduces one after the other at its end
 
 
 class Costing:
@@ -66,7 +69,7 @@ class Costing:
         top = 0
         placed = []
         for op in ops:
-            level = max((at.get(value, 0) for value in op.operands), default=0)
+            level = top if op.name in _FENCES else max((at.get(value, 0) for value in op.operands), default=0)
             busy, delay = self._price(op)
             big = op.results and per_thread(op.operands[0].type if delay else op.results[0].type, self.warps) > _SMALL
             top = max(top, level) if big else top
@@ -88,10 +91,13 @@ class Costing:
                 here.fill = max(here.fill, begun)
             # At the end of a stretch nothing is left that would hide a reduction's shuffles.
             here.delay = max(here.delay, delay)
+            if op.name == "tt.reduce" and _in_core_layout(op.operands[0].type):
+                here.rows = max(here.rows, per_thread(op.results[0].type, self.warps))
             depth.update((result, 0.0 if delay else after) for result in op.results)
             fill.update((result, 0.0 if delay else begun) for result in op.results)
         if not any(isinstance(value.type, TensorType) for op in ops for value in (*op.operands, *op.results)):
             return _latency_alone(levels)
+        _stagger(levels)
         return tuple(piece for level in levels for piece in self._level(level))
 
     def _latency(self, unit: int) -> float:
@@ -132,7 +138,7 @@ class Costing:
             return self._shared(op)
         if op.name in ("tt.load", "tt.store", "tt.descriptor_load", "tt.descriptor_store", "tt.atomic_rmw"):
             return self._global(op)
-        if op.name in ("ttng.fence_async_shared", "ttng.fence"):
+        if op.name in _FENCES:
             return {ISSUE: 1.0}, self.numbers.fence_latency
         if op.name == "tt.elementwise_inline_asm":
             return self._assembly(op), 0.0
@@ -152,6 +158,9 @@ class Costing:
         held = per_thread(op.results[0].type, self.warps)
         if op.name in _MUFU_OPS:
             return _sum(self.instructions(held, MUFU), self.instructions(held * _MUFU_OPS[op.name], FMA))
+        if op.name in ("arith.sitofp", "arith.uitofp") and _is_byte(op.operands[0].type):
+            # Two bytes to bf16, counted in SASS: a PRMT, two LOP3, and an HADD2 that takes a number from another.
+            return _sum(self.instructions(1.5 * held, ALU), self.instructions(held / 2, FMA))
         if op.name in _CONVERSIONS:
             busy = self.instructions(held / 2)  # one instruction packs two
             busy[ALU] = held / 2 * SCHEDULERS * WARP / self.numbers.convert
@@ -174,7 +183,7 @@ class Costing:
         combine = [inner for inner in op.regions[0].block.ops if inner.operands and inner.results] or [op]
         type, axis = op.operands[0].type, op.int_attr("axis") or 0
         layout = type.encoding if isinstance(type, TensorType) else None
-        is_core = isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma"
+        is_core = _in_core_layout(type)
         steps = (2 if axis == 1 else 3) if is_core else 5
         per_warp = layout.ints("warpsPerCTA") if isinstance(layout, Layout) else ()
         across = per_warp[axis] > 1 if axis < len(per_warp) else self.warps > 1
@@ -229,6 +238,31 @@ def fused(function: Operation) -> frozenset[Operation]:
         if value.op is not None and value.op.name == "arith.mulf" and len(users) == 1
         and users[0][0].name in ("arith.addf", "arith.subf") and users[0][0].parent is value.op.parent
     )  # fmt: skip
+
+
+def _is_byte(type: object) -> bool:
+    return isinstance(type, TensorType) and bits(type) == 8
+
+
+def _in_core_layout(type: object) -> bool:
+    """Is a tensor laid out as the tensor core leaves it: a thread has a few rows?"""
+    layout = type.encoding if isinstance(type, TensorType) else None
+    return isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma"
+
+
+def _stagger(levels: Sequence[_Level]) -> None:
+    """A thread's first row is through its reduction while the others are still reduced: these run beside what follows.
+
+    Seen in the SASS of attention: the second row's maxima stand between the first row's exponentials.
+    """
+    for level, following in itertools.pairwise(levels):
+        if level.rows <= 1 or not level.delay or not following.busy:
+            continue
+        for unit, cycles in level.busy.items():
+            later = cycles * (1 - 1 / level.rows)
+            level.busy[unit] = cycles - later
+            following.busy[unit] = following.busy.get(unit, 0.0) + later
+        level.depth /= level.rows
 
 
 def _latency_alone(levels: Sequence[_Level]) -> tuple[Piece, ...]:
