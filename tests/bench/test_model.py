@@ -35,6 +35,15 @@ def test_the_choice_is_the_plan_that_was_predicted_fastest() -> None:
     assert one.regret == pytest.approx(0.1)
     assert one.correlation == pytest.approx(0.8)
     assert "on 0 of 1 shapes; at worst 10.0 % slower" in notes(rows, [one])[1]
+    assert "fastest of all is on 0; at worst 10.0 % slower" in notes(rows, [one])[2]
+
+
+@pytest.mark.parametrize(("expected", "taken"), [(0.95, "own"), (0.9, "forced")])
+def test_the_compiler_leaves_the_planners_plan_for_more_than_the_model_errs(expected: float, taken: str) -> None:
+    forced = row("a", "forced", 1.0, expected)
+    forced = replace(forced, point=replace(forced.point, options={"depth": 3}))
+    (one,) = choices([row("a", "own", 1.0, 1.0), forced, row("a", "x", 2.0, 2.0), row("a", "y", 3.0, 3.0)])
+    assert (one.chosen, one.taken) == ("forced", taken)
 
 
 def test_a_shape_of_few_plans_is_not_ranked_but_counted() -> None:

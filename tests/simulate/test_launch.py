@@ -111,6 +111,24 @@ def test_tiles_that_many_blocks_want_come_from_l2_once() -> None:
     assert (two.sharers, two.cold) == (132.0, 0.0)
 
 
+LOOP = """
+def kernel(n):
+    tile, full = buffer(1, 64, 64), barriers(1)
+    for i in range(0, n, 1):
+        expect(full[0], 8192)
+        copy(tile[0], full[0])
+        wait(full[0], i % 2)
+"""
+
+
+@pytest.mark.parametrize(("over", "cold"), [(0, 0.0), (1, 1.0)])
+def test_what_a_wave_loads_is_gone_for_the_next_one_if_it_is_more_than_l2_keeps(over: int, cold: float) -> None:
+    sources = Sources(kernel(LOOP), MACHINE)
+    rounds = int(MACHINE.l2_kept_bytes / 8192) + over
+    (one,) = sources.of({"arg0": rounds}, (264, 1, 1), 132).values()
+    assert one.cold == cold
+
+
 def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
     size = 32768
     alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0), NUMBERS)

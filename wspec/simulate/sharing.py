@@ -2,8 +2,9 @@
 
 L2 sends so many bytes a cycle of data that nobody else wants; a tile that several SMs ask for at about the same time is
 read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine description). What
-no block before has loaded comes from memory. Both are read off the coordinates of the first loads of every block that
-runs at the beginning, and of those that run after them.
+no block before has loaded comes from memory, and so does what one loaded a wave ago, if the whole wave loads more than
+L2 keeps. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
+those that run after them.
 """
 
 from __future__ import annotations
@@ -43,31 +44,36 @@ class Sources:
     """Of the loads of one module."""
 
     def __init__(self, module: Operation, machine: Machine) -> None:
-        self.program = Compiler(module, machine, coordinates=True)
+        self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
 
     def of(self, arguments: Arguments, grid: Grid, at_once: int) -> dict[Operation, Source]:
         """By load, where `at_once` blocks run at a time. Loads whose coordinates are not known are not in it."""
         walker = Walker(self.program, arguments, grid, brief=True)
-        first, more = self._touched(walker, _ids(grid, 0, at_once))
-        second, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
+        second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * rounds[op] for op, tiles in first.items())
         found = {}
         for op, tiles in first.items():
             wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
+            new = len(later - wanted) / len(later) if later and wave <= self.kept else 1.0
             if None not in wanted:
-                found[op] = Source(len(tiles) / len(wanted), len(later - wanted) / len(later) if later else 1.0)
+                found[op] = Source(len(tiles) / len(wanted), new)
         return found
 
-    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles]:
-        """The coordinates of the first tile of each block, and those of its later ones."""
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, int]]:
+        """The coordinates of the first tile of each block, those of its later ones, and the most rounds of the loop
+        that a load is in."""
         first: Tiles = {}
         more: Tiles = {}
+        most: dict[Operation, int] = {}
         for program_id in ids:
             walker.block(program_id)
             seen = set()
-            for op, coordinates in walker.touched:
+            for op, coordinates, rounds in walker.touched:
+                most[op] = max(most.get(op, 0), rounds)
                 (more if op in seen else first).setdefault(op, []).append(coordinates)
                 seen.add(op)
-        return first, more
+        return first, more, most
 
 
 def arrivals(sources: Mapping[Operation, Source], numbers: Numbers) -> dict[Operation, Arrival]:

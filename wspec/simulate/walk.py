@@ -51,12 +51,14 @@ class Walker:
         brief: bool = False,
         arrivals: Mapping[Operation, tuple[Flow, float]] | None = None,
     ) -> None:
-        """A `brief` walk does one iteration of innermost loops, two of others, and notes which tiles are loaded.
+        """A `brief` walk does one iteration of innermost loops, two of others, and notes which tiles are loaded,
+        and in how many iterations of their loop.
 
         `arrivals`: of loads, the way to the SM and the latency, where they are not those of the program.
         """
         self.program, self.grid, self.brief, self.arrivals = program, grid, brief, arrivals or {}
-        self.touched: list[tuple[Operation, tuple[Item, ...] | None]] = []
+        self.touched: list[tuple[Operation, tuple[Item, ...] | None, int]] = []
+        self.rounds = 1  # of the innermost loop that a brief walk is in
         self.made: dict[tuple[s.AtBarrier, View, int], Action] = {}
         self.given: dict[Value, Item] = {}
         for name, argument in program.parameters.items():
@@ -165,11 +167,16 @@ class Walker:
         position = step.op.regions[0].block.args[0]
         self._move([(argument, first) for argument, first, _, _ in step.carried])
         turn = [(argument, end) for argument, _, end, _ in step.carried]
-        for at in range(lower, upper, by)[: _brief(step) if self.brief else None]:
+        rounds = range(lower, upper, by)
+        if self.brief:
+            few = _brief(step)
+            self.rounds, rounds = len(rounds) if few == 1 else 1, rounds[:few]
+        for at in rounds:
             self.env[position] = at
             task.actions.append(step.mark)
             self._run(step.body, task)
             self._move(turn)
+        self.rounds = 1
         self._move([(result, argument) for argument, _, _, result in step.carried])
 
     def _while(self, step: s.While, task: _Task) -> None:
@@ -223,7 +230,7 @@ class Walker:
         if step.kind is Kind.COPY and isinstance(step.number, int):
             found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
             known = len(found) == len(coordinates(step.op))
-            self.touched.append((step.op, found if known else None))
+            self.touched.append((step.op, found if known else None, self.rounds))
 
 
 def _brief(loop: s.For) -> int:
