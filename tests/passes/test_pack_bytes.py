@@ -16,6 +16,12 @@ BLOCKED = "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [2, 16], warps
 MMA = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [1, 1], instrShape = [16, 16, 16]}>"
 PAIRS = f"#ttg.dot_op<{{opIdx = 0, parent = {MMA}, kWidth = 2}}>"
 SHAPE = (2, 128)
+CACHE = "boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32"
+LOAD = f"<{{{CACHE}, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}}>"
+STORE = f"<{{{CACHE}}}>"
+TARGET = (
+    '{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 1 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32}'
+)
 
 
 def module(steps: list[tuple[str, str]], layout: str = BLOCKED, float_type: str = "bf16") -> Operation:
@@ -48,13 +54,13 @@ def module(steps: list[tuple[str, str]], layout: str = BLOCKED, float_type: str 
     %ys = "tt.splat"(%y) : (!tt.ptr<{kind}>) -> {line}!tt.ptr<{kind}>, {layout}>
     %from = "tt.addptr"(%xs, %j) : ({line}!tt.ptr<i8>, {layout}>, {tile("i32")}) -> {line}!tt.ptr<i8>, {layout}>
     %to = "tt.addptr"(%ys, %j) : ({line}!tt.ptr<{kind}>, {layout}>, {tile("i32")}) -> {line}!tt.ptr<{kind}>, {layout}>
-    %q = "tt.load"(%from) <{{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32, isVolatile = false, operandSegmentSizes = array<i32: 1, 0, 0>}}> : ({line}!tt.ptr<i8>, {layout}>) -> {tile("i8")}
+    %q = "tt.load"(%from) {LOAD} : ({line}!tt.ptr<i8>, {layout}>) -> {tile("i8")}
     {body}
-    "tt.store"(%to, {value}) <{{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32}}> : ({line}!tt.ptr<{kind}>, {layout}>, {tile(kind)}) -> ()
+    "tt.store"(%to, {value}) {STORE} : ({line}!tt.ptr<{kind}>, {layout}>, {tile(kind)}) -> ()
     "tt.return"() : () -> ()
   }}) {{noinline = false}} : () -> ()
-}}) {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 1 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32}} : () -> ()
-""")  # noqa: E501
+}}) {TARGET} : () -> ()
+""")
 
 
 def outcome(made: Operation, float_type: str = "bf16") -> torch.Tensor:

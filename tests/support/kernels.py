@@ -10,14 +10,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tests.support.attention_kernels import (  # noqa: F401  # these are among the odd kernels
-    attention_grouped,
-    attention_masked,
-    attention_persistent,
-    attention_two_loops,
-    attention_weighted,
-    short_chain,
-)
+from tests.support import attention_kernels
+
+# Those of the shape of attention are found here as well.
+attention_grouped = attention_kernels.attention_grouped
+attention_masked = attention_kernels.attention_masked
+attention_persistent = attention_kernels.attention_persistent
+attention_two_loops = attention_kernels.attention_two_loops
+attention_weighted = attention_kernels.attention_weighted
+short_chain = attention_kernels.short_chain
 
 
 @triton.jit
