@@ -22,6 +22,14 @@ def _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN: tl.constex
 
 
 @triton.jit
+def _no_keys(BM: tl.constexpr, D: tl.constexpr):
+    """The online softmax of no keys yet: (weighted sum, sum of weights, maximum)."""
+    top = tl.full([BM], -1.0e6, tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    return tl.zeros([BM, D], tl.float32), total, top
+
+
+@triton.jit
 def attention_masked(
     q_desc, k_desc, v_desc, o_desc, scale, length,
     BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr,
@@ -30,9 +38,7 @@ def attention_masked(
     row = tl.program_id(0) * BM
     rows = row + tl.arange(0, BM)
     last = rows if CAUSAL else tl.zeros([BM], tl.int32) + (length - 1)
-    top = tl.full([BM], -1.0e6, tl.float32)
-    total = tl.zeros([BM], tl.float32)
-    acc = tl.zeros([BM, D], tl.float32)
+    acc, total, top = _no_keys(BM, D)
     q = q_desc.load([row, 0])
     for start in tl.range(0, tl.minimum(row + BM, length) if CAUSAL else length, BN):
         acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, True)
@@ -45,9 +51,7 @@ def short_chain(
 ):
     """A loop whose trip count the compiler knows."""
     row = tl.program_id(0) * BM
-    top = tl.full([BM], -1.0e6, tl.float32)
-    total = tl.zeros([BM], tl.float32)
-    acc = tl.zeros([BM, D], tl.float32)
+    acc, total, top = _no_keys(BM, D)
     q = q_desc.load([row, 0])
     for start in tl.range(0, TRIPS * BN, BN):  # at: loop
         acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
@@ -61,9 +65,7 @@ def attention_two_loops(
     """Causal: a loop over the tiles every row sees, then one over those on the diagonal."""
     row = tl.program_id(0) * BM
     last = row + tl.arange(0, BM)
-    top = tl.full([BM], -1.0e6, tl.float32)
-    total = tl.zeros([BM], tl.float32)
-    acc = tl.zeros([BM, D], tl.float32)
+    acc, total, top = _no_keys(BM, D)
     q = q_desc.load([row, 0])
     for start in tl.range(0, row, BN):
         acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, last, scale, BN, False)
@@ -79,9 +81,7 @@ def attention_grouped(
     """Several query heads share a head of keys; the number of keys is a multiple of BN."""
     row, head = tl.program_id(0) * BM, tl.program_id(1)
     kv_row = head // group * length
-    top = tl.full([BM], -1.0e6, tl.float32)
-    total = tl.zeros([BM], tl.float32)
-    acc = tl.zeros([BM, D], tl.float32)
+    acc, total, top = _no_keys(BM, D)
     q = q_desc.load([head * length + row, 0])
     for start in tl.range(0, length, BN):
         acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, kv_row + start, top, scale, BN, False)
@@ -95,9 +95,7 @@ def attention_persistent(
     """Every block works through several tiles of queries."""
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
         row = tile * BM
-        top = tl.full([BM], -1.0e6, tl.float32)
-        total = tl.zeros([BM], tl.float32)
-        acc = tl.zeros([BM, D], tl.float32)
+        acc, total, top = _no_keys(BM, D)
         q = q_desc.load([row, 0])
         for start in tl.range(0, length, BN):
             acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
@@ -112,9 +110,7 @@ def attention_weighted(
     """As above, with a load that Triton moves out of the loop, under the condition that the loop runs."""
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
         row = tile * BM
-        top = tl.full([BM], -1.0e6, tl.float32)
-        total = tl.zeros([BM], tl.float32)
-        acc = tl.zeros([BM, D], tl.float32)
+        acc, total, top = _no_keys(BM, D)
         q = q_desc.load([row, 0])
         for start in tl.range(0, length, BN):
             acc = acc * tl.load(weight_ptr + row + tl.arange(0, BM))[:, None]
