@@ -27,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--window-ms", type=float, default=6.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
     parser.add_argument("--machine", default="h200", help="default %(default)s")
-    parser.add_argument("--only", default="", metavar="TEXT", help="compare points whose name contains this")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="shapes, or points to compare, whose name contains it"
+    )
     why = "leave out shorter launches: it may be the host that was measured (default %(default)s)"
     parser.add_argument("--least-us", type=float, default=60.0, metavar="MICROSECONDS", help=why)
     parser.add_argument("--markdown", metavar="FILE.md")
@@ -79,7 +81,8 @@ def _measure(args: argparse.Namespace) -> int:
         data = {"environment": known, "points": [asdict(one) for one in points], "not_measured": problems}
         Path(args.points).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
-    problems = measure_all(shapes(args.quick), device, budget, save)
+    chosen = [one for one in shapes(args.quick) if args.only in str(one)]
+    problems = measure_all(chosen, device, budget, save)
     wrong = [one for one in problems if not any(sort in one for sort in BY_RULE)]
     print("\n".join([*wrong, f"{len(problems)} plans left out, see {args.points}"]), file=sys.stderr)
     return 1 if wrong else 0

@@ -81,13 +81,13 @@ bar.sync 0;"""
 
 def kernel(kind: Kind, n: int, op: Op) -> Kernel:
     """All roles; see the module's docstring."""
-    text = "\n".join((_start(n), _multiplying(kind, n), _computing(op), _COPYING))
+    text = "\n".join((start(n), multiplying(kind, n), _computing(op), COPYING))
     name = name_of(kind.name, n, op.name)
     sass = {"HGMMA": COUNT, "UBLKCP": 1, "CS2R": 3, **dict.fromkeys(op.sass, STEPS)}
     return Kernel(name, entry(name, PARAMS, text, threads=THREADS), THREADS, SHARED, sass)
 
 
-def _start(n: int) -> str:
+def start(n: int) -> str:
     """What all threads do first, up to the parting of the roles."""
     return f"""{REGISTERS}
 .reg .b32 %d<{n // 2}>;
@@ -126,7 +126,7 @@ setp.ge.u32 %p0, %t, 2;
 @%p0 bra ARITHMETIC;"""
 
 
-def _multiplying(kind: Kind, n: int) -> str:
+def multiplying(kind: Kind, n: int) -> str:
     """Two warp groups that multiply, with pauses, and say in the end that they are done."""
     return f"""{descriptors(kind).replace("%smem", "%base")}
 {accumulators(n)}
@@ -188,7 +188,7 @@ cvt.u64.u32 %rd1, %turns;
 ret;"""
 
 
-_COPYING = f"""COPIES:
+COPYING = f"""COPIES:
 setp.eq.u32 %p0, %copies, 0;
 @%p0 bra COPIED;
 setp.ne.u32 %p5, %lane, 0;
@@ -303,30 +303,35 @@ def measure(bench: Bench) -> Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Run:
     """Medians over SMs."""
 
     interval: float  # cycles for each wgmma of the SM
     mhz: float
     lanes: float  # operations of one arithmetic warp group a cycle
     bytes: float  # copied a cycle
+    turns: float  # of one arithmetic warp group a cycle
 
 
-def _run(bench: Bench, code: tuple[str, int, Op], source: int, beside: Beside, pause: int, reps: int) -> _Run:
-    """One launch on every SM."""
+def _run(bench: Bench, code: tuple[str, int, Op], source: int, beside: Beside, pause: int, reps: int) -> Run:
     kind, n, op = code
+    return launch(bench, (kind, n, op.name), source, beside, pause, reps)
+
+
+def launch(bench: Bench, code: tuple[str, int, str], source: int, beside: Beside, pause: int, reps: int) -> Run:
+    """One launch on every SM, of the kernel of a kind, N and operation."""
     arguments = (
         bench.out, bench.input, u32(reps), u32(pause), u32(beside.groups), u32(beside.copies), source,
         u32(beside.stride),
     )  # fmt: skip
-    name = name_of(kind, n, op.name)
-    out = bench.run(name, arguments, WORDS * bench.sm_count, grid=bench.sm_count).reshape(-1, WORDS)
+    out = bench.run(name_of(*code), arguments, WORDS * bench.sm_count, grid=bench.sm_count).reshape(-1, WORDS)
     cycles = [float(row[1] - row[0]) for row in out]
-    return _Run(
+    return Run(
         statistics.median(one / (2 * COUNT * reps) for one in cycles),
         statistics.median(one / float(row[3] - row[2]) * 1000 for one, row in zip(cycles, out, strict=True)),
         statistics.median(float(row[4]) * STEPS * GROUP / one for one, row in zip(cycles, out, strict=True)),
         statistics.median(float(row[5]) * TILE / one for one, row in zip(cycles, out, strict=True)),
+        statistics.median(float(row[4]) / one for one, row in zip(cycles, out, strict=True)),
     )
 
 

@@ -11,6 +11,7 @@ from wspec.calibrate import (
     mixed,
     products,
     shared,
+    shared_beside,
     softmax,
     tensor_cores,
     tma_load,
@@ -33,5 +34,6 @@ TOPICS: dict[str, Topic] = {
         tma_store,
         clock,
         mixed,
+        shared_beside,
     )
 }

@@ -29,7 +29,7 @@ from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 MULTIPLY = "mma"
 HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
 VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 3, CHAIN: 2, PRODUCT: 2, STORE: 1}
+VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
 
 STORE_DEPTH = 3
 WIDE_HELPERS = (WARP_GROUP, 2 * WARP_GROUP, 4 * WARP_GROUP)  # warps of a helper that serves all replicas
@@ -71,7 +71,7 @@ def _deepest(
         except Declined as declined:
             if not found and (declined.remark.code != "shared-memory" or depth == depths[-1]):
                 raise
-        if depth == 2 and found:
+        if depth == 2 and found and cut.kind != OPERANDS:
             break  # one buffer is for want of room
     return min(found, key=lambda plan: (plan.prediction.iteration_cycles, -plan.blocks_per_sm))
 

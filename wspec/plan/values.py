@@ -85,7 +85,7 @@ def cut_values(block: Block, plan: Plan, task: Task, replica: int, buffers: Mapp
         drop_effects(block)
     for channel, value in [(channel, find_value(block, channel)) for channel in plan.values]:
         if channel.source == task.name:
-            _send(value, channel_name(channel, replica), buffers[channel.name], channel.depth > 2)
+            _send(value, channel_name(channel, replica), buffers[channel.name])
         elif task in plan.readers(channel):
             rings = [replica] if task.replicas == plan.copies(channel) else list(range(plan.copies(channel)))
             _receive(block, value, channel, rings, buffers[channel.name])
@@ -100,16 +100,14 @@ def _users(block: Block, value: Value) -> list[Operation]:
 # ------------------------------------------------------------------------------------------------- sending
 
 
-def _send(value: Value, ring: str, type: MemDescType, early: bool) -> None:
-    """`early`: wait for a buffer before the value is computed, where that can be."""
+def _send(value: Value, ring: str, type: MemDescType) -> None:
+    """Behind the value: one that waited for its buffer first, and stored its first elements while others are computed,
+    was 1 to 20 % slower in products of int8 weights, at all of six tiles (docs/chains.md)."""
     op = value.op
     assert op is not None and op.parent is not None
     marks: dict[str, Attribute] = {"channel": StringAttr(ring), ID: i32(id_of(op))}
-    place = _place_to_acquire(op) if early else op.parent.ops.index(op) + 1
-    build = Builder(op.parent, place, op.location)
+    build = Builder(op.parent, op.parent.ops.index(op) + 1, op.location)
     token = build.create("wspec.acquire", [], [I32], attributes=marks).result
-    if early:
-        build = Builder(op.parent, max(op.parent.ops.index(op), place) + 1, op.location)
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
     assert source is not None
@@ -119,24 +117,6 @@ def _send(value: Value, ring: str, type: MemDescType, early: bool) -> None:
     if len(type.shape) > 1:  # the tensor core or TMA reads it
         build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     build.create("wspec.commit", [token], attributes=marks)
-
-
-def _place_to_acquire(op: Operation) -> int:
-    """Where a buffer is waited for: before the value is computed, so that its first elements are stored while others
-    are computed. Behind it where a product or a loop is part of that: no buffer is held for as long."""
-    block = op.parent
-    assert block is not None
-    computed: set[Operation] = set()
-    work = [op]
-    while work:
-        one = work.pop()
-        if one.regions or one.name == DOT:
-            return block.ops.index(op) + 1
-        row = info(one.name)
-        if one not in computed and (one is op or (row is not None and row.category == "elementwise")):
-            computed.add(one)
-            work += [value.op for value in one.operands if value.op is not None and value.op.parent is block]
-    return min(block.ops.index(one) for one in computed)
 
 
 # ----------------------------------------------------------------------------------------------- receiving

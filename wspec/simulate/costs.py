@@ -161,7 +161,7 @@ class _Source:
             beside_one=self._units_beside(4, fma, alu, mufu),
             beside_all=self._units_beside(8, fma, alu, mufu),
             dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
-            smem_left=self.row("mixed.own_beside_bf16_ss", 64, 16)
+            smem_left=self.row("shared_beside.load_rate_bf16_ss_4", 64, 16)
             / self.row("shared.load_rate", 16, machine.smem_rate),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             mufu_latency=self.one("arithmetic.ex2_latency", 17),
@@ -209,7 +209,9 @@ class _Source:
         The mix of a softmax loses less, in issue slots, since its instructions take turns at the units.
         """
         kinds = ((FMA, "ffma", fma), (ALU, "fmnmx", alu), (MUFU, "ex2", mufu))
-        return {unit: self.row(f"mixed.{name}_rate", warps, rate) / rate for unit, name, rate in kinds}
+        found = {unit: self.row(f"mixed.{name}_rate", warps, rate) / rate for unit, name, rate in kinds}
+        alone = self.row("shared.store_rate", 16, 1.0)
+        return {**found, SMEM: self.row(f"shared_beside.store_rate_bf16_rs_{warps}", 64, alone) / alone}
 
     def _clock(self) -> tuple[float, ...]:
         """A plane through the clocks that were measured under sustained load; least squares."""

@@ -66,7 +66,7 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     free[SMEM] = max(free[SMEM], limits.smem_left)
     tensor = 1.0 - free[TENSOR]
     together = {ISSUE: limits.issue_all, **limits.beside_all}
-    lost = {unit: free[unit] * (1 - part) * tensor for unit, part in together.items()}
+    lost = {unit: max(0.0, free[unit] - 1 + (1 - part) * tensor) for unit, part in together.items()}
     for unit, part in lost.items():
         free[unit] -= part
     least = [max(_LEAST * left, 0.0) for left in free]

@@ -1,0 +1,114 @@
+"""Shared memory beside wgmma: what loads and stores of other warp groups get, and what they cost the tensor core.
+
+wgmma reads its operands from shared memory, 16 cycles for the 64 rows of A and a quarter of a cycle for each column of
+B (`wgmma.bf16_ss_issue` at small N): all the bandwidth there is at N = 64 with A in shared memory, half of it with A in
+registers. The block is that of `mixed`; its arithmetic warps load or store instead, 16 bytes a lane without conflicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec.calibrate import mixed
+from wspec.calibrate.bench import Bench
+from wspec.calibrate.ptx import GROUP, Kernel, entry, loop
+from wspec.calibrate.shared import LANE, LD, ST, STEP
+from wspec.calibrate.tensor_cores import A_BYTES, B_BYTES
+from wspec.calibrate.topic import Quantity, Samples, Topic
+
+COUNT = 32  # accesses of a turn
+SHAPES = (("bf16_ss", 64), ("bf16_ss", 128), ("bf16_rs", 64), ("bf16_rs", 128))
+AWAY = 1 << 15  # bytes between the accesses of two turns: nothing can leave the loop
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    name: str
+    what: str
+    text: str
+    sass: str
+
+
+ACCESSES = (Access("load", "ld.shared.v4", LD, "LDS.128"), Access("store", "st.shared.v4", ST, "STS.128"))
+
+
+def kernel(kind: str, n: int, access: Access) -> Kernel:
+    name = mixed.name_of(kind, n, access.name)
+    text = "\n".join((mixed.start(n), mixed.multiplying(mixed.KINDS_BY_NAME[kind], n), _moving(access), mixed.COPYING))
+    sass = {"HGMMA": mixed.COUNT, access.sass: COUNT}
+    return Kernel(name, entry(name, mixed.PARAMS, text, threads=mixed.THREADS), mixed.THREADS, mixed.SHARED, sass)
+
+
+def _moving(access: Access) -> str:
+    """Warp groups that load or store until the products are done, and count their turns."""
+    lines = []
+    for at in range(COUNT):
+        quad = [f"%c{4 * (at % 4) + i}" for i in range(4)]
+        lines.append(access.text.format(q="{" + ", ".join(quad) + "}", at=f"%u+{at * STEP}"))
+        if access is ACCESSES[0]:  # loads whose values nobody uses are dropped
+            lines.append(f"lop3.b32 %r1, {quad[0]}, {quad[1]}, %r1, 0x96;")
+            lines.append(f"lop3.b32 %r2, {quad[2]}, {quad[3]}, %r2, 0x96;")
+    return f"""ARITHMETIC:
+sub.u32 %t, %t, 2;
+setp.ge.u32 %p0, %t, %mix;
+@%p0 bra COUNTED;
+sub.u32 %t, %thread, {2 * GROUP};
+mad.lo.u32 %u, %t, {LANE}, %smem;
+add.u32 %u, %u, {mixed.TILES};
+add.u32 %flag, %u, {AWAY};
+xor.b32 %flag, %flag, %u;
+{chr(10).join(f"mov.b32 %c{i}, %a;" for i in range(16))}
+mov.b32 %r1, 0;
+mov.b32 %r2, 0;
+{loop("TURN")}
+xor.b32 %u, %u, %flag;
+ld.volatile.shared.b32 %t, [%smem+{mixed.FLAG}];
+{chr(10).join(lines)}
+add.u32 %turns, %turns, 1;
+setp.eq.u32 %p1, %t, 0;
+@%p1 bra TURN;
+xor.b32 %r1, %r1, %r2;
+setp.eq.u32 %p2, %reps, 0xffffffff;
+@%p2 st.global.b32 [%out], %r1;
+COUNTED:
+setp.ne.u32 %p3, %thread, {2 * GROUP};
+cvt.u64.u32 %rd1, %turns;
+@!%p3 st.global.b64 [%out+32], %rd1;
+ret;"""
+
+
+def quantities() -> tuple[Quantity, ...]:
+    found = []
+    for kind in dict.fromkeys(kind for kind, _ in SHAPES):
+        for access in ACCESSES:
+            for warps in (4, 8):
+                beside = f"{access.what} of {warps} warps beside {kind} m64nNk16 on two other warp groups"
+                found.append(Quantity(f"{access.name}_rate_{kind}_{warps}", "bytes/clk/SM", beside, "N"))
+                interval = f"between the instructions of {kind} m64nNk16 beside {access.what} of {warps} warps"
+                found.append(Quantity(f"{kind}_beside_{access.name}_{warps}", "cycles", interval, "N"))
+    return tuple(found)
+
+
+def measure(bench: Bench) -> Samples:
+    bench.fill(0x3F003F00)
+    source = bench.driver.allocate(A_BYTES + B_BYTES)
+    found: Samples = {quantity.name: {} for quantity in quantities()}
+    for kind, n in SHAPES:
+        for access in ACCESSES:
+            for groups in (1, 2):
+                beside = mixed.Beside("", "", groups=groups)
+                code = (kind, n, access.name)
+                samples = [mixed.launch(bench, code, source, beside, 0, 400) for _ in range(1 + bench.repeats // 3)][1:]
+                moved = [groups * one.turns * COUNT * GROUP * LANE for one in samples]
+                found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = moved
+                found[f"{kind}_beside_{access.name}_{4 * groups}"][n] = [one.interval for one in samples]
+    return found
+
+
+TOPIC = Topic(
+    "shared_beside",
+    "loads and stores of shared memory beside two warp groups of wgmma in batches of 16, on every SM",
+    tuple((kernel(kind, n, access),) for kind, n in SHAPES for access in ACCESSES),
+    quantities(),
+    measure,
+)
