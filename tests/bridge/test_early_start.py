@@ -10,7 +10,7 @@ import torch
 
 import wspec
 from wspec.bridge.early_start import WAIT, started_early
-from wspec.bridge.launch import LaunchableKernel
+from wspec.bridge.launch import LaunchableKernel, lies_evenly
 from wspec.kernels import matmul
 
 HEAD = """
@@ -89,3 +89,38 @@ def test_only_kernels_that_wait_are_launched_early(
     kernel = LaunchableKernel(SimpleNamespace(fn=fn), {})
     kernel._init_handles()
     assert launcher.launch_pdl is early
+
+
+@pytest.mark.parametrize(
+    ("blocks", "fit", "even"),
+    [(1, 3, True), (132, 3, True), (133, 3, False), (256, 3, False), (264, 3, False), (265, 3, True), (256, 2, True),
+     (5000, 2, True), (133, 1, True)],
+)  # fmt: skip
+def test_blocks_that_would_pile_up_on_some_sms_do_not_start_early(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, fit: int, even: bool
+) -> None:
+    assert lies_evenly(blocks, 132, fit) is even
+    launched: list[bool] = []
+
+    class Launcher:
+        launch_pdl = False
+
+        def __call__(self, *_: Any) -> None:
+            launched.append(self.launch_pdl)
+
+    def made(self: Any, *_: Any) -> None:
+        self.metadata = SimpleNamespace(hash="", global_scratch_size=0)
+        self.asm, self.module, self._run = {"ptx": WAIT}, None, None
+
+    def loaded(self: Any) -> None:
+        self.module, self._run = "module", Launcher()
+
+    monkeypatch.setattr(LaunchableKernel.__base__, "__init__", made)
+    monkeypatch.setattr(LaunchableKernel.__base__, "_init_handles", loaded)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132))
+    fn = SimpleNamespace(wspec_options=SimpleNamespace(early_start=True))
+    kernel = LaunchableKernel(SimpleNamespace(fn=fn), {}, fit)
+    kernel._init_handles()
+    kernel.run(blocks, 1, 1)
+    assert launched == [even]

@@ -26,7 +26,7 @@ class Appended:
 def load_appended(source: KernelSource, result: Result, group: Group, argument: Appended) -> Any:
     """The compiled kernel of a specialized result, which launches as the kernel did."""
     if not result.tiles:
-        return _Longer(source.ast, group, argument)
+        return _Longer(source.ast, group, result.blocks_per_sm, argument)
     cost = TileCost.from_text(result.tiles)
     return _LongerPersistent(source, group, cost, result.blocks_per_sm, argument)
 
@@ -36,12 +36,12 @@ class _Longer(LaunchableKernel):
 
     argument: Appended
 
-    def __init__(self, src: Any, group: Group, argument: Appended | None = None) -> None:
+    def __init__(self, src: Any, group: Group, blocks_per_sm: int = 1, argument: Appended | None = None) -> None:
         if argument is not None:
             self.argument = argument
         ast = copy.copy(src)
         ast.signature = {**src.signature, self.argument.name: self.argument.type}
-        super().__init__(ast, group)
+        super().__init__(ast, group, blocks_per_sm)
 
     def _init_handles(self) -> None:
         first = self.module is None

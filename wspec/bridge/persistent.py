@@ -30,7 +30,7 @@ def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
     if not result.specialized:
         return load_plain(source)
     if not result.tiles:
-        return LaunchableKernel(source.ast, group)
+        return LaunchableKernel(source.ast, group, result.blocks_per_sm)
     return PersistentKernel(source, group, TileCost.from_text(result.tiles), result.blocks_per_sm)
 
 
@@ -40,7 +40,7 @@ class PersistentKernel(LaunchableKernel):
     def __init__(self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int) -> None:
         ast = copy.copy(source.ast)
         ast.signature = {**source.ast.signature, TABLE: "*i32"}
-        super().__init__(ast, group)
+        super().__init__(ast, group, blocks_per_sm)
         self.tables = Tables(cost, slots_of(source.ast.signature), blocks_per_sm)
 
     def _init_handles(self) -> None:

@@ -57,8 +57,10 @@ def _edits(plan: Plan) -> list[str]:
             "beside them; ptxas would put it in front"
         )
     if plan.early_start:
+        unless = ", unless they are too few to fill all SMs alike" if plan.blocks_per_sm > 1 else ""
         said.append(
             "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory"
+            + unless
         )
     return said
 
