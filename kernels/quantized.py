@@ -167,8 +167,17 @@ def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> 
     """
     import wspec
 
-    said: dict[str, Any] = {} if blocks is None else {"blocks": blocks, "persistent": False}
-    return wspec.compile(plain_kernel(bits), **{"early_start": True, **said, **options})
+    return wspec.compile(plain_kernel(bits), **{"early_start": True, **told(blocks), **options})
+
+
+def told(blocks: int | None) -> dict[str, Any]:
+    """What the compiler is told of launches that have so many blocks for each SM at most."""
+    return {} if blocks is None else {"blocks": blocks, "persistent": False}
+
+
+def one_block(grid: tuple[int, int, int]) -> int | None:
+    """1, where a launch has no more blocks than there are SMs."""
+    return 1 if math.prod(grid) <= SMS else None
 
 
 def plain_kernel(bits: int) -> Any:
@@ -286,7 +295,7 @@ def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
 def _blocks(sums: torch.Tensor, tile: Config) -> int | None:
     """Of one launch on an SM, where that can be said. The compiler, which does not know the grid, counts on as many
     blocks as fit, which hide each other's conversion, and lets them walk through tiles."""
-    return tile.blocks or (1 if math.prod(_grid(sums, tile)) <= SMS else None)
+    return tile.blocks or one_block(_grid(sums, tile))
 
 
 def starts_early(kernel: Any) -> bool:

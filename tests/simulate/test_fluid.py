@@ -60,6 +60,15 @@ def test_copies_slow_dots_a_little_and_get_their_part_of_shared_memory() -> None
     assert share((dot, store), limits)[0] == pytest.approx((1.0, 0.28))
 
 
+def test_warps_get_what_dots_leave_of_shared_memory_up_to_their_part() -> None:
+    limits = Limits(beside_one={SMEM: 0.4}, beside_all={SMEM: 0.45}, smem_left=0.02)
+    moved = Flow.of({SMEM: 10.0, ISSUE: 1.0})
+    most, half = Flow.of({TENSOR: 10.0, SMEM: 7.5}), Flow.of({TENSOR: 10.0, SMEM: 5.0})
+    assert share((most, moved), limits)[0] == pytest.approx((1.0, 0.25))
+    assert share((half, moved), limits)[0] == pytest.approx((1.0, 0.4))
+    assert sum(share((half, moved, moved), limits)[0][1:]) == pytest.approx(0.45)
+
+
 def test_what_shares_no_unit_does_not_slow() -> None:
     assert share((Flow.of({TENSOR: 10.0}), Flow.of({FMA: 10.0})))[0] == (1.0, 1.0)
 

@@ -87,14 +87,17 @@ def distinct(tile: Sequence[Point]) -> tuple[list[Point], list[str]]:
 
 
 def tiles(points: Sequence[Point]) -> list[list[Point]]:
-    """The specialized ones in groups of one kernel and tile; where several shapes run it, those of the first."""
-    found: dict[str, dict[str, list[Point]]] = {}
+    """The specialized ones in groups of one kernel and tile; where several shapes run them, those of the first."""
+    found: dict[str, list[Point]] = {}
     for point in points:
         if point.kind == "specialized":
             tritons = {name: value for name, value in point.options.items() if name in TRITONS}
-            key = json.dumps([point.kernel, point.signature, point.constexprs, tritons], sort_keys=True)
-            found.setdefault(key, {}).setdefault(point.shape, []).append(point)
-    return [next(iter(by_shape.values())) for by_shape in found.values()]
+            key = json.dumps([point.shape, point.kernel, point.signature, point.constexprs, tritons], sort_keys=True)
+            found.setdefault(key, []).append(point)
+    kernels: dict[tuple[str, ...], list[Point]] = {}
+    for tile in found.values():
+        kernels.setdefault(tuple(point.compiled for point in tile), tile)
+    return list(kernels.values())
 
 
 def refused(report: Report) -> str:

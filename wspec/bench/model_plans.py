@@ -24,6 +24,7 @@ from wspec.kernels import quantized as k
 from wspec.simulate.points import Point
 
 Tensors = tuple[torch.Tensor, ...]
+NOTHING: Mapping[str, Any] = {}
 
 
 class Shape(ABC):
@@ -63,11 +64,14 @@ class Shape(ABC):
     def plain_kernel(self) -> Any: ...
 
 
-def _specialized(shape: str, tile: Point) -> Iterator[Point]:
-    """The plans of a tile, whose names say what is forced."""
+def _specialized(shape: str, tile: Point, told: Mapping[str, Any] = NOTHING) -> Iterator[Point]:
+    """The plans of a tile, whose names say what is forced; `told` is what the compiler knows of the launch."""
     for change in CHANGES:
         options = {name: value for name, value in tile.options.items() if name in TRITONS}
-        yield replace(_named(shape, tile, in_words(change)), options={**options, **change})
+        if change and change.items() <= told.items():
+            continue  # known already
+        forced = in_words(change)
+        yield replace(_named(shape, tile, forced), options={**options, **told, **change}, forced=forced)
 
 
 def _named(shape: str, point: Point, told: str = "") -> Point:
@@ -230,7 +234,8 @@ class QuantizedShape(Shape):
         found: list[Point] = []
         for columns, depth, warps in _QUANTIZED_TILES:
             tile = (min(self.m, 128 if warps == 8 else 256), columns, depth, warps, 3)
-            found += _specialized(str(self), quantized_point(sizes, "specialized", tile))
+            point = quantized_point(sizes, "specialized", tile)
+            found += _specialized(str(self), point, k.told(k.one_block(point.grid)))
             found.append(_named(str(self), quantized_point(sizes, "plain", tile)))
         return found
 
@@ -264,6 +269,6 @@ def shapes(quick: bool = False) -> list[Shape]:
     ]
     sizes = [(4096, 4096, 4096)] if quick else [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192)]
     found += [MatmulShape(*size, transposed) for size in sizes for transposed in (False, True)]
-    long = [(256, 8192)] if quick else [(64, 16384), (128, 16384), (256, 8192), (512, 8192), (1024, 4096)]
+    long = [(256, 16384)] if quick else [(64, 16384), (128, 16384), (256, 16384), (512, 8192), (1024, 8192)]
     found += [QuantizedShape(rows, size) for rows, size in long]
     return found

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wspec.bench.model_changes import compiler_options
 from wspec.bench.report import Table
 from wspec.search import MARGIN
 from wspec.simulate import Prediction
@@ -73,7 +72,7 @@ def choices(rows: Sequence[Row]) -> list[Choice]:
 def _taken(rows: Sequence[Row], chosen: Row) -> Row:
     """As `wspec.search` has it: nothing forced, at the tile that the model finds fastest so, unless the fastest of all
     is expected to be faster by more than the model errs."""
-    own = [row for row in rows if not compiler_options(row.point)]
+    own = [row for row in rows if not row.point.forced]
     if not own:
         return chosen
     best = min(own, key=lambda row: row.ms)

@@ -129,8 +129,9 @@ def _early_where_even(launcher: Any, blocks_per_sm: int) -> Callable[..., None]:
 def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:
     """Do blocks that start while the kernel before them ends come to lie on the SMs as if these were empty?
 
-    They go where there is room first. If an SM can hold more of them than it would get, those that are rid of the kernel
-    before first get too many: 256 blocks with room for three on each of 132 SMs took 1.4 times as long (docs/chains.md).
+    They go where there is room first. Where an SM can hold more of them than it would get, those that are rid of the
+    kernel before soonest get too many: 256 blocks with room for three on each of 132 SMs took 1.4 times as long
+    (docs/chains.md).
     """
     return blocks <= sms or -(-blocks // sms) >= blocks_per_sm
 

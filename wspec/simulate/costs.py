@@ -64,7 +64,7 @@ class Numbers:
     beside_one: Mapping[int, float]  # of the FMA, ALU and exponential units that a warp group gets then
     beside_all: Mapping[int, float]  # of these units that all warp groups get together then
     dots_beside_copies: float  # the speed of wgmma while tiles arrive
-    smem_left: float  # of shared memory's bandwidth, beside wgmma that reads all of it
+    smem_left: float  # of shared memory's bandwidth, that warps get beside wgmma that reads all of it
 
     arithmetic_latency: float  # of one dependent instruction
     mufu_latency: float  # of one on the exponential unit

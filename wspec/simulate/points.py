@@ -34,6 +34,7 @@ class Point:
     registers: int | None = None  # a thread has, where it was looked up
     clock_mhz: float = 0.0  # while it ran; 0: not known
     shape: str = ""  # the same for plans of one problem
+    forced: str = ""  # the decision that was forced, where the compiler did not take its own
     samples_us: tuple[float, ...] = ()  # one a round, in which the plans of a shape took turns; none: not kept
 
     def with_options(self, **options: Any) -> Point:
