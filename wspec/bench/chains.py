@@ -1,6 +1,6 @@
 """`python -m wspec.bench.chains`: a persistent product and attention, plain, specialized, and as chains of three tasks.
 
-As in `wspec.bench.quantized`, the best tile of each kind is chosen briefly and then timed in rotating rounds; every
+As in `wspec.bench.quantized`, the best tile of each kind is chosen briefly and then timed in shuffled rounds; every
 kernel that is timed is checked against float32 first.
 """
 

@@ -1,6 +1,6 @@
 """`python -m wspec.bench.exponentials`: attention with a share of its exponentials on the FMA units.
 
-Times every share beside FlashAttention-3 (with FA3_ROOT) in rotating rounds, after comparing each kernel's output and
+Times every share beside FlashAttention-3 (with FA3_ROOT) in shuffled rounds, after comparing each kernel's output and
 log-sum-exp with float32; bf16, 16384 tokens, hidden size 2048, at the tile that `attention` picks. `--predict` only
 predicts and needs no GPU.
 """

@@ -1,6 +1,6 @@
 """`python -m wspec.bench.groups`: attention with one, two and three consumer warp groups on an SM, and why.
 
-Each arrangement's registers, shared memory and blocks; its speed, predicted and measured in rotating rounds beside
+Each arrangement's registers, shared memory and blocks; its speed, predicted and measured in shuffled rounds beside
 FlashAttention-3 (with FA3_ROOT) after a comparison with float32; and how busy units are, predicted and counted (`ncu`).
 bf16, 16384 tokens, hidden size 2048. `--predict` needs no GPU; `--load FILE` takes over what an earlier run found.
 """

@@ -1,7 +1,7 @@
 """`python -m wspec.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of tasks.
 
 For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
-each other in rotating rounds, with cuBLAS on the weights in bfloat16 beside them. A sample is a CUDA graph of many
+each other in shuffled rounds, with cuBLAS on the weights in bfloat16 beside them. A sample is a CUDA graph of many
 launches, as a decoding step is, adding the parts of K included. Every kernel that is timed is checked
 against float32 first, and so is a graph in which each product takes the last one's result.
 """

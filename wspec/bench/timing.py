@@ -1,14 +1,17 @@
 """Timing several variants of a computation against each other.
 
 A power-limited card gives the same kernel 5 to 8 % more or less from run to run, so a time alone means little. Here
-variants take turns: every round times each of them once, in an order that rotates, and a ratio is the median of the
-ratios within rounds. Times come from CUDA events around a window of launches; the queue never runs dry inside a round.
+variants take turns: every round times each of them once, in an order of its own, and a ratio is the median of the
+ratios within rounds. (The clock of a window depends on the power of those before it, by up to 10 %: in an order that
+only rotates each variant would always come behind the same one.) Times come from CUDA events around a window of
+launches; the queue never runs dry inside a round.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,13 +79,17 @@ def measure(
         variants = [_captured(variant) for variant in variants]
     counts = [_launches(variant, window_ms) for variant in variants]
     samples: list[list[float]] = [[] for _ in variants]
-    step = max(1, len(variants) // max(1, rounds))  # so that each comes early, and late, in some round
-    for turn in range(-warm, rounds):
-        order = [(turn * step + at) % len(variants) for at in range(len(variants))]
+    for turn, order in enumerate(orders(len(variants), warm + rounds)):
         for at, time_us in _one_round(variants, counts, order):
-            if turn >= 0:
+            if turn >= warm:
                 samples[at].append(time_us)
     return {variant.name: Timing(tuple(times)) for variant, times in zip(variants, samples, strict=True)}
+
+
+def orders(variants: int, rounds: int) -> list[list[int]]:
+    """In which order each round times its variants: shuffled, the same in every run."""
+    draw = random.Random(0)
+    return [draw.sample(range(variants), variants) for _ in range(rounds)]
 
 
 def _one_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequence[int]) -> list[tuple[int, float]]:
