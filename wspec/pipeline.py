@@ -28,6 +28,7 @@ from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.passes.take_turns import take_turns
 from wspec.persistence import cost_of_tiles, pays
+from wspec.plan.chain import converts
 from wspec.plan.defer import defer
 from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
@@ -127,12 +128,12 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         raise Declined(Remark("not-persistent", said, where.location, note=note))
     walks = hindered is None and options.persistent is not False and (options.persistent or pays(function))
     flat = None if options.persistent else _planned(module, machine, options)
-    if isinstance(flat, Plan) and flat.helpers:
+    if isinstance(flat, Plan) and flat.helpers and not converts(flat):
         return module, flat  # the model compares chains with kernels that have no loop over tiles
     if walks and options.team is not None and options.team > 1:
         return _with_team(module, machine, options)
     looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
-    if isinstance(looped, Plan) and not (isinstance(flat, Plan) and flat.blocks_per_sm > looped.blocks_per_sm):
+    if isinstance(looped, Plan) and not (isinstance(flat, Plan) and _lost(flat, looped)):
         cost = cost_of_tiles(function, machine, looped)
         walking = replace(looped, persistent=True, tiles=cost.to_text())
         module = _numbered(persist(module))
@@ -142,6 +143,11 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         assert chosen is not None
         raise chosen
     return module, chosen
+
+
+def _lost(flat: Plan, looped: Plan) -> bool:
+    """Has a plan with a loop over tiles fewer blocks on an SM than one without, or not its converting task?"""
+    return flat.blocks_per_sm > looped.blocks_per_sm or (converts(flat) and not converts(looped))
 
 
 def looped_over_tiles(module: Operation, team: int, axis: int) -> Operation:

@@ -58,6 +58,11 @@ def chain_plans(
     return plans, refused
 
 
+def converts(plan: Plan) -> bool:
+    """Does a task of the plan compute operands for the one that multiplies?"""
+    return any(task.name == HELPERS[OPERANDS] for task in plan.helpers)
+
+
 def _deepest(
     function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
 ) -> Plan:
