@@ -41,7 +41,7 @@ class FakeDriver:
         return self.target
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": 232448}
+        return {"max_shared_mem": 232448, "multiprocessor_count": 132}
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         return "module", name, 32, 0, 1024

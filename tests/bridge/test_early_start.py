@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 
 import wspec
 from wspec.bridge.early_start import WAIT, started_early
@@ -117,8 +118,9 @@ def test_blocks_that_would_pile_up_on_some_sms_do_not_start_early(
 
     monkeypatch.setattr(LaunchableKernel.__base__, "__init__", made)
     monkeypatch.setattr(LaunchableKernel.__base__, "_init_handles", loaded)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(multi_processor_count=132))
+    utils = SimpleNamespace(get_device_properties=lambda _: {"multiprocessor_count": 132})
+    active = SimpleNamespace(utils=utils, get_current_device=lambda: 0)
+    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
     fn = SimpleNamespace(wspec_options=SimpleNamespace(early_start=True))
     kernel = LaunchableKernel(SimpleNamespace(fn=fn), {}, fit)
     kernel._init_handles()

@@ -19,6 +19,8 @@ from wspec.ir import print_module, read
 from wspec.kernels import attention, matmul, persistent, quantized
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
+from wspec.plan.chain import converts
+from wspec.plan.chain_cost import memory_wait
 from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
@@ -29,6 +31,7 @@ MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "
 INT8, INT4 = ("quantized", "int8_weights_kernel"), ("quantized", "int4_weights_kernel")
 PERSISTENT, ATTENTION = ("persistent", "matmul_persistent_kernel"), ("attention", "attention_fwd")
 MATMUL = ("matmul", "matmul_descriptor_kernel")
+H200 = load_machine("h200")
 ODD = {case.name: case for case in odd_cases()}
 
 
@@ -159,9 +162,29 @@ def test_a_loop_over_tiles_brings_a_store_to_hand_over() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"chain": "on"}])
-def test_a_chain_is_not_put_into_a_loop_over_tiles_unasked(options: dict[str, Any]) -> None:
+def test_a_chain_that_converts_walks_through_tiles(options: dict[str, Any]) -> None:
     plan = plan_of(INT8, "m256", **options)
-    assert plan.helpers and not plan.persistent
+    assert converts(plan) and plan.persistent
+
+
+def test_another_chain_is_not_put_into_a_loop_over_tiles_unasked() -> None:
+    plan = plan_of(ATTENTION, "d64", chain="on")
+    assert plan.helpers and not converts(plan) and not plan.persistent
+
+
+def test_memory_is_waited_for_as_long_as_a_buffer_takes_to_make_its_round() -> None:
+    """Of two dots the first one hands its buffer back within the iteration."""
+    plan = plan_of(INT8, "m64", chain="on", blocks=1)
+    waits = [memory_wait(with_depth(plan, depth), 1, H200) for depth in (1, 2, 3, 5)]
+    assert waits[0] == waits[1] == pytest.approx(2 * waits[2]) == pytest.approx(4 * waits[3])
+    assert memory_wait(with_depth(plan, 2), 2, H200) == pytest.approx(waits[1] / 1.5)
+    assert waits[1] > H200.dram_latency + H200.tma_extra_latency
+    assert memory_wait(replace(plan, blocks_per_sm=2), 1, H200) == 0.0
+
+
+def with_depth(plan: Plan, depth: int) -> Plan:
+    """Of the rings of loaded tiles."""
+    return replace(plan, channels=tuple(c if c.source else replace(c, depth=depth) for c in plan.channels))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +268,7 @@ BAD: list[tuple[str, Edit]] = [
 
 @pytest.mark.parametrize(("field", "edit"), BAD)
 def test_what_does_not_fit_is_refused_with_the_field(field: str, edit: Edit) -> None:
-    plan = edit(plan_of(INT8, "m64", chain="on"))
+    plan = edit(plan_of(INT8, "m64", chain="on", blocks=1))
     outcome = made(INT8, "m64", plan)
     assert outcome.module is None
     assert outcome.remarks[0].code == "plan-mismatch"

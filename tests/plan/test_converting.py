@@ -53,7 +53,8 @@ def test_blocks_share_and_groups_hide() -> None:
         (8, Config(64), None, []),
         (4, Config(64), 1, ["convert"]),
         (4, Config(64), None, []),
-        (4, Config(128), 1, []),  # no room for rings
+        (4, Config(128), 1, ["convert"]),
+        (4, Config(256, 64, 64), 1, ["convert"]),
     ],
 )
 def test_a_third_task_where_it_was_faster(bits: int, tile: Config, blocks: int | None, helpers: list[str]) -> None:

@@ -117,7 +117,8 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
 
 
 def _early_where_even(launcher: Any, blocks_per_sm: int) -> Callable[..., None]:
-    sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    active = triton.runtime.driver.active
+    sms = active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
 
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
         launcher.launch_pdl = lies_evenly(grid_x * grid_y * grid_z, sms, blocks_per_sm)

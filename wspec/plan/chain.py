@@ -13,7 +13,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.loc import Location, value_name
 from wspec.options import Options
-from wspec.plan.chain_cost import predict_chain
+from wspec.plan.chain_cost import memory_wait, predict_chain
 from wspec.plan.chain_registers import choose_registers
 from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, Cut, find_cuts
 from wspec.plan.machine import Machine
@@ -32,6 +32,7 @@ VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # 
 VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
 
 STORE_DEPTH = 3
+CLOSE = 0.9  # of the bound
 WIDE_HELPERS = (WARP_GROUP, 2 * WARP_GROUP, 4 * WARP_GROUP)  # warps of a helper that serves all replicas
 
 
@@ -78,7 +79,16 @@ def _deepest(
                 raise
         if depth == 2 and found and cut.kind != OPERANDS:
             break  # one buffer is for want of room
-    return min(found, key=lambda plan: (plan.prediction.iteration_cycles, -plan.blocks_per_sm))
+    return min(found, key=lambda plan: _rank(plan, machine))
+
+
+def _rank(plan: Plan, machine: Machine) -> tuple[bool, float, int, bool]:
+    """Less is better: rings of one buffer are for want of room, and a wait for memory about as long as what bounds an
+    iteration adds to it."""
+    expected = plan.prediction.iteration_cycles
+    shallow = any(ring.depth == 1 for ring in plan.channels if not ring.stays and not ring.source)
+    waits = memory_wait(plan, 1, machine) > CLOSE * expected
+    return shallow, expected, -plan.blocks_per_sm, waits
 
 
 def _plan(

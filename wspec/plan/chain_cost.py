@@ -39,7 +39,7 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
         "tensor core": multiply.mma + other.mma,
         "exponential and arithmetic": multiply.compute + other.compute,
         "memory": multiply.tma + other.tma,
-        "memory latency": memory_wait(plan, machine),
+        "memory latency": memory_wait(plan, _dots(heaviest), machine),
         "shared memory": (moved + read + operand_bytes(heaviest)) / machine.smem_rate,
         "multiplying": multiply.mma + multiply.compute / ISSUE + waited,
     }
@@ -56,33 +56,40 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
 def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operation], machine: Machine) -> float:
     """The same iteration without the chain."""
     cycles = single.prediction.iteration_cycles
+    numbers = {schedule.loop for schedule in single.loops}
+    inside = [loop for loop in loops if id_of(loop) in numbers]
     if cut.kind == STORE:
-        waited = max(cycles, memory_wait(single, machine))
+        waited = max(cycles, memory_wait(single, max(map(_dots, inside), default=1), machine))
         if cut.behind <= {store for store, _, kind in single.staging if kind == OWN}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values)
         exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
         return waited + exposed / STORE_TRIPS
     if cut.kind == OPERANDS:
-        numbers = {schedule.loop for schedule in single.loops}
-        heaviest = max(
-            (loop for loop in loops if id_of(loop) in numbers), key=lambda loop: loop_work(loop, machine).mma
-        )
+        heaviest = max(inside, key=lambda loop: loop_work(loop, machine).mma)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values)
         again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
-        return max(cycles + again / single.blocks_per_sm, memory_wait(single, machine))
+        return max(cycles + again / single.blocks_per_sm, memory_wait(single, _dots(heaviest), machine))
     return cycles
 
 
-def memory_wait(plan: Plan, machine: Machine) -> float:
-    """What an iteration takes at least for its tiles to arrive in time: one buffer is read, one is being freed, and the
-    others are under way."""
-    depths = [channel.depth for channel in plan.channels if not channel.stays and not channel.source]
-    if not depths or plan.blocks_per_sm > 1:
+def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
+    """What an iteration takes at least for its tiles to arrive in time.
+
+    A buffer makes a round: it is handed back, loaded, and handed over. It is handed back when the dot behind the one
+    that reads it has been issued: of `dots` in an iteration, a part of an iteration later.
+    """
+    rings = [channel for channel in plan.channels if not channel.stays and not channel.source]
+    if not rings or plan.blocks_per_sm > 1:
         return 0.0
-    latency = machine.dram_latency + machine.tma_extra_latency
-    return latency / (min(depths) - 2) if min(depths) > 2 else (5 - min(depths)) * latency
+    brought = sum(ring.buffer_bytes for ring in rings) / machine.tma_rate
+    trip = machine.dram_latency + machine.tma_extra_latency + brought + 2 * machine.mbarrier_latency
+    return trip / max(1.0, min(ring.depth for ring in rings) - 1 / dots)
+
+
+def _dots(loop: Operation) -> int:
+    return max(1, sum(op.name in DOTS for op in loop.walk()))
 
 
 def _heaviest(plan: Plan, function: Operation, machine: Machine) -> Operation:
