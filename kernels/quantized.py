@@ -142,20 +142,21 @@ SMS = 132  # of an H200
 def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
-    All rows of A in one tile, up to 128, with 128 rows of W for two groups of warps; 64 where int4 would leave rings of
-    128 one buffer. K is divided while SMs would have no tile, or only one where two fit and convert in turns.
+    All rows of A in one tile, up to 128; with 128 rows of W for two groups of warps. From 128 rows on at int4, where
+    rings of that would have one buffer, up to 256 with 64 rows of W, and a third task converts. K is divided while SMs
+    would have no tile, or only one where two fit and convert in turns.
     """
-    block_m = min(128, max(16, triton.next_power_of_2(m)))
+    block_m = min(128 if bits == 8 else 256, max(16, triton.next_power_of_2(m)))
     tall = bits == 8 or block_m <= 64
-    two = block_m <= 64 if bits == 8 else block_m <= 16 or not tall  # blocks fit on an SM
-    block_n = 128 if tall else 64
+    two = block_m <= (64 if bits == 8 else 16)  # blocks fit on an SM
+    block_n, warps = (128, 8) if tall else (64, 4)
     tiles = triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     parts = 1
     wanted = 2 * SMS if two and bits == 4 else SMS
     while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
     blocks = 2 if two and tiles * parts <= 2 * SMS else None
-    return Config(block_m, block_n, 128, 8 if tall else 4, num_stages=3, parts=parts, blocks=blocks)
+    return Config(block_m, block_n, 64 if block_m > 128 else 128, warps, num_stages=3, parts=parts, blocks=blocks)
 
 
 @functools.cache

@@ -27,11 +27,12 @@ from wspec.bench.environment import environment, require_hopper
 from wspec.bench.in_a_row import same_in_a_row
 from wspec.bench.precompile import precompile
 from wspec.bench.timing import Run, Timing, Variant, fastest, input_sets, measure
-from wspec.kernels.quantized import SMS, Config, Launch, plain_kernel, specialized_kernel
+from wspec.kernels.quantized import SMS, Config, Launch, default_config, plain_kernel, specialized_kernel
 from wspec.kernels.weights import dequantize_int4, int4_reference, int8_reference, quantize_int4, quantize_int8
 
 CUBLAS = "cuBLAS bf16"
-KINDS = ("plain", "by hand", "single", "chain")
+DEFAULT = "default"
+KINDS = ("plain", "by hand", "single", "chain", DEFAULT)
 ALLOWED = 0.01  # relative error, ||C - reference|| / ||reference||; bfloat16 results give about 0.002
 
 
@@ -55,7 +56,7 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Triton's kernel ("plain"), the same started early by hand, specialized without a third task ("single") or with
-    one ("chain"), at a tile. The last two start early as well."""
+    one ("chain"), at a tile; what is launched when nothing is said ("default"). The last three start early as well."""
 
     kind: str
     config: Config
@@ -68,7 +69,7 @@ class Entry:
 
     @property
     def specialized(self) -> bool:
-        return self.kind in ("single", "chain")
+        return self.kind in ("single", "chain", DEFAULT)
 
     def function(self, bits: int, blocks: int | None) -> Any:
         """The jit function, for launches of `blocks` blocks an SM."""
@@ -76,6 +77,8 @@ class Entry:
             return plain_kernel(bits)
         if self.kind == "by hand":
             return started_by_hand(bits)
+        if self.kind == DEFAULT:
+            return specialized_kernel(bits, blocks)
         chain: dict[str, Any] = {"chain": "off"}
         if self.kind == "chain":
             chain = {"chain": "on", "value_depth": self.depth, "helper_warps": self.warps}
@@ -101,8 +104,8 @@ def entries(case: Case) -> list[Entry]:
     """The tiles tried: a row block for the case, K divided as long as four blocks an SM or fewer come of it. Kernels
     without a third task are also told of two blocks an SM, where there are two or the next launch can start there."""
     heights = (128, 256) if case.m >= 256 else (min(128, max(16, case.m)),)
-    found = []
-    for kind, block_m, (block_n, block_k, warps) in itertools.product(KINDS, heights, TILES):
+    found = [Entry(DEFAULT, default_config(case.m, case.n, case.k * case.bits // 8, case.bits))]
+    for kind, block_m, (block_n, block_k, warps) in itertools.product(KINDS[:-1], heights, TILES):
         if block_m * block_n > 128 * 32 * warps:  # registers for the accumulator
             continue
         ours = kind in ("single", "chain")
