@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from wspec.bench.model_changes import CHANGES, compiler_options, distinct, in_words, tiles
+from wspec.bench.model_measure import at_one_clock
 from wspec.bench.model_plans import shapes
 from wspec.bench.model_report import FEWEST, Row, choices, error_table, in_turns, notes
 from wspec.cli.walked import walked_launch
@@ -98,3 +99,12 @@ def test_plans_that_take_turns_share_a_clock() -> None:
     assert one.ms == two.ms == pytest.approx(0.002)
     assert (one.ms_alone, two.ms_alone) == pytest.approx((0.0025, 3000 / 1.8e6))
     assert (one.ms_at_clock, two.ms_at_clock) == pytest.approx((3000 / 1.4e6, 3000 / 1.8e6))
+
+
+def test_plans_are_held_against_each_other_at_one_clock() -> None:
+    """The second one took as many cycles as the first, behind something hot."""
+    points = [replace(POINT, ms=ms, clock_mhz=mhz) for ms, mhz in ((1.0, 1500.0), (1.2, 1250.0), (2.0, 1450.0))]
+    one, two, three = at_one_clock(points)
+    assert one.ms == pytest.approx(two.ms) == pytest.approx(1500 / 1400)
+    assert three.ms == pytest.approx(2 * 1450 / 1400)
+    assert {one.clock_mhz, two.clock_mhz, three.clock_mhz} == {1400.0} and at_one_clock([]) == []

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("points", metavar="POINTS.json")
     parser.add_argument("--measure", action="store_true", help="measure the points first (needs a Hopper GPU)")
     parser.add_argument("--quick", action="store_true", help="measure one shape of each sort")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each plan (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each plan (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=6.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
     parser.add_argument("--machine", default="h200", help="default %(default)s")

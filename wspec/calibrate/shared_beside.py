@@ -1,8 +1,9 @@
-"""Shared memory beside wgmma: what loads and stores of other warp groups get, and what they cost the tensor core.
+"""Shared memory beside wgmma: what loads, stores and waits of other warp groups get, and cost the tensor core.
 
 wgmma reads its operands from shared memory, 16 cycles for the 64 rows of A and a quarter of a cycle for each column of
 B (`wgmma.bf16_ss_issue` at small N): all the bandwidth there is at N = 64 with A in shared memory, half of it with A in
-registers. The block is that of `mixed`; its arithmetic warps load or store instead, 16 bytes a lane without conflicts.
+registers. The block is that of `mixed`; its arithmetic warps load or store instead, 16 bytes a lane without conflicts,
+or wait at an mbarrier.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ class Access:
     sass: str
 
 
-ACCESSES = (Access("load", "ld.shared.v4", LD, "LDS.128"), Access("store", "st.shared.v4", ST, "STS.128"))
+LOAD, STORE, WAIT = "load", "store", "wait"
+ACCESSES = (
+    Access(LOAD, "ld.shared.v4", LD, "LDS.128"),
+    Access(STORE, "st.shared.v4", ST, "STS.128"),
+    Access(
+        WAIT, "a wait that need not wait", "mbarrier.try_wait.parity.shared.b64 %p6, [{at}], %par;", "SYNCS.PHASECHK"
+    ),
+)
 
 
 def kernel(kind: str, n: int, access: Access) -> Kernel:
@@ -40,12 +48,17 @@ def kernel(kind: str, n: int, access: Access) -> Kernel:
 
 
 def _moving(access: Access) -> str:
-    """Warp groups that load or store until the products are done, and count their turns."""
+    """Warp groups that load, store or wait until the products are done, and count their turns. One wait comes after
+    the other, at an mbarrier that nobody uses."""
+    begin = f"add.u32 %r1, %smem, {8 * (mixed.STAGES - 1)};" if access.name == WAIT else "mov.b32 %r1, 0;"
     lines = []
     for at in range(COUNT):
+        if access.name == WAIT:
+            lines += [access.text.format(at="%r1"), "selp.b32 %r1, %r1, %r2, %p6;"]
+            continue
         quad = [f"%c{4 * (at % 4) + i}" for i in range(4)]
         lines.append(access.text.format(q="{" + ", ".join(quad) + "}", at=f"%u+{at * STEP}"))
-        if access is ACCESSES[0]:  # loads whose values nobody uses are dropped
+        if access.name == LOAD:  # loads whose values nobody uses are dropped
             lines.append(f"lop3.b32 %r1, {quad[0]}, {quad[1]}, %r1, 0x96;")
             lines.append(f"lop3.b32 %r2, {quad[2]}, {quad[3]}, %r2, 0x96;")
     return f"""ARITHMETIC:
@@ -58,8 +71,9 @@ add.u32 %u, %u, {mixed.TILES};
 add.u32 %flag, %u, {AWAY};
 xor.b32 %flag, %flag, %u;
 {chr(10).join(f"mov.b32 %c{i}, %a;" for i in range(16))}
-mov.b32 %r1, 0;
+{begin}
 mov.b32 %r2, 0;
+mov.u32 %par, 1;
 {loop("TURN")}
 xor.b32 %u, %u, %flag;
 ld.volatile.shared.b32 %t, [%smem+{mixed.FLAG}];
@@ -83,7 +97,8 @@ def quantities() -> tuple[Quantity, ...]:
         for access in ACCESSES:
             for warps in (4, 8):
                 beside = f"{access.what} of {warps} warps beside {kind} m64nNk16 on two other warp groups"
-                found.append(Quantity(f"{access.name}_rate_{kind}_{warps}", "bytes/clk/SM", beside, "N"))
+                name, unit = ("wait", "cycles") if access.name == WAIT else (f"{access.name}_rate", "bytes/clk/SM")
+                found.append(Quantity(f"{name}_{kind}_{warps}", unit, beside, "N"))
                 interval = f"between the instructions of {kind} m64nNk16 beside {access.what} of {warps} warps"
                 found.append(Quantity(f"{kind}_beside_{access.name}_{warps}", "cycles", interval, "N"))
     return tuple(found)
@@ -99,8 +114,11 @@ def measure(bench: Bench) -> Samples:
                 beside = mixed.Beside("", "", groups=groups)
                 code = (kind, n, access.name)
                 samples = [mixed.launch(bench, code, source, beside, 0, 400) for _ in range(1 + bench.repeats // 3)][1:]
-                moved = [groups * one.turns * COUNT * GROUP * LANE for one in samples]
-                found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = moved
+                if access.name == WAIT:
+                    found[f"wait_{kind}_{4 * groups}"][n] = [1 / (one.turns * COUNT) for one in samples]
+                else:
+                    moved = [groups * one.turns * COUNT * GROUP * LANE for one in samples]
+                    found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = moved
                 found[f"{kind}_beside_{access.name}_{4 * groups}"][n] = [one.interval for one in samples]
     return found
 
