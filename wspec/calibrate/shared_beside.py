@@ -18,6 +18,7 @@ from wspec.calibrate.tensor_cores import A_BYTES, B_BYTES
 from wspec.calibrate.topic import Quantity, Samples, Topic
 
 COUNT = 32  # accesses of a turn
+REST = 100_000  # cycles between the batches of warp groups that hardly multiply
 SHAPES = (("bf16_ss", 64), ("bf16_ss", 128), ("bf16_rs", 64), ("bf16_rs", 128))
 AWAY = 1 << 15  # bytes between the accesses of two turns: nothing can leave the loop
 
@@ -101,31 +102,46 @@ def quantities() -> tuple[Quantity, ...]:
                 found.append(Quantity(f"{name}_{kind}_{warps}", unit, beside, "N"))
                 interval = f"between the instructions of {kind} m64nNk16 beside {access.what} of {warps} warps"
                 found.append(Quantity(f"{kind}_beside_{access.name}_{warps}", "cycles", interval, "N"))
+    for access in ACCESSES[:2]:
+        what = f"{access.what} beside copies of 16 KiB that all SMs share, no wgmma"
+        found.append(Quantity(f"{access.name}_rate_copies", "bytes/clk/SM", what, "warps"))
+        found.append(Quantity(f"copies_beside_{access.name}", "bytes/clk/SM", "copied then", "warps"))
     return tuple(found)
 
 
 def measure(bench: Bench) -> Samples:
     bench.fill(0x3F003F00)
-    source = bench.driver.allocate(A_BYTES + B_BYTES)
+    source = bench.driver.allocate(max(A_BYTES + B_BYTES, mixed.OWN * mixed.TILE))
+    turns = range(1 + bench.repeats // 3)
     found: Samples = {quantity.name: {} for quantity in quantities()}
     for kind, n in SHAPES:
         for access in ACCESSES:
             for groups in (1, 2):
                 beside = mixed.Beside("", "", groups=groups)
                 code = (kind, n, access.name)
-                samples = [mixed.launch(bench, code, source, beside, 0, 400) for _ in range(1 + bench.repeats // 3)][1:]
+                samples = [mixed.launch(bench, code, source, beside, 0, 400) for _ in turns][1:]
                 if access.name == WAIT:
                     found[f"wait_{kind}_{4 * groups}"][n] = [1 / (one.turns * COUNT) for one in samples]
                 else:
-                    moved = [groups * one.turns * COUNT * GROUP * LANE for one in samples]
-                    found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = moved
+                    found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = [_bytes(one, groups) for one in samples]
                 found[f"{kind}_beside_{access.name}_{4 * groups}"][n] = [one.interval for one in samples]
+    for access in ACCESSES[:2]:
+        for groups in (1, 2):
+            beside, code = mixed.Beside("", "", groups=groups, copies=1), (*SHAPES[0], access.name)
+            samples = [mixed.launch(bench, code, source, beside, REST, 20) for _ in turns][1:]
+            found[f"{access.name}_rate_copies"][4 * groups] = [_bytes(one, groups) for one in samples]
+            found[f"copies_beside_{access.name}"][4 * groups] = [one.bytes for one in samples]
     return found
+
+
+def _bytes(run: mixed.Run, groups: int) -> float:
+    """Moved a cycle by all warp groups that load or store."""
+    return groups * run.turns * COUNT * GROUP * LANE
 
 
 TOPIC = Topic(
     "shared_beside",
-    "loads and stores of shared memory beside two warp groups of wgmma in batches of 16, on every SM",
+    "loads and stores of shared memory beside two warp groups of wgmma in batches of 16, or copies, on every SM",
     tuple((kernel(kind, n, access),) for kind, n in SHAPES for access in ACCESSES),
     quantities(),
     measure,
