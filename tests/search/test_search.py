@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from pathlib import Path
@@ -127,8 +128,10 @@ def test_preferred_is_nothing_where_the_planner_is_trusted() -> None:
 def test_preferred_takes_what_wins_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no doubt of the simulator left: what it ranks first, compiled under that plan."""
     monkeypatch.setattr(sys.modules["wspec.search.search"], "MARGIN", 1.0)
+    patient = functools.partial(search, seconds=20.0)  # a busy machine finds less in two
+    monkeypatch.setattr(sys.modules["wspec.search.choose"], "search", patient)
     module = shipped(PRODUCT, "bf16")
-    best = search(module, MACHINE, Options()).best
+    best = patient(module, MACHINE, Options()).best
     assert best.name != RULE and best.plan is not None
     plan, remarks = preferred(module, Options())
     assert plan is not None and same(plan, best.plan)
