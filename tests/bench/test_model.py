@@ -102,9 +102,13 @@ def test_plans_that_take_turns_share_a_clock() -> None:
 
 
 def test_plans_are_held_against_each_other_at_one_clock() -> None:
-    """The second one took as many cycles as the first, behind something hot."""
-    points = [replace(POINT, ms=ms, clock_mhz=mhz) for ms, mhz in ((1.0, 1500.0), (1.2, 1250.0), (2.0, 1450.0))]
-    one, two, three = at_one_clock(points)
-    assert one.ms == pytest.approx(two.ms) == pytest.approx(1500 / 1400)
-    assert three.ms == pytest.approx(2 * 1450 / 1400)
-    assert {one.clock_mhz, two.clock_mhz, three.clock_mhz} == {1400.0} and at_one_clock([]) == []
+    """The second one takes as many cycles as the first, behind something hot in two rounds of three."""
+    points = [replace(POINT, name=name) for name in ("one", "two", "three")]
+    clocks = {"one": [1500.0, 1500.0, 1250.0], "two": [1250.0, 1500.0, 1250.0], "three": [1500.0] * 3}
+    cycles = {"one": 1.5e6, "two": 1.5e6, "three": 3e6}
+    samples = {name: [cycles[name] / mhz for mhz in each] for name, each in clocks.items()}
+    one, two, three = at_one_clock(points, samples, clocks)
+    shared = sum(sum(each) for each in clocks.values()) / 9
+    assert one.ms == pytest.approx(two.ms) == pytest.approx(1500 / shared) == pytest.approx(three.ms / 2)
+    assert {one.clock_mhz, two.clock_mhz} == {shared} and one.samples_us == tuple(samples["one"])
+    assert at_one_clock([], {}, {}) == []

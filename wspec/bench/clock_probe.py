@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import triton
@@ -51,21 +51,40 @@ class ClockProbe:
         yield
         _read[(self.blocks,)](self.rows, at + 1, num_warps=1)
 
-    def mhz(self, last: int = MOST) -> dict[str, float]:
-        """By name the median of its last so many windows, each the median of the SMs that both readings have.
+    def mhz(self, rounds: int) -> dict[str, list[float]]:
+        """Of variants that `timing.measure` timed, by name: the clock of the window of each of the last rounds.
 
-        Waits for the GPU.
+        A window's clock is the median of the SMs that both readings have. Waits for the GPU.
         """
-        found: dict[str, list[float]] = {}
         rows = self.rows[: 2 * len(self.names)].cpu().tolist()
-        for at, name in enumerate(self.names):
-            before = {sm: (cycles, time) for sm, cycles, time in rows[2 * at]}
-            after = {sm: (cycles, time) for sm, cycles, time in rows[2 * at + 1]}
-            rates = [
-                (after[sm][0] - before[sm][0]) / (after[sm][1] - before[sm][1]) * 1000
-                for sm in before.keys() & after.keys()
-                if after[sm][1] > before[sm][1]
-            ]
-            if rates:
-                found.setdefault(name, []).append(statistics.median(rates))
-        return {name: statistics.median(values[-last:]) for name, values in found.items()}
+        found: dict[str, list[float]] = {}
+        for turn in timed_windows(self.names, rounds):
+            for name, at in turn.items():
+                found.setdefault(name, []).append(_clock(rows[2 * at], rows[2 * at + 1]))
+        return found
+
+
+Reading = list[list[int]]  # SM, clock64, globaltimer of every block
+
+
+def _clock(before: Reading, after: Reading) -> float:
+    """In MHz. Raises ValueError where no SM has both readings."""
+    first = {sm: (cycles, time) for sm, cycles, time in before}
+    last = {sm: (cycles, time) for sm, cycles, time in after}
+    both = [sm for sm in first.keys() & last.keys() if last[sm][1] > first[sm][1]]
+    if not both:
+        raise ValueError("no SM was read twice")
+    return statistics.median((last[sm][0] - first[sm][0]) / (last[sm][1] - first[sm][1]) * 1000 for sm in both)
+
+
+def timed_windows(names: Sequence[str], rounds: int) -> list[dict[str, int]]:
+    """Of the windows of a `timing.measure`, by their names in order: name -> index of the window that was timed, for each
+    of the last rounds. The first variant of a round has one more, ahead of it."""
+    count = len(set(names))
+    first = len(names) - rounds * (count + 1)
+    found = []
+    for start in range(first, len(names), count + 1):
+        found.append({name: start + 1 + at for at, name in enumerate(names[start + 1 : start + 1 + count])})
+    if first < 0 or any(len(turn) != count for turn in found):
+        raise ValueError(f"these are not the windows of {rounds} rounds")
+    return found

@@ -131,24 +131,24 @@ def _measure(
         return [], problems
     timings = measure(list(variants.values()), rounds=budget.rounds, window_ms=budget.window_ms, warm=WARM)
     clocks = probe.mhz(budget.rounds)
-    found = [
-        replace(
-            point,
-            ms=timings[point.name].median_us / 1e3,
-            clock_mhz=clocks[point.name],
-            samples_us=timings[point.name].samples_us,
-        )
-        for point in points
-        if point.name in timings
-    ]
-    return at_one_clock(found), problems
+    samples = {name: timing.samples_us for name, timing in timings.items()}
+    return at_one_clock([point for point in points if point.name in timings], samples, clocks), problems
 
 
-def at_one_clock(points: Sequence[Point]) -> list[Point]:
-    """What the plans of a shape would have taken at the mean of the clocks they were measured at.
+def at_one_clock(
+    points: Sequence[Point], samples_us: Mapping[str, Sequence[float]], clocks: Mapping[str, Sequence[float]]
+) -> list[Point]:
+    """The points of a shape, measured: the median of their cycles, at the mean of the clocks of all turns.
 
-    The clock of a turn depends on what ran before it: between runs of the same plans times differ by up to 10 %, cycles
-    by less than 1 %. `samples_us` stays what was measured.
+    `samples_us` and `clocks`, in MHz, are those of each round, by name. The clock of a turn depends on what ran before
+    it: between runs of the same plans times differ by up to 10 %, cycles by less than 1 %.
     """
-    shared = statistics.mean(point.clock_mhz for point in points) if points else 0.0
-    return [replace(point, ms=point.ms * point.clock_mhz / shared, clock_mhz=shared) for point in points]
+    if not points:
+        return []
+    shared = statistics.mean(mhz for point in points for mhz in clocks[point.name])
+    found = []
+    for point in points:
+        times = samples_us[point.name]
+        cycles = statistics.median(us * mhz for us, mhz in zip(times, clocks[point.name], strict=True))
+        found.append(replace(point, ms=cycles / shared / 1e3, clock_mhz=shared, samples_us=tuple(times)))
+    return found
