@@ -78,8 +78,8 @@ def _clock(before: Reading, after: Reading) -> float:
 
 
 def timed_windows(names: Sequence[str], rounds: int) -> list[dict[str, int]]:
-    """Of the windows of a `timing.measure`, by their names in order: name -> index of the window that was timed, for each
-    of the last rounds. The first variant of a round has one more, ahead of it."""
+    """Of the windows of a `timing.measure`, by their names in order: name -> index of the window that was timed, for
+    each of the last rounds. The first variant of a round has one more, ahead of it."""
     count = len(set(names))
     first = len(names) - rounds * (count + 1)
     found = []
