@@ -54,26 +54,28 @@ class ClockProbe:
     def mhz(self, rounds: int) -> dict[str, list[float]]:
         """Of variants that `timing.measure` timed, by name: the clock of the window of each of the last rounds.
 
-        A window's clock is the median of the SMs that both readings have. Waits for the GPU.
+        A window's clock is the median of the SMs that both readings have; where there is none, that of the variant's other
+        windows. Waits for the GPU.
         """
         rows = self.rows[: 2 * len(self.names)].cpu().tolist()
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[float | None]] = {}
         for turn in timed_windows(self.names, rounds):
             for name, at in turn.items():
                 found.setdefault(name, []).append(_clock(rows[2 * at], rows[2 * at + 1]))
-        return found
+        middle = {name: statistics.median(one for one in clocks if one is not None) for name, clocks in found.items()}
+        return {name: [middle[name] if one is None else one for one in clocks] for name, clocks in found.items()}
 
 
 Reading = list[list[int]]  # SM, clock64, globaltimer of every block
 
 
-def _clock(before: Reading, after: Reading) -> float:
-    """In MHz. Raises ValueError where no SM has both readings."""
+def _clock(before: Reading, after: Reading) -> float | None:
+    """In MHz; None where no SM has both readings."""
     first = {sm: (cycles, time) for sm, cycles, time in before}
     last = {sm: (cycles, time) for sm, cycles, time in after}
     both = [sm for sm in first.keys() & last.keys() if last[sm][1] > first[sm][1]]
     if not both:
-        raise ValueError("no SM was read twice")
+        return None
     return statistics.median((last[sm][0] - first[sm][0]) / (last[sm][1] - first[sm][1]) * 1000 for sm in both)
 
 
