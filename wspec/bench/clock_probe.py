@@ -54,8 +54,8 @@ class ClockProbe:
     def mhz(self, rounds: int) -> dict[str, list[float]]:
         """Of variants that `timing.measure` timed, by name: the clock of the window of each of the last rounds.
 
-        A window's clock is the median of the SMs that both readings have; where there is none, that of the variant's other
-        windows. Waits for the GPU.
+        A window's clock is the median of the SMs that both readings have; where there is none, that of the variant's
+        other windows. Waits for the GPU.
         """
         rows = self.rows[: 2 * len(self.names)].cpu().tolist()
         found: dict[str, list[float | None]] = {}
