@@ -28,7 +28,7 @@ from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.passes.take_turns import take_turns
 from wspec.persistence import cost_of_tiles, pays
-from wspec.plan.chain import converts
+from wspec.plan.chain import has_converter
 from wspec.plan.defer import defer
 from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
@@ -128,7 +128,7 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         raise Declined(Remark("not-persistent", said, where.location, note=note))
     walks = hindered is None and options.persistent is not False and (options.persistent or pays(function))
     flat = None if options.persistent else _planned(module, machine, options)
-    if isinstance(flat, Plan) and flat.helpers and not converts(flat):
+    if isinstance(flat, Plan) and flat.helpers and not has_converter(flat):
         return module, flat  # the model compares chains with kernels that have no loop over tiles
     if walks and options.team is not None and options.team > 1:
         return _with_team(module, machine, options)
@@ -147,7 +147,7 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
 
 def _lost(flat: Plan, looped: Plan) -> bool:
     """Has a plan with a loop over tiles fewer blocks on an SM than one without, or not its converting task?"""
-    return flat.blocks_per_sm > looped.blocks_per_sm or (converts(flat) and not converts(looped))
+    return flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
 
 
 def looped_over_tiles(module: Operation, team: int, axis: int) -> Operation:

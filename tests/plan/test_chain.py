@@ -19,7 +19,7 @@ from wspec.ir import print_module, read
 from wspec.kernels import attention, matmul, persistent, quantized
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
-from wspec.plan.chain import converts
+from wspec.plan.chain import has_converter
 from wspec.plan.chain_cost import memory_wait
 from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
 from wspec.plan.graph import build_graph
@@ -164,12 +164,12 @@ def test_a_loop_over_tiles_brings_a_store_to_hand_over() -> None:
 @pytest.mark.parametrize("options", [{}, {"chain": "on"}])
 def test_a_chain_that_converts_walks_through_tiles(options: dict[str, Any]) -> None:
     plan = plan_of(INT8, "m256", **options)
-    assert converts(plan) and plan.persistent
+    assert has_converter(plan) and plan.persistent
 
 
 def test_another_chain_is_not_put_into_a_loop_over_tiles_unasked() -> None:
     plan = plan_of(ATTENTION, "d64", chain="on")
-    assert plan.helpers and not converts(plan) and not plan.persistent
+    assert plan.helpers and not has_converter(plan) and not plan.persistent
 
 
 def test_memory_is_waited_for_as_long_as_a_buffer_takes_to_make_its_round() -> None:

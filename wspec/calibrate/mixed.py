@@ -179,8 +179,13 @@ ld.volatile.shared.b32 %t, [%smem+{FLAG}];
 setp.eq.u32 %p1, %t, 0;
 @%p1 bra TURN;
 {chr(10).join(f"xor.b32 %c0, %c0, {register};" for register in kept)}
-setp.eq.u32 %p2, %reps, 0xffffffff;
-@%p2 st.global.b32 [%out], %c0;
+{turns_stored("%c0")}"""
+
+
+def turns_stored(kept: str) -> str:
+    """The end of a warp group that counted its turns; `kept` is a register that what it did is needed for."""
+    return f"""setp.eq.u32 %p2, %reps, 0xffffffff;
+@%p2 st.global.b32 [%out], {kept};
 COUNTED:
 setp.ne.u32 %p3, %thread, {2 * GROUP};
 cvt.u64.u32 %rd1, %turns;

@@ -83,13 +83,7 @@ add.u32 %turns, %turns, 1;
 setp.eq.u32 %p1, %t, 0;
 @%p1 bra TURN;
 xor.b32 %r1, %r1, %r2;
-setp.eq.u32 %p2, %reps, 0xffffffff;
-@%p2 st.global.b32 [%out], %r1;
-COUNTED:
-setp.ne.u32 %p3, %thread, {2 * GROUP};
-cvt.u64.u32 %rd1, %turns;
-@!%p3 st.global.b64 [%out+32], %rd1;
-ret;"""
+{mixed.turns_stored("%r1")}"""
 
 
 def quantities() -> tuple[Quantity, ...]:

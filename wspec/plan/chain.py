@@ -59,7 +59,7 @@ def chain_plans(
     return plans, refused
 
 
-def converts(plan: Plan) -> bool:
+def has_converter(plan: Plan) -> bool:
     """Does a task of the plan compute operands for the one that multiplies?"""
     return any(task.name == HELPERS[OPERANDS] for task in plan.helpers)
 

@@ -102,7 +102,7 @@ def _users(block: Block, value: Value) -> list[Operation]:
 
 def _send(value: Value, ring: str, type: MemDescType) -> None:
     """Behind the value: one that waited for its buffer first, and stored its first elements while others are computed,
-    was 1 to 20 % slower in products of int8 weights, at all of six tiles (docs/chains.md)."""
+    was 5 to 20 % slower in products of int8 weights at five of six tiles, and as fast at one (docs/chains.md)."""
     op = value.op
     assert op is not None and op.parent is not None
     marks: dict[str, Attribute] = {"channel": StringAttr(ring), ID: i32(id_of(op))}
