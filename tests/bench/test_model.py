@@ -14,6 +14,7 @@ from wspec.bench.model_report import FEWEST, Row, choices, error_table, in_turns
 from wspec.cli.walked import walked_launch
 from wspec.simulate import Prediction
 from wspec.simulate.points import Point
+from wspec.simulate.power import Draw
 from wspec.tiles import TABLE
 
 POINT = Point("", "k.py:one", "plain", {}, {}, {}, {}, (1, 1, 1), 1.0)
@@ -45,6 +46,13 @@ def test_the_compiler_leaves_the_planners_plan_for_more_than_the_model_errs(expe
     forced = replace(forced, point=replace(forced.point, options={"depth": 3}, forced="depth=3"))
     (one,) = choices([row("a", "own", 1.0, 1.0), forced, row("a", "x", 2.0, 2.0), row("a", "y", 3.0, 3.0)])
     assert (one.chosen, one.taken) == ("forced", taken)
+
+
+def test_a_plan_that_no_search_looks_at_is_not_taken() -> None:
+    forced = row("a", "forced", 1.0, 0.5)
+    held = replace(forced, point=replace(forced.point, options={"hold_waits": True}, forced="hold_waits=1"))
+    (one,) = choices([row("a", "own", 1.0, 1.0), held, row("a", "x", 2.0, 2.0), row("a", "y", 3.0, 3.0)])
+    assert (one.chosen, one.taken) == ("forced", "own")
 
 
 def test_a_shape_of_few_plans_is_not_ranked_but_counted() -> None:
@@ -94,7 +102,7 @@ def test_a_plan_that_makes_the_same_kernel_counts_once() -> None:
 
 def test_plans_that_take_turns_share_a_clock() -> None:
     points = [replace(POINT, name=name, shape="a", clock_mhz=mhz) for name, mhz in (("one", 1400.0), ("two", 0.0))]
-    made = [Prediction(3000.0, clock, 1, 1, 1.0, {}, 0.0, 1, 1) for clock in (1200.0, 1800.0)]
+    made = [Prediction(3000.0, clock, 1, 1, 1.0, {}, 0.0, Draw(), 1, 1) for clock in (1200.0, 1800.0)]
     one, two = in_turns(list(zip(points, made, strict=True)))
     assert one.ms == two.ms == pytest.approx(0.002)
     assert (one.ms_alone, two.ms_alone) == pytest.approx((0.0025, 3000 / 1.8e6))

@@ -20,7 +20,7 @@ from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.pipeline import decide, function_of, specialize
 from wspec.plan.machine import load_machine
-from wspec.search import RULE, Search, preferred, schedules, search, written_arguments
+from wspec.search import DECISIONS, RULE, Search, preferred, schedules, search, written_arguments
 from wspec.search.launches import SHORT, launches
 from wspec.search.variations import in_words, same, variations
 
@@ -102,7 +102,9 @@ def test_keep(product: Search) -> None:
 
 def test_variations_have_names_of_their_own(product: Search) -> None:
     assert product.own.plan is not None
-    names = [in_words(change) for change in variations(Options(), product.own.plan)]
+    found = list(variations(Options(), product.own.plan))
+    assert {name for change in found for name in change} <= DECISIONS
+    names = [in_words(change) for change in found]
     assert len(set(names)) == len(names)
 
 

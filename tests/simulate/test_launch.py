@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.check.script import kernel
 from tests.simulate.playing import MACHINE, NUMBERS
 from wspec.simulate import Simulator
-from wspec.simulate.costs import LOAD
+from wspec.simulate.actions import Action, Flow, Kind, Walked
+from wspec.simulate.costs import FMA, ISSUE, LOAD
+from wspec.simulate.launch import slots_between
 from wspec.simulate.points import accuracy, rank_correlation
 from wspec.simulate.sharing import Source, Sources, arrival
 
@@ -72,16 +74,30 @@ def test_a_faster_unit_never_slows(rate: str, factor: float) -> None:
     assert faster.play(other, 2).cycles <= base.play(block, 2).cycles + 1e-6
 
 
-def test_the_clock_falls_with_what_takes_power() -> None:
+def test_the_clock_follows_from_what_the_launch_draws() -> None:
     one = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 100}, (132, 1, 1), together=1)
-    most, by_tensor, *_ = NUMBERS.clock
-    assert by_tensor > 0 and one.clock_mhz == pytest.approx(
-        min(NUMBERS.light_mhz, most - by_tensor * one.utilization["tensor"]), rel=0.01
-    )
-    simulator = Simulator(kernel(EVEN), MACHINE)
-    assert simulator.clock(0.0, 0.0, 0.0) > simulator.clock(0.9, 0.0, 0.0) > simulator.clock(0.9, 40.0, 0.0)
+    assert one.draw.tensor == one.utilization["tensor"] > 0 and one.draw.issue > one.utilization["issue"]
+    assert one.clock_mhz == NUMBERS.power.mhz(one.draw)
     given = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 100}, (132, 1, 1), together=1, clock_mhz=1000.0)
     assert given.microseconds == pytest.approx(given.cycles / 1000)
+
+
+def test_instructions_that_hide_behind_others_are_counted() -> None:
+    """Two waits, an arrival and three integers by 8 warps; arithmetic on the units is counted by its time."""
+    op = next(kernel(EVEN).walk())
+    integers = Action(Kind.WORK, op, pieces=(12.0,), ops=(op,) * 3)
+    sums = Action(Kind.WORK, op, pieces=(Flow.of({FMA: 10.0, ISSUE: 10.0}),), ops=(op,))
+    wait, arrive = Action(Kind.WAIT, op), Action(Kind.ARRIVE, op)
+    assert slots_between(Walked("task", 8, (wait, integers, sums, wait, arrive))) == (2 * 4 + 2 + 3) * 8 / 4
+
+
+def test_what_a_launch_draws_is_what_its_blocks_load() -> None:
+    """8192 bytes a block, the same for all: memory sends them once, L2 once a wave, and every SM gets them."""
+    one = Simulator(kernel(COPIES), MACHINE).predict({}, (264, 1, 1), together=1)
+    per_cycle = 8192 * 2 / one.cycles
+    assert one.draw.moved == pytest.approx(per_cycle)
+    assert one.draw.read == pytest.approx(per_cycle / 132)
+    assert one.draw.memory == pytest.approx(per_cycle / 264)
 
 
 def test_accuracy() -> None:
@@ -107,8 +123,9 @@ def test_tiles_that_many_blocks_want_come_from_l2_once() -> None:
     sources = Sources(module, MACHINE)
     (one,) = sources.of({}, (132, 1, 1), 132).values()
     assert (one.sharers, one.cold) == (132.0, 1.0)
+    assert one.memory == pytest.approx(1 / 132)
     (two,) = sources.of({}, (264, 1, 1), 132).values()
-    assert (two.sharers, two.cold) == (132.0, 0.0)
+    assert (two.sharers, two.cold) == (132.0, 0.0) and two.memory == pytest.approx(1 / 264)
 
 
 LOOP = """

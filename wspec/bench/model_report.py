@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wspec.bench.report import Table
-from wspec.search import MARGIN
+from wspec.search import DECISIONS, MARGIN
 from wspec.simulate import Prediction
 from wspec.simulate.points import Accuracy, Point, accuracy, rank_correlation
 
@@ -70,13 +70,15 @@ def choices(rows: Sequence[Row]) -> list[Choice]:
 
 
 def _taken(rows: Sequence[Row], chosen: Row) -> Row:
-    """As `wspec.search` has it: nothing forced, at the tile that the model finds fastest so, unless the fastest of all
-    is expected to be faster by more than the model errs."""
+    """As `wspec.search` has it: nothing forced, at the tile that the model finds fastest so, unless another plan that
+    it would look at is expected to be faster by more than the model errs."""
     own = [row for row in rows if not row.point.forced]
     if not own:
         return chosen
     best = min(own, key=lambda row: row.ms)
-    return chosen if best.ms > MARGIN * chosen.ms else best
+    seen = [row for row in rows if not row.point.forced or row.point.forced.partition("=")[0] in DECISIONS]
+    first = min(seen, key=lambda row: row.ms)
+    return first if best.ms > MARGIN * first.ms else best
 
 
 def _by_shape(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

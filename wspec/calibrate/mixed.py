@@ -1,8 +1,8 @@
-"""What tensor cores, copies and arithmetic do to each other on one SM, and to the clock of the card.
+"""What tensor cores, copies and arithmetic do to each other on one SM.
 
-A block has two warp groups of wgmma, up to two of arithmetic and a warp that copies tiles from L2 into a ring; what is
-not wanted returns at once. The multiplying groups may pause between their batches. Operands and tiles are normally
-distributed bf16 numbers: what the tensor core's power depends on.
+A block has two warp groups of wgmma, up to two of arithmetic and a warp that copies tiles into a ring; what is not
+wanted returns at once. The multiplying groups may pause between their batches, each SM at a time of its own. Operands
+and tiles are normally distributed bf16 numbers: what the tensor core's power depends on.
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ from wspec.calibrate.topic import Quantity, Samples, Topic
 
 FLAG, OPERANDS = 512, 1024  # offsets in shared memory
 TILES = OPERANDS + A_BYTES + B_BYTES
-TILE, STAGES, OWN = 16 * 1024, 8, 8  # bytes; tiles in flight; tiles that a block copies over and over
+TILE, STAGES, OWN = 16 * 1024, 8, 8  # bytes; tiles in flight; tiles that a block copies over and over from L2
 SHARED = TILES + STAGES * TILE
 COPIER = 4 * GROUP  # the first thread of the warp that copies
 THREADS = COPIER + 32
 COUNT = 16  # instructions of a batch
 STEPS = 32  # operations of a turn of an arithmetic warp
 WORDS = 6  # a block stores: clock64 twice, globaltimer twice, arithmetic turns, tiles
-PAUSES = {100: 0, 60: 2200, 30: 6300}  # about the share of the tensor core that is left -> cycles
-SUSTAINED = 8  # launches of LAUNCH_CYCLES before the clock is believed: the power limit acts on a mean of a second
-LAUNCH_CYCLES = 200_000_000
 KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
 BESIDE = tuple(op for op in OPS if op.name in ("ffma", "fadd", "fmnmx", "ex2", "cvt_bf16x2", "lop3", "softmax_pair"))
 SHAPES = (("bf16_ss", 64), ("bf16_ss", 128), ("bf16_rs", 128))
 PARAMS = """.param .u64 p_out, .param .u64 p_in, .param .u32 p_reps, .param .u32 p_pause, .param .u32 p_mix,
-.param .u32 p_copies, .param .u64 p_source, .param .u32 p_stride"""
+.param .u32 p_copies, .param .u64 p_source, .param .u32 p_stride, .param .u32 p_tiles"""
 COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
@@ -47,15 +44,13 @@ class Beside:
     groups: int = 0  # of arithmetic
     copies: int = 0
     stride: int = 0  # bytes between the tiles of two blocks
+    tiles: int = OWN  # that a block copies over and over; a power of two
 
 
 ALONE = Beside("alone", "nothing beside it")
 SAME = Beside("same", "beside copies of the same tiles in all SMs", copies=1)
 OWN_COPIES = Beside("own", "beside copies of tiles of an SM's own", copies=1, stride=OWN * TILE)
-ARITHMETIC = Beside("arithmetic", "beside a warp group of softmax arithmetic", groups=1)
-ALL = Beside("all", "beside arithmetic and own copies", 1, 1, OWN * TILE)
 COPIES = (ALONE, SAME, OWN_COPIES)
-LOADS = (ALONE, ARITHMETIC, OWN_COPIES, ALL)
 
 
 def name_of(kind: str, n: int, op: str) -> str:
@@ -91,7 +86,7 @@ def start(n: int) -> str:
     """What all threads do first, up to the parting of the roles."""
     return f"""{REGISTERS}
 .reg .b32 %d<{n // 2}>;
-.reg .b32 %pause, %mix, %copies, %stride, %turns, %slot, %tile, %i, %base;
+.reg .b32 %pause, %mix, %copies, %stride, %last, %turns, %slot, %tile, %i, %base;
 .reg .b64 %source, %g0, %g1;
 ld.param.u64 %out, [p_out];
 ld.param.u64 %in, [p_in];
@@ -101,6 +96,8 @@ ld.param.u32 %mix, [p_mix];
 ld.param.u32 %copies, [p_copies];
 ld.param.u64 %source, [p_source];
 ld.param.u32 %stride, [p_stride];
+ld.param.u32 %last, [p_tiles];
+sub.u32 %last, %last, 1;
 {IDS}
 add.u32 %base, %smem, {OPERANDS};
 mov.u32 %t, %ctaid.x;
@@ -130,21 +127,19 @@ def multiplying(kind: Kind, n: int) -> str:
     """Two warp groups that multiply, with pauses, and say in the end that they are done."""
     return f"""{descriptors(kind).replace("%smem", "%base")}
 {accumulators(n)}
+mov.u32 %t, %ctaid.x;
+mov.u32 %u, %nctaid.x;
+mul.lo.u32 %t, %t, %pause;
+div.u32 %t, %t, %u;
 mov.u64 %start, %clock64;
 mov.u64 %g0, %globaltimer;
 mov.u32 %r31, %reps;
+{_rest("FIRST", "%t")}
 {loop("WORK")}
 {batch(kind, n, COUNT)}
 setp.eq.u32 %p1, %pause, 0;
 @%p1 bra GO;
-mov.u64 %rd10, %clock64;
-cvt.u64.u32 %rd11, %pause;
-add.u64 %rd10, %rd10, %rd11;
-{loop("REST")}
-nanosleep.u32 100;
-mov.u64 %rd11, %clock64;
-setp.lt.u64 %p1, %rd11, %rd10;
-@%p1 bra REST;
+{_rest("REST", "%pause")}
 GO:
 sub.u32 %r31, %r31, 1;
 setp.ne.u32 %p1, %r31, 0;
@@ -161,6 +156,17 @@ st.volatile.shared.b32 [%smem+{FLAG}], %t;
 st.global.v2.b64 [%out], {{%start, %end}};
 st.global.v2.b64 [%out+16], {{%g0, %g1}};
 ret;"""
+
+
+def _rest(label: str, cycles: str) -> str:
+    return f"""mov.u64 %rd10, %clock64;
+cvt.u64.u32 %rd11, {cycles};
+add.u64 %rd10, %rd10, %rd11;
+{loop(label)}
+mov.u64 %rd11, %clock64;
+setp.ge.u64 %p1, %rd11, %rd10;
+@!%p1 nanosleep.u32 100;
+@!%p1 bra {label};"""
 
 
 def _computing(op: Op) -> str:
@@ -209,7 +215,7 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %done, [%u], %par;
 ISSUE:
 mad.lo.u32 %tile, %slot, {TILE}, %smem;
 add.u32 %tile, %tile, {TILES};
-and.b32 %t, %turns, {OWN - 1};
+and.b32 %t, %turns, %last;
 mad.wide.u32 %rd2, %t, {TILE}, %source;
 @!%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%u], {TILE};
 @!%p5 {COPY} [%tile], [%rd2], {TILE}, [%u];
@@ -262,22 +268,11 @@ def quantities() -> tuple[Quantity, ...]:
         what = f"{op.what}, eight chains a warp, beside bf16_ss m64n128k16 on two other warp groups"
         found.append(Quantity(f"{op.name}_rate", "lanes/clk/SM", what, "warps"))
         found.append(Quantity(f"{op.name}_interval", "cycles", "between the instructions of the wgmma then", "warps"))
-    for load in LOADS:
-        what = f"every SM with m64n128k16, {load.what}; by about the tensor core's share, %"
-        found.append(Quantity(f"mhz_{load.name}", "MHz", what, "share"))
-        found.append(Quantity(f"share_{load.name}", "%", "the tensor core's share then", "share"))
-        if load.groups:
-            found.append(Quantity(f"pairs_{load.name}", "lanes/clk/SM", "pairs of a softmax then", "share"))
-        if load.copies:
-            found.append(Quantity(f"bytes_{load.name}", "bytes/clk/SM", "bytes copied then", "share"))
     return tuple(found)
 
 
 def measure(bench: Bench) -> Samples:
-    words = bench.sm_count * OWN * TILE // 4
-    source = bench.driver.allocate(4 * words)
-    numbers = np.random.default_rng(0).standard_normal(2 * words, dtype=np.float32)
-    bench.driver.write(source, (numbers.view(np.uint32) >> 16).astype(np.uint16))
+    source = random_tiles(bench, bench.sm_count * OWN)
     bench.fill(0x3F003F00)
     found: Samples = {quantity.name: {} for quantity in quantities()}
     turns = range(1 + bench.repeats // 3)
@@ -293,18 +288,18 @@ def measure(bench: Bench) -> Samples:
             samples = [_run(bench, ("bf16_ss", 128, op), source, beside, 0, 400) for _ in turns][1:]
             found[f"{op.name}_rate"][4 * groups] = [groups * one.lanes for one in samples]
             found[f"{op.name}_interval"][4 * groups] = [one.interval for one in samples]
-    for load in LOADS:
-        for share, pause in PAUSES.items():
-            reps = int(LAUNCH_CYCLES / (COUNT * 128 + pause))
-            for _ in range(1 if bench.quick else SUSTAINED):
-                one = _run(bench, ("bf16_ss", 128, PAIR), source, load, pause, reps)
-            found[f"mhz_{load.name}"][share] = [one.mhz]
-            found[f"share_{load.name}"][share] = [100 * 64 / one.interval]
-            if load.groups:
-                found[f"pairs_{load.name}"][share] = [one.lanes]
-            if load.copies:
-                found[f"bytes_{load.name}"][share] = [one.bytes]
     return found
+
+
+def random_tiles(bench: Bench, count: int) -> int:
+    """A pointer to so many tiles of normally distributed bf16; every OWN * sm_count are the same."""
+    size, whole = bench.sm_count * OWN * TILE, count * TILE
+    source = bench.driver.allocate(whole)
+    numbers = np.random.default_rng(0).standard_normal(size // 2, dtype=np.float32)
+    halves = (numbers.view(np.uint32) >> 16).astype(np.uint16)
+    for at in range(0, whole, size):
+        bench.driver.write(source + at, halves[: (whole - at) // 2])
+    return source
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +322,7 @@ def launch(bench: Bench, code: tuple[str, int, str], source: int, beside: Beside
     """One launch on every SM, of the kernel of a kind, N and operation."""
     arguments = (
         bench.out, bench.input, u32(reps), u32(pause), u32(beside.groups), u32(beside.copies), source,
-        u32(beside.stride),
+        u32(beside.stride), u32(beside.tiles),
     )  # fmt: skip
     out = bench.run(name_of(*code), arguments, WORDS * bench.sm_count, grid=bench.sm_count).reshape(-1, WORDS)
     cycles = [float(row[1] - row[0]) for row in out]

@@ -9,6 +9,7 @@ from wspec.calibrate import (
     handshakes,
     memory,
     mixed,
+    power,
     products,
     shared,
     shared_beside,
@@ -34,6 +35,7 @@ TOPICS: dict[str, Topic] = {
         tma_store,
         clock,
         mixed,
+        power,
         shared_beside,
     )
 }

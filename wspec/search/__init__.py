@@ -3,9 +3,11 @@
 from wspec.search.choose import preferred
 from wspec.search.schedules import SteadyState, schedules
 from wspec.search.search import MARGIN, RULE, Candidate, Search, search
+from wspec.search.variations import DECISIONS
 from wspec.search.writes import written_arguments
 
 __all__ = [
+    "DECISIONS",
     "MARGIN",
     "RULE",
     "Candidate",

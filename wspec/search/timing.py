@@ -12,7 +12,6 @@ from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
 from wspec.search.launches import LONG, Launch, arguments_of
 from wspec.simulate import Edits, Simulator
-from wspec.simulate.launch import loaded_bytes
 from wspec.tiles import TileCost
 from wspec.tiles.launch import team_costs
 from wspec.tiles.table import make_table
@@ -68,13 +67,14 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     tiles = launch.grid[0] * launch.grid[1] * launch.grid[2]
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
-        block = simulator.block(arguments, grid, (_longest(launch, plan, grid[0]), 0, 0))
+        origins = simulator.origins(arguments, grid, together)
+        block = simulator.walker(arguments, grid, origins).block((_longest(launch, plan, grid[0]), 0, 0))
         (way,) = simulator.sharings(block, together, ways)
         played = simulator.play(block, together, sharing=way)
         used: Mapping[str, float] = played.utilization
         cycles = played.cycles
-        clock = simulator.clock(used["tensor"], together * loaded_bytes(block) / cycles, used["issue"])
-        microseconds = cycles / clock
+        drawn = simulator.draw(origins, [(block, together)], used, cycles)
+        microseconds = cycles / simulator.numbers.power.mhz(drawn)
     else:
         prediction = simulator.predict(arguments, grid, ways=ways)
         together, used = prediction.blocks_per_sm, prediction.utilization

@@ -11,6 +11,8 @@ from wspec.plan.plan import WARP_GROUP, Plan
 
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
+DECISIONS = frozenset(("persistent", "turns", "overlap", "team", "consumers", "blocks", "depth", "staging", "chain"))
+"""The options that are varied. What the planner decides by a rule of its own, such as held waits, is not."""
 
 
 def pinned(options: Options, plan: Plan) -> Options:

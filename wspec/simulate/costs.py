@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from wspec.plan.machine import Machine, MachineError, Measurements, load_measurements
+from wspec.simulate.power import Power, fit
 
-UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "load", "store")
+UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
 """Tensor core; issue slots of the four schedulers; FMA pipes; integer, compare and convert pipes; exponential unit;
-load and store instructions and shuffles; shared memory's bandwidth; the SM's share of the way from L2, and to L2."""
+load and store instructions and shuffles; shared memory's bandwidth, and the way into it; the SM's share of the way from
+L2, and to L2."""
 
-TENSOR, ISSUE, FMA, ALU, MUFU, LSU, SMEM, LOAD, STORE = range(len(UNITS))
+TENSOR, ISSUE, FMA, ALU, MUFU, LSU, SMEM, FILL, LOAD, STORE = range(len(UNITS))
 NAMES = {
     "tensor": "tensor core",
     "issue": "issue slots",
@@ -28,6 +28,7 @@ NAMES = {
     "mufu": "exponential unit",
     "lsu": "load/store unit",
     "smem": "shared memory",
+    "fill": "way into shared memory",
     "load": "L2 to SM",
     "store": "SM to L2",
 }
@@ -65,6 +66,7 @@ class Numbers:
     beside_all: Mapping[int, float]  # of these units that all warp groups get together then
     dots_beside_copies: float  # the speed of wgmma while tiles arrive
     smem_left: float  # of shared memory's bandwidth, that warps get beside wgmma that reads all of it
+    copies_beside_stores: float  # the speed of arriving tiles on the way into shared memory
 
     arithmetic_latency: float  # of one dependent instruction
     mufu_latency: float  # of one on the exponential unit
@@ -80,7 +82,9 @@ class Numbers:
     ready_alone: float  # with the schedulers to itself
     named_latency: float  # of bar.sync of a warp group, from the last arrival
     meeting_latency: float  # for each warp group more
-    fence_latency: float
+    fence_latency: float  # of a warp group
+    fence_more: float  # for each warp more: they take turns
+    stored_latency: float  # more, where something was stored before it
     dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
@@ -89,9 +93,7 @@ class Numbers:
     launch_gap: float  # between two launches, the second waiting
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
-    light_mhz: float  # the clock while the tensor cores idle
-    clock: tuple[float, ...]  # MHz under the power limit: at no load, and less for a busy tensor core, for a byte a
-    # cycle from L2, for issue slots that are all used
+    power: Power  # what takes clock
 
     @property
     def crowding(self) -> float:
@@ -163,6 +165,7 @@ class _Source:
             dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
             smem_left=self.row("shared_beside.load_rate_bf16_ss_4", 64, 16)
             / self.row("shared.load_rate", 16, machine.smem_rate),
+            copies_beside_stores=self._copies_beside_stores(self.row("tma_load.alone_rate", 32, machine.tma_rate)),
             arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
             mufu_latency=self.one("arithmetic.ex2_latency", 17),
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
@@ -178,6 +181,8 @@ class _Source:
             named_latency=turn,
             meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
+            fence_more=(self.row("handshakes.fence", 4, 0.0) - self.row("handshakes.fence", 1, 0.0)) / 3,
+            stored_latency=self.row("handshakes.store_fence", 4, 0.0) - self.row("handshakes.fence", 4, 0.0),
             dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),
@@ -186,8 +191,7 @@ class _Source:
             launch_gap=self.one("blocks.launch_gap", 0.0),
             block_start=self.row("blocks.turnover", 384, machine.dram_latency),
             fork=self._fork(machine),
-            light_mhz=self.one("clock.light_mhz", 1980),  # H200, vendor
-            clock=self._clock(),
+            power=self._power(machine),
         )
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
@@ -213,18 +217,18 @@ class _Source:
         alone = self.row("shared.store_rate", 16, 1.0)
         return {**found, SMEM: self.row(f"shared_beside.store_rate_bf16_rs_{warps}", 64, alone) / alone}
 
-    def _clock(self) -> tuple[float, ...]:
-        """A plane through the clocks that were measured under sustained load; least squares."""
-        rows, clocks = [], []
-        for load in ("alone", "arithmetic", "own", "all"):
-            for share, mhz in self.table(f"mixed.mhz_{load}").items():
-                numbers = (self.row(f"mixed.{what}_{load}", share, 0.0) for what in ("share", "bytes", "pairs"))
-                tensor, copied, pairs = numbers
-                rows.append([1.0, -tensor / 100, -copied, -10 * pairs / 128])
-                clocks.append(mhz)
-        if len(rows) < 4:
-            return (self.one("clock.light_mhz", 1980), 0.0, 0.0, 0.0)
-        return tuple(float(one) for one in np.linalg.lstsq(np.array(rows), np.array(clocks), rcond=None)[0])
+    def _copies_beside_stores(self, most: float) -> float:
+        """The bytes that arrived on what stores left of the way, over those that an SM alone can get in a cycle."""
+        alone = self.row("shared.store_rate", 16, 128)
+        copied = self.table("shared_beside.copies_beside_store")
+        stored = self.table("shared_beside.store_rate_copies")
+        found = [copied[warps] / (1 - rate / alone) / most for warps, rate in stored.items() if warps in copied]
+        return min(1.0, sum(found) / len(found)) if found else 1.0
+
+    def _power(self, machine: Machine) -> Power:
+        light = self.one("clock.light_mhz", 1980)  # H200, vendor
+        found = fit(self.measured.tables, light, machine.sm_count)
+        return Power(light) if found is None else found.power
 
     def _without_transfer(self, name: str, otherwise: float) -> float:
         """What a line through the smallest and the largest tile says of a tile of no bytes."""

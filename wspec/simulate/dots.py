@@ -7,7 +7,7 @@ from math import prod
 from wspec.ir.core import Operation
 from wspec.ir.types import Layout, MemDescType, TensorType
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import LOAD, SMEM, STORE, TENSOR, Numbers
+from wspec.simulate.costs import FILL, LOAD, SMEM, STORE, TENSOR, Numbers
 from wspec.simulate.tiles import bits, byte_size
 
 
@@ -15,9 +15,16 @@ def load(size: int, numbers: Numbers) -> Flow:
     """Bytes from L2 to shared memory: the unit is what L2 sends of data that no other SM wants.
 
     Copies do not take bandwidth from what reads shared memory: beside wgmma that reads all of its 128 bytes a cycle
-    they were measured to bring 36 more, while wgmma lost 4 % (`mixed.bf16_ss_own`).
+    they were measured to bring 36 more, while wgmma lost 4 % (`mixed.bf16_ss_own`). They share the way into it with
+    stores (`shared_beside.store_rate_copies`).
     """
-    return Flow(size / numbers.load_most, ((LOAD, size / numbers.load),))
+    return arriving(size, size / numbers.load, numbers)
+
+
+def arriving(size: int, cycles: float, numbers: Numbers) -> Flow:
+    """Bytes that the way from L2 takes so many cycles for; the way into shared memory takes what an SM can get."""
+    alone = size / numbers.load_most
+    return Flow(alone, ((FILL, alone), (LOAD, cycles)))
 
 
 def store(size: int, numbers: Numbers) -> Flow:
@@ -41,13 +48,13 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
     tensor = 2 * outer * rows * result.shape[-1] * inner / rate
     busy = {TENSOR: tensor, SMEM: outer * read / numbers.smem}
     columns = _columns(result)
-    instructions = _instructions(op, groups)
+    count = instructions(op, groups)
     least = numbers.dot_interval.get(columns, 0.0)  # narrow instructions take longer than their FLOP say
-    each = max(least, tensor / instructions) if instructions else 0.0
+    each = max(least, tensor / count) if count else 0.0
     if serialized:
         each += latency(op, numbers)
-    whole = Flow.of(busy, instructions * each)
-    last = 1 / max(2.0, instructions)
+    whole = Flow.of(busy, count * each)
+    last = 1 / max(2.0, count)
     return _part(whole, 1 - last), _part(whole, last)
 
 
@@ -62,11 +69,11 @@ def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
         return None
     columns = _columns(result)
     each = known.get(columns, known[min(known, key=lambda n: abs(n - columns))])
-    return _instructions(op, groups) * each
+    return instructions(op, groups) * each
 
 
-def _instructions(op: Operation, groups: int) -> float:
-    """Of one of `groups` warp groups."""
+def instructions(op: Operation, groups: int) -> float:
+    """How many wgmma one of `groups` warp groups issues for a dot."""
     left, _, result = _types(op)
     outer, rows = prod(result.shape[:-2]), max(64.0, result.shape[-2] / groups)
     return outer * rows / 64 * left.shape[-1] * bits(left) / 256 * result.shape[-1] / max(1, _columns(result))

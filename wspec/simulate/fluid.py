@@ -3,7 +3,8 @@
 A flow that has its units for itself runs at speed 1, and keeps unit u busy for a share of the time. Dots come first. Of
 arithmetic what has run longest comes first, as schedulers prefer the older warp, but for a tenth of every unit; that
 tenth is shared: speeds are raised together until a unit is busy all the time, those that use it stay there, the others
-go on (max-min fairness). Without the preference blocks that begin together would stay in step for ever.
+go on (max-min fairness). Without the preference blocks that begin together would stay in step for ever. Beside
+stores tiles get their part of the way into shared memory first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import ISSUE, LOAD, SMEM, TENSOR, UNITS
+from wspec.simulate.costs import FILL, ISSUE, LOAD, SMEM, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
@@ -30,6 +31,7 @@ class Limits:
     beside_all: Mapping[int, float] = field(default_factory=dict)
     dots_beside_copies: float = 1.0  # their speed
     smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
+    copies_beside_stores: float = 1.0  # the speed of copies on the way into it
     in_step: bool = False  # arithmetic that came earlier has no precedence
 
 
@@ -61,8 +63,8 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     free = [1.0] * len(UNITS)
     dots = [number for number, one in enumerate(shares) if TENSOR in one]
     others = [number for number, one in enumerate(shares) if TENSOR not in one]
-    copying = any(LOAD in shares[one] for one in others)
-    _raise(dots, shares, speeds, free, {}, limits.dots_beside_copies if copying else 1.0)
+    copies = [one for one in others if LOAD in shares[one] and ISSUE not in shares[one]]
+    _raise(dots, shares, speeds, free, {}, limits.dots_beside_copies if copies else 1.0)
     free[SMEM] = max(free[SMEM], limits.smem_left)
     tensor = 1.0 - free[TENSOR]
     together = {ISSUE: limits.issue_all, **limits.beside_all}
@@ -74,15 +76,35 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     alone = {ISSUE: limits.issue_one, **limits.beside_one}
     most = {unit: 1 - (1 - part) * tensor for unit, part in alone.items()}
     working = [one for one in others if ISSUE in shares[one]]
+    storing = [one for one in working if FILL in shares[one]]
+    if not storing:
+        copies = []
+    if copies:
+        part = _meet(storing, copies, shares, limits.copies_beside_stores)
+        _raise(copies, shares, speeds, free, {LOAD: part})
     for one in working:
         if LOAD in shares[one] or limits.in_step:
             continue
         _raise([one], shares, speeds, free, most)
     free = [left + kept for left, kept in zip(free, least, strict=True)]
-    _raise(others, shares, speeds, free, most)
+    _raise([one for one in others if one not in copies], shares, speeds, free, most)
+    _raise(copies, shares, speeds, free, {})
     for unit, part in lost.items():
         free[unit] += part
     return tuple(speeds), tuple(1.0 - left for left in free)
+
+
+def _meet(storing: list[int], copies: list[int], shares: list[dict[int, float]], copied: float) -> float:
+    """Tiles that arrive and stores both get the part of the way into shared memory that is returned, of what each of
+    them would take alone. A store that meets a tile is tried again. `copied`: the speed of tiles on the way then."""
+    for one in copies:
+        shares[one][FILL] = shares[one].get(FILL, 0.0) / copied
+    arriving = sum(shares[one][FILL] for one in copies) / max(1.0, sum(shares[one][LOAD] for one in copies))
+    part = 1 / max(1.0, arriving + min(1.0, sum(shares[one][FILL] for one in storing)))
+    for one in storing:
+        again = arriving * part / (1 - arriving * part)
+        shares[one][SMEM] = shares[one].get(SMEM, 0.0) + shares[one][FILL] * again
+    return part
 
 
 def _raise(

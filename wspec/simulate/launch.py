@@ -15,21 +15,26 @@ from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
-from wspec.simulate.actions import Block, Kind, Walked
+from wspec.simulate import dots
+from wspec.simulate.actions import Block, Flow, Kind, Walked
 from wspec.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
 from wspec.simulate.moved import NO_EDITS, Edits
 from wspec.simulate.occupancy import blocks_per_sm
+from wspec.simulate.power import Draw
 from wspec.simulate.program import Compiler
-from wspec.simulate.sharing import Sources, arrivals
+from wspec.simulate.sharing import UNKNOWN, Origins, Sources, arrivals
 from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
 BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
+_INSTRUCTIONS = {Kind.WAIT: 4, Kind.ARRIVE: 2, Kind.EXPECT: 2, Kind.COPY: 4, Kind.MARK: 3, Kind.TASK_SYNC: 1}
+"""Of a warp, counted in the SASS of attention and of products with a third task; integers are one each."""
+_OF_A_PRODUCT = 4  # for each wgmma: itself and its descriptors, counted likewise
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -44,6 +49,7 @@ class Prediction:
     waves: float  # blocks over those that run at a time
     utilization: Mapping[str, float]  # unit -> share of the launch that it is busy, mean of all SMs
     dot_flop: float  # of all dots, masked elements included
+    draw: Draw  # what the clock depends on
     played: int  # blocks that were simulated
     steps: int
 
@@ -88,25 +94,44 @@ class Simulator:
 
     def block(self, arguments: Arguments, grid: Grid, program_id: Grid = (0, 0, 0)) -> Block:
         """The actions of one block."""
-        return self.walker(arguments, grid, self.machine.sm_count * self.blocks_per_sm).block(program_id)
+        return self.walker(arguments, grid, self.origins(arguments, grid, self.blocks_per_sm)).block(program_id)
 
-    def clock(self, tensor: float, copied: float, issued: float) -> float:
-        """MHz under the power limit while the tensor cores, and the issue slots, are busy for that share of the time
-        and an SM gets so many bytes a cycle from L2."""
-        most, by_tensor, by_bytes, by_issue = self.numbers.clock
-        return min(self.numbers.light_mhz, most - by_tensor * tensor - by_bytes * copied - by_issue * issued)
+    def origins(self, arguments: Arguments, grid: Grid, together: int) -> Origins:
+        """Where tiles come from in a launch of which so many blocks share an SM."""
+        return self.sources.of(arguments, grid, self.machine.sm_count * together)
+
+    def draw(
+        self,
+        origins: Origins,
+        blocks: Sequence[tuple[Block, float]],
+        used: Mapping[str, float],
+        cycles: float,
+    ) -> Draw:
+        """What an SM draws on which these blocks, each so many times, take so many cycles and keep its units busy for
+        these shares of them. Memory takes what is stored, too."""
+        moved = read = memory = used["store"] * self.numbers.store
+        issue = used["issue"]
+        for block, times in blocks:
+            issue += times * sum(slots_between(task) for task in block.tasks) / cycles
+            for op, size in loaded_bytes(block).items():
+                source, each = origins.get(op, UNKNOWN), times * size / cycles
+                moved += each
+                read += each / source.sharers
+                memory += each * source.memory
+        return Draw(used["tensor"], issue, moved, read, memory)
 
     @property
     def limits(self) -> Limits:
         """What units can do beside each other."""
         one = self.numbers
         return Limits(
-            one.issue_one, one.issue_all, one.beside_one, one.beside_all, one.dots_beside_copies, one.smem_left
-        )
+            one.issue_one, one.issue_all, one.beside_one, one.beside_all, one.dots_beside_copies, one.smem_left,
+            one.copies_beside_stores,
+        )  # fmt: skip
 
-    def walker(self, arguments: Arguments, grid: Grid, at_once: int) -> Walker:
-        """Of a launch of which so many blocks run at a time."""
-        found = arrivals(self.sources.of(arguments, grid, at_once), self.numbers)
+    def walker(self, arguments: Arguments, grid: Grid, origins: Origins) -> Walker:
+        """Of a launch whose tiles come from there."""
+        found = arrivals(origins, self.numbers)
         return Walker(
             self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
         )
@@ -154,8 +179,9 @@ class Simulator:
         used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
-        clock = clock_mhz or self.clock(used["tensor"], classes.loaded() / capacity, used["issue"])
-        return Prediction(cycles, clock, total, most, waves, used, flop, len(classes.results), steps)
+        drawn = self.draw(classes.origins, classes.loads(), used, capacity)
+        clock = clock_mhz or self.numbers.power.mhz(drawn)
+        return Prediction(cycles, clock, total, most, waves, used, flop, drawn, len(classes.results), steps)
 
 
 class _Classes:
@@ -163,7 +189,8 @@ class _Classes:
 
     def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, ways: Sequence[bool]) -> None:
         self.simulator, self.grid, self.most, self.ways = simulator, grid, most, ways
-        self.walker = simulator.walker(arguments, grid, simulator.machine.sm_count * most)
+        self.origins = simulator.origins(arguments, grid, most)
+        self.walker = simulator.walker(arguments, grid, self.origins)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -239,9 +266,9 @@ class _Classes:
     def flop(self) -> float:
         return sum(weight * _flop(self.block(one)) for one, weight in self.weights.items())
 
-    def loaded(self) -> float:
-        """Bytes that all blocks load."""
-        return sum(weight * loaded_bytes(self.block(one)) for one, weight in self.weights.items())
+    def loads(self) -> list[tuple[Block, float]]:
+        """The blocks that were played, and how many of the launch each stands for."""
+        return [(self.block(one), weight) for one, weight in self.weights.items()]
 
     # ---- which block when
 
@@ -291,6 +318,24 @@ def _flop(block: Block) -> float:
     return total
 
 
-def loaded_bytes(block: Block) -> float:
-    """Bytes that a block's tasks load."""
-    return float(sum(action.b for task in block.tasks for action in task.actions if action.kind is Kind.COPY))
+def slots_between(task: Walked) -> float:
+    """Issue slots of a task's instructions that the units' times leave out, since they hide behind others: cycles of
+    all four schedulers."""
+    count = 0.0
+    for action in task.actions:
+        count += _INSTRUCTIONS.get(action.kind, 0)
+        if action.kind is Kind.DOT:
+            count += _OF_A_PRODUCT * dots.instructions(action.op, -(-task.warps // SCHEDULERS))
+        elif action.kind is Kind.WORK and not any(isinstance(piece, Flow) for piece in action.pieces):
+            count += len(action.ops)
+    return count * task.warps / SCHEDULERS
+
+
+def loaded_bytes(block: Block) -> dict[Operation, float]:
+    """Bytes that each TMA load of a block loads."""
+    found: dict[Operation, float] = {}
+    for task in block.tasks:
+        for action in task.actions:
+            if action.kind is Kind.COPY:
+                found[action.op] = found.get(action.op, 0.0) + action.b
+    return found

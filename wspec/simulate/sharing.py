@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.simulate.actions import Flow
-from wspec.simulate.costs import LOAD, Numbers
+from wspec.simulate.costs import Numbers
+from wspec.simulate.dots import arriving
 from wspec.simulate.program import Compiler
 from wspec.simulate.tiles import byte_size
 from wspec.simulate.walk import Arguments, Grid, Walker
@@ -29,7 +30,14 @@ class Source:
     """Where the tiles of one load come from."""
 
     sharers: float = 1.0  # blocks of a wave that want a tile; the mean over tiles
-    cold: float = 1.0  # the part of the tiles that nobody loaded before
+    cold: float = 1.0  # the part of the tiles that nobody loaded before, in all waves but the first
+    memory: float = 1.0  # the part of all that is loaded that memory has to send
+
+
+Origins = Mapping[Operation, Source]
+"""Of the loads whose coordinates are known."""
+UNKNOWN = Source(cold=0.0, memory=0.0)
+"""Of the others: L2 has their tiles, and sends them to one SM each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +54,9 @@ class Sources:
     def __init__(self, module: Operation, machine: Machine) -> None:
         self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
 
-    def of(self, arguments: Arguments, grid: Grid, at_once: int) -> dict[Operation, Source]:
-        """By load, where `at_once` blocks run at a time. Loads whose coordinates are not known are not in it."""
-        walker = Walker(self.program, arguments, grid, brief=True)
+    def of(self, arguments: Arguments, grid: Grid, at_once: int) -> Origins:
+        """Where `at_once` blocks run at a time."""
+        walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
         second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
         wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * rounds[op] for op, tiles in first.items())
@@ -57,7 +65,9 @@ class Sources:
             wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
             new = len(later - wanted) / len(later) if later and wave <= self.kept else 1.0
             if None not in wanted:
-                found[op] = Source(len(tiles) / len(wanted), new)
+                sharers = len(tiles) / len(wanted)
+                waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
+                found[op] = Source(sharers, new, (1 + (waves - 1) * new) / waves / sharers)
         return found
 
     def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, int]]:
@@ -76,7 +86,7 @@ class Sources:
         return first, more, most
 
 
-def arrivals(sources: Mapping[Operation, Source], numbers: Numbers) -> dict[Operation, Arrival]:
+def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
     """What loads take, given where their tiles come from."""
     return {op: arrival(byte_size(op.operands[-2].type), source, numbers) for op, source in sources.items()}
 
@@ -84,7 +94,7 @@ def arrivals(sources: Mapping[Operation, Source], numbers: Numbers) -> dict[Oper
 def arrival(size: int, source: Source, numbers: Numbers) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
     rate = numbers.load_rate(source.sharers)
-    flow = Flow(size / numbers.load_most, ((LOAD, size / rate),))
+    flow = arriving(size, size / rate, numbers)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
     return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))

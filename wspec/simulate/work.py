@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import Layout, TensorType
 from wspec.simulate.actions import Flow, Piece
-from wspec.simulate.costs import ALU, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
+from wspec.simulate.costs import ALU, FILL, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
 from wspec.simulate.tiles import bits, byte_size, is_register_move, per_thread
 
 _SMALL = 4  # numbers a thread; row statistics of a tile
@@ -39,6 +39,7 @@ _FREE = frozenset(
      *(f"ttg.memdesc_{name}" for name in ("index", "trans", "reshape", "reinterpret", "subslice", "subview")))
 )  # fmt: skip
 _FENCES = frozenset(("ttng.fence_async_shared", "ttng.fence"))  # after all that stands before them
+_STORES = frozenset(("ttg.local_store", "ttg.local_alloc"))
 _MUFU_ASM = re.compile(r"\b(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh)\.")
 _FMA_ASM = re.compile(r"\b(fma|add|sub|mul)\.[\w.]*f(32|16)")
 
@@ -68,9 +69,12 @@ class Costing:
         levels = [_Level()]
         top = 0
         placed = []
+        stored = any(op.name in _STORES and op.operands for op in ops)
         for op in ops:
             level = top if op.name in _FENCES else max((at.get(value, 0) for value in op.operands), default=0)
             busy, delay = self._price(op)
+            if op.name in _FENCES and stored:
+                delay += self.numbers.stored_latency
             big = op.results and per_thread(op.operands[0].type if delay else op.results[0].type, self.warps) > _SMALL
             top = max(top, level) if big else top
             placed.append((op, level, busy, delay, big))
@@ -114,7 +118,7 @@ class Costing:
         """`busy` is that of one scheduler; the SM's units are kept busy for as long as the schedulers in use say."""
         if not level.busy:
             return [level.delay] if level.delay else []
-        whole = {SMEM, LOAD, STORE}
+        whole = {SMEM, FILL, LOAD, STORE}
         if level.busy.get(
             MUFU
         ):  # where exponentials and other instructions mix, the exponential unit loses some cycles
@@ -134,12 +138,13 @@ class Costing:
             return self._reduction(op)
         if op.name == "ttg.convert_layout":
             return self._layout(op)
-        if op.name in ("ttg.local_load", "ttg.local_store", "ttg.local_alloc"):
+        if op.name in ("ttg.local_load", *_STORES):
             return self._shared(op)
         if op.name in ("tt.load", "tt.store", "tt.descriptor_load", "tt.descriptor_store", "tt.atomic_rmw"):
             return self._global(op)
         if op.name in _FENCES:
-            return {ISSUE: 1.0}, self.numbers.fence_latency
+            more = max(0, self.warps - SCHEDULERS) * self.numbers.fence_more
+            return {ISSUE: 1.0}, self.numbers.fence_latency + more
         if op.name == "tt.elementwise_inline_asm":
             return self._assembly(op), 0.0
         return self._elementwise(op), 0.0
@@ -200,23 +205,24 @@ class Costing:
         source, result = op.operands[0].type, op.results[0].type
         if is_register_move(source, result):
             return {}, 0.0
-        moved = _sum(self._moved(source), self._moved(result))
+        moved = _sum(self._moved(source, stored=True), self._moved(result))
         return moved, 2 * self.numbers.smem_latency + self.numbers.named_latency
 
     def _shared(self, op: Operation) -> tuple[dict[int, float], float]:
         if not op.operands:
             return {}, 0.0
         is_load = op.name == "ttg.local_load"
-        return self._moved(op.results[0].type if is_load else op.operands[0].type), (
-            self.numbers.smem_latency if is_load else 0.0
-        )
+        if is_load:
+            return self._moved(op.results[0].type), self.numbers.smem_latency
+        return self._moved(op.operands[0].type, stored=True), 0.0
 
-    def _moved(self, type: object) -> dict[int, float]:
-        """A tensor between registers and shared memory, once."""
+    def _moved(self, type: object, stored: bool = False) -> dict[int, float]:
+        """A tensor from shared memory to registers, once, or `stored` the other way."""
         assert isinstance(type, TensorType)
         size = byte_size(type) / self.groups
         instructions = max(1.0, size / (WARP * min(self.warps, SCHEDULERS)) / _VECTOR)
-        return {**self.instructions(instructions, LSU), SMEM: size / self.numbers.smem}
+        cycles = size / self.numbers.smem
+        return {**self.instructions(instructions, LSU), SMEM: cycles, **({FILL: cycles} if stored else {})}
 
     def _global(self, op: Operation) -> tuple[dict[int, float], float]:
         is_load = bool(op.results)
