@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -75,10 +76,10 @@ def _speed(cases: Sequence[Case], results: Results) -> Table:
     for case in cases:
         shown = _best(case, results)
         times = {name: Timing(tuple(samples)) for name, samples in results.measured.get(str(case), {}).items()}
-        predicted = results.predicted[str(case)]
+        predicted = _at_one_clock(results.predicted[str(case)])
         first = str(shown[0])
         for groups, name in [*((str(one.groups), str(one)) for one in shown), *([("", FA3)] if FA3 in times else [])]:
-            mine, us = times.get(name), predicted.get(name, {}).get("us")
+            mine, us = times.get(name), predicted.get(name)
             rows.append(
                 (_case(case), groups, name,
                  number(case.flops / mine.median_us / 1e6 if mine else None),
@@ -86,13 +87,19 @@ def _speed(cases: Sequence[Case], results: Results) -> Table:
                  number(mine.speedup_over(times[FA3]) if mine and FA3 in times else None, 3),
                  number(100 * mine.spread if mine else None, 1),
                  number(case.flops / us / 1e6 if us else None),
-                 number(predicted[first]["us"] / us if us else None, 3))
+                 number(predicted[first] / us if us else None, 3))
             )  # fmt: skip
     title = f"Warp groups: attention, bf16, {TOKENS} tokens, hidden size {HIDDEN}, TFLOP/s"
     columns = (
         "case", "groups", "how", "measured", "x 1 group", "x FA3", "spread %", "predicted", "x 1 group, predicted",
     )  # fmt: skip
     return Table(title, columns, tuple(rows))
+
+
+def _at_one_clock(rows: Rows) -> dict[str, float]:
+    """Microseconds; arrangements take turns, and share the mean of the clocks that each would have alone."""
+    shared = statistics.mean(float(one["mhz"]) for one in rows.values())
+    return {name: float(one["us"]) * float(one["mhz"]) / shared for name, one in rows.items()}
 
 
 def _units(cases: Sequence[Case], results: Results) -> Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -149,26 +150,30 @@ def point(args: argparse.Namespace, step: tuple[str, ...]) -> Point:
     return made.with_options(**_options(step))
 
 
+def _foretold(args: argparse.Namespace) -> dict[str, float]:
+    """Microseconds of each step, at one clock, as they share it where they take turns: the mean of each one's own."""
+    predictor = Predictor("h200", args.clock)
+    found = {step_name(step): predictor.predict(point(args, step)) for step in STEPS}
+    shared = statistics.mean(one.clock_mhz for one in found.values())
+    return {name: one.cycles / shared for name, one in found.items()}
+
+
 def _table(args: argparse.Namespace, timings: dict[str, Timing]) -> Table:
     flop = 4 * TOKENS * args.seqlen * HIDDEN / (2 if args.causal else 1)
     plains = {name: one for name, one in timings.items() if name.startswith("plain")}
     best = min(plains, key=lambda name: plains[name].median_us) if plains else ""
-    predictor = Predictor("h200", args.clock)
-    rows: list[tuple[str, ...]] = []
     names = [step_name(step) for step in STEPS]
+    foretold = _foretold(args)
+    rows: list[tuple[str, ...]] = []
     shown = [best, *names, *(name for name in timings if name not in plains and name not in names)]
-    base = 0.0
     for name in (one for one in shown if one):
-        predicted = ""
-        if name in names:
-            us = predictor.predict(point(args, STEPS[names.index(name)])).microseconds
-            base = base or us
-            predicted = f"{flop / us / 1e6:.0f}"
+        us = foretold.get(name)
+        predicted = f"{flop / us / 1e6:.0f}" if us else ""
         one = timings.get(name)
         measured = f"{flop / one.median_us / 1e6:.0f}" if one is not None else ""
         over = f"{one.speedup_over(timings[best]):.3f}" if one is not None and best else ""
         first = f"{one.speedup_over(timings[names[0]]):.3f}" if one is not None else ""
-        gain = f"{base / us:.3f}" if predicted else ""
+        gain = f"{foretold[names[0]] / us:.3f}" if us else ""
         rows.append((name, measured, over, first, predicted, gain, f"{100 * one.spread:.1f}" if one else ""))
     mask = "causal" if args.causal else "full"
     title = f"The ladder: D={args.head_dim}, S={args.seqlen}, {mask}, bf16, TFLOP/s"
