@@ -13,7 +13,7 @@ from tests.simulate.playing import MACHINE, NUMBERS
 from wspec.simulate import Simulator
 from wspec.simulate.actions import Action, Flow, Kind, Walked
 from wspec.simulate.costs import FMA, ISSUE, LOAD
-from wspec.simulate.launch import slots_between
+from wspec.simulate.drawn import slots_between
 from wspec.simulate.points import accuracy, rank_correlation
 from wspec.simulate.sharing import Source, Sources, arrival
 

@@ -12,6 +12,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
 from wspec.search.launches import LONG, Launch, arguments_of
 from wspec.simulate import Edits, Simulator
+from wspec.simulate.drawn import drawn
 from wspec.tiles import TileCost
 from wspec.tiles.launch import team_costs
 from wspec.tiles.table import make_table
@@ -73,8 +74,8 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
         played = simulator.play(block, together, sharing=way)
         used: Mapping[str, float] = played.utilization
         cycles = played.cycles
-        drawn = simulator.draw(origins, [(block, together)], used, cycles)
-        microseconds = cycles / simulator.numbers.power.mhz(drawn)
+        draw = drawn([(block, together)], origins, used, cycles, simulator.numbers)
+        microseconds = cycles / simulator.numbers.power.mhz(draw)
     else:
         prediction = simulator.predict(arguments, grid, ways=ways)
         together, used = prediction.blocks_per_sm, prediction.utilization

@@ -77,18 +77,17 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     most = {unit: 1 - (1 - part) * tensor for unit, part in alone.items()}
     working = [one for one in others if ISSUE in shares[one]]
     storing = [one for one in working if FILL in shares[one]]
-    if not storing:
-        copies = []
-    if copies:
-        part = _meet(storing, copies, shares, limits.copies_beside_stores)
-        _raise(copies, shares, speeds, free, {LOAD: part})
+    meeting = copies if storing else []
+    if meeting:
+        part = _meet(storing, meeting, shares, limits.copies_beside_stores)
+        _raise(meeting, shares, speeds, free, {LOAD: part})
     for one in working:
         if LOAD in shares[one] or limits.in_step:
             continue
         _raise([one], shares, speeds, free, most)
     free = [left + kept for left, kept in zip(free, least, strict=True)]
-    _raise([one for one in others if one not in copies], shares, speeds, free, most)
-    _raise(copies, shares, speeds, free, {})
+    _raise([one for one in others if one not in meeting], shares, speeds, free, most)
+    _raise(meeting, shares, speeds, free, {})
     for unit, part in lost.items():
         free[unit] += part
     return tuple(speeds), tuple(1.0 - left for left in free)

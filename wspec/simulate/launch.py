@@ -15,26 +15,23 @@ from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
-from wspec.simulate import dots
-from wspec.simulate.actions import Block, Flow, Kind, Walked
+from wspec.simulate.actions import Block, Kind, Walked
 from wspec.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.simulate.dispatch import dispatch
+from wspec.simulate.drawn import drawn
 from wspec.simulate.engine import Engine
 from wspec.simulate.fluid import Limits, Sharing
 from wspec.simulate.moved import NO_EDITS, Edits
 from wspec.simulate.occupancy import blocks_per_sm
 from wspec.simulate.power import Draw
 from wspec.simulate.program import Compiler
-from wspec.simulate.sharing import UNKNOWN, Origins, Sources, arrivals
+from wspec.simulate.sharing import Origins, Sources, arrivals
 from wspec.simulate.timeline import SmResult
 from wspec.simulate.walk import Arguments, Grid, Walker
 
 _CLASSES = 5  # that are played when there are more along one axis
 BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
-_INSTRUCTIONS = {Kind.WAIT: 4, Kind.ARRIVE: 2, Kind.EXPECT: 2, Kind.COPY: 4, Kind.MARK: 3, Kind.TASK_SYNC: 1}
-"""Of a warp, counted in the SASS of attention and of products with a third task; integers are one each."""
-_OF_A_PRODUCT = 4  # for each wgmma: itself and its descriptors, counted likewise
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -100,26 +97,6 @@ class Simulator:
         """Where tiles come from in a launch of which so many blocks share an SM."""
         return self.sources.of(arguments, grid, self.machine.sm_count * together)
 
-    def draw(
-        self,
-        origins: Origins,
-        blocks: Sequence[tuple[Block, float]],
-        used: Mapping[str, float],
-        cycles: float,
-    ) -> Draw:
-        """What an SM draws on which these blocks, each so many times, take so many cycles and keep its units busy for
-        these shares of them. Memory takes what is stored, too."""
-        moved = read = memory = used["store"] * self.numbers.store
-        issue = used["issue"]
-        for block, times in blocks:
-            issue += times * sum(slots_between(task) for task in block.tasks) / cycles
-            for op, size in loaded_bytes(block).items():
-                source, each = origins.get(op, UNKNOWN), times * size / cycles
-                moved += each
-                read += each / source.sharers
-                memory += each * source.memory
-        return Draw(used["tensor"], issue, moved, read, memory)
-
     @property
     def limits(self) -> Limits:
         """What units can do beside each other."""
@@ -179,9 +156,9 @@ class Simulator:
         used = {unit: whole[at] / capacity for at, unit in enumerate(UNITS)}
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
-        drawn = self.draw(classes.origins, classes.loads(), used, capacity)
-        clock = clock_mhz or self.numbers.power.mhz(drawn)
-        return Prediction(cycles, clock, total, most, waves, used, flop, drawn, len(classes.results), steps)
+        draw = drawn(classes.loads(), classes.origins, used, capacity, self.numbers)
+        clock = clock_mhz or self.numbers.power.mhz(draw)
+        return Prediction(cycles, clock, total, most, waves, used, flop, draw, len(classes.results), steps)
 
 
 class _Classes:
@@ -316,26 +293,3 @@ def _flop(block: Block) -> float:
             if action.kind is Kind.DOT:
                 total += action.b
     return total
-
-
-def slots_between(task: Walked) -> float:
-    """Issue slots of a task's instructions that the units' times leave out, since they hide behind others: cycles of
-    all four schedulers."""
-    count = 0.0
-    for action in task.actions:
-        count += _INSTRUCTIONS.get(action.kind, 0)
-        if action.kind is Kind.DOT:
-            count += _OF_A_PRODUCT * dots.instructions(action.op, -(-task.warps // SCHEDULERS))
-        elif action.kind is Kind.WORK and not any(isinstance(piece, Flow) for piece in action.pieces):
-            count += len(action.ops)
-    return count * task.warps / SCHEDULERS
-
-
-def loaded_bytes(block: Block) -> dict[Operation, float]:
-    """Bytes that each TMA load of a block loads."""
-    found: dict[Operation, float] = {}
-    for task in block.tasks:
-        for action in task.actions:
-            if action.kind is Kind.COPY:
-                found[action.op] = found.get(action.op, 0.0) + action.b
-    return found
