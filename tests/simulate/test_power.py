@@ -60,6 +60,11 @@ def test_at_the_clock_that_is_said_the_card_draws_what_it_may() -> None:
     assert TRUE.mhz(draw) == pytest.approx(LIGHT * left * share)
 
 
+def test_the_parts_of_the_limit() -> None:
+    assert sum(astuple(TRUE.parts(Draw(0.9, 0.2, 45, 20, 10)))) == pytest.approx(1.0)
+    assert astuple(TRUE.parts(Draw(issue=0.5))) == pytest.approx((0.0, 0.2, 0.0, 0.0, 0.0))
+
+
 def test_below_the_limit_products_stretch_the_clock() -> None:
     assert TRUE.mhz(Draw()) == LIGHT and TRUE.mhz(Draw(issue=0.5)) == LIGHT
     assert TRUE.mhz(Draw(tensor=0.15)) == pytest.approx(0.95 * LIGHT)

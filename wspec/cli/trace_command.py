@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 from rich.table import Table
@@ -26,6 +27,7 @@ from wspec.plan.plan import Plan
 from wspec.show.tables import table
 from wspec.simulate import Edits, Prediction, Simulator
 from wspec.simulate.costs import NAMES
+from wspec.simulate.power import Draw
 from wspec.simulate.timeline import CAUSES, SmResult
 from wspec.simulate.trace import trace
 from wspec.simulate.walk import Arguments
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     show(
         f"{title}{walks or f', grid {_shown(grid)}'}",
         "",
-        _totals(prediction),
+        _totals(prediction, simulator.numbers.power.parts(prediction.draw)),
         "",
         _units(prediction),
         "",
@@ -183,12 +185,13 @@ def _shown(grid: Grid) -> str:
 # --------------------------------------------------------------------------------------------------- tables
 
 
-def _totals(one: Prediction) -> Table:
+def _totals(one: Prediction, power: Draw) -> Table:
     made = table("", "", "", right=())
     made.title = "predicted"
     rows = {
         "time": f"{one.microseconds:.1f} us: {one.cycles:.0f} cycles at {one.clock_mhz:.0f} MHz",
         "dots": f"{one.tflops:.0f} TFLOP/s",
+        "power": f"{_power(power)} of what the card may draw",
         "blocks": f"{one.blocks}, {one.blocks_per_sm} an SM, {one.waves:.1f} waves",
         "bound": f"{NAMES[one.bound]}, busy {100 * one.utilization[one.bound]:.0f} % of the time",
     }
@@ -196,6 +199,11 @@ def _totals(one: Prediction) -> Table:
         made.add_row(name, value)
     made.show_header = False
     return made
+
+
+def _power(parts: Draw) -> str:
+    names = ("tensor cores", "instructions", "L2 to SMs", "reading L2", "memory")
+    return ", ".join(f"{name} {100 * part:.0f} %" for name, part in zip(names, astuple(parts), strict=True))
 
 
 def _units(one: Prediction) -> Table:

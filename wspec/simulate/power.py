@@ -50,6 +50,20 @@ class Power:
         left = self.left(draw.tensor)
         return self.light_mhz * left * self.limited(draw, left)
 
+    def parts(self, draw: Draw) -> Draw:
+        """The part of the limit that each takes at the clock of the kernel; all of them together, where it holds the
+        clock down."""
+        left = self.left(draw.tensor)
+        share = self.limited(draw, left)
+        grown, costs = left * share**self.exponent, self.costs
+        return Draw(
+            costs.tensor * draw.tensor * grown,
+            costs.issue * draw.issue * grown,
+            costs.moved * draw.moved * grown,
+            costs.read * draw.read * grown,
+            costs.memory * draw.memory * left * share,
+        )
+
     def left(self, tensor: float) -> float:
         """The part of the clock that is left where tensor cores start and stop."""
         shares = sorted(self.stretched)
