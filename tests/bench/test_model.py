@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from wspec.bench import simulator
 from wspec.bench.model_changes import CHANGES, compiler_options, distinct, in_words, tiles
 from wspec.bench.model_measure import at_one_clock
 from wspec.bench.model_plans import shapes
@@ -107,6 +109,22 @@ def test_plans_that_take_turns_share_a_clock() -> None:
     assert one.ms == two.ms == pytest.approx(0.002)
     assert (one.ms_alone, two.ms_alone) == pytest.approx((0.0025, 3000 / 1.8e6))
     assert (one.ms_at_clock, two.ms_at_clock) == pytest.approx((3000 / 1.4e6, 3000 / 1.8e6))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_predictions_come_in_the_order_of_the_points(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    """Launches of one kernel are predicted together, by one process; here by threads that say their numbers."""
+    points = [replace(POINT, name=str(i), grid=(i, 1, 1), constexprs={"A": i % 2}) for i in range(5)]
+    together: list[int] = []
+
+    def predict(machine: str, some: list[Point]) -> list[Prediction]:
+        together.append(len(some))
+        return [Prediction(one.grid[0], 1.0, 1, 1, 1.0, {}, 0.0, Draw(), 1, 1) for one in some]
+
+    monkeypatch.setattr(simulator, "_predict_some", predict)
+    monkeypatch.setattr(simulator, "pool", ThreadPoolExecutor)
+    assert [one.cycles for one in simulator.predict_all(points, "h200", jobs)] == [0, 1, 2, 3, 4]
+    assert sorted(together) == [2, 3]
 
 
 def test_plans_are_held_against_each_other_at_one_clock() -> None:

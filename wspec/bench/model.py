@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     why = "leave out shorter launches: it may be the host that was measured (default %(default)s)"
     parser.add_argument("--least-us", type=float, default=60.0, metavar="MICROSECONDS", help=why)
+    parser.add_argument("--jobs", type=int, help="processes that predict (default: one a core)")
     parser.add_argument("--markdown", metavar="FILE.md")
     parser.add_argument("--plot", metavar="FILE.svg", help="draw predicted against measured (matplotlib)")
     args = parser.parse_args(argv)
@@ -41,15 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from wspec.bench.model_report import choice_table, choices, error_table, in_turns, notes
     from wspec.bench.report import console, write_markdown
-    from wspec.bench.simulator import Predictor, plot
+    from wspec.bench.simulator import plot, predict_all
     from wspec.simulate.points import read_points
 
     points = [one for one in read_points(Path(args.points)) if args.only in one.name and 1000 * one.ms >= args.least_us]
     if not points:
         print("error: there are no such points", file=sys.stderr)
         return 2
-    predictor = Predictor(args.machine, at_clock=False)
-    rows = in_turns([(point, predictor.predict(point)) for point in points])
+    rows = in_turns(list(zip(points, predict_all(points, args.machine, args.jobs), strict=True)))
     found = choices(rows)
     tables, said = [error_table(rows), choice_table(found)], notes(rows, found)
     screen = console()

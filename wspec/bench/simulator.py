@@ -6,13 +6,20 @@ wspec/simulate/points.py describes POINTS.json. `--from-tables docs/experiments.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import track
+
 from wspec import api, bridge, ir
 from wspec.bench.measured_points import points_from_tables
+from wspec.bench.precompile import pool
 from wspec.bench.report import Table, console
 from wspec.cli.kernel_file import load_kernel
 from wspec.cli.walked import walked_launch
@@ -84,6 +91,27 @@ class Predictor:
         assert plan is not None
         simulator = Simulator(ir.read(final), self.machine, registers, serialized, Edits.of(plan))
         return simulator, plan.tiles, plan.blocks_per_sm
+
+
+def predict_all(points: Sequence[Point], machine: str, jobs: int | None = None) -> list[Prediction]:
+    """A prediction for each point, at the model's clock; kernels side by side in so many processes (None: cores)."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(point.compiled, []).append(point)
+    work = functools.partial(_predict_some, machine)
+    jobs = min(len(groups), jobs or os.cpu_count() or 1)
+    with contextlib.ExitStack() as stack:
+        run = map if jobs <= 1 else stack.enter_context(pool(jobs)).map
+        made = track(run(work, groups.values()), "predicting", len(groups), console=Console(stderr=True))
+        found = {id(point): one for some, ones in zip(groups.values(), made, strict=True)
+                 for point, one in zip(some, ones, strict=True)}  # fmt: skip
+    return [found[id(point)] for point in points]
+
+
+def _predict_some(machine: str, points: Sequence[Point]) -> list[Prediction]:
+    """Of launches of one kernel."""
+    predictor = Predictor(machine, at_clock=False)
+    return [predictor.predict(point) for point in points]
 
 
 def _part(point: Point) -> str:
