@@ -44,7 +44,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
                 name: {key: Spread(5, 4, 6) for key in rows} for name, rows in keys.items()
             }  # fmt: skip
         if results.spreads.pop("shared", None):
-            results.failures["shared"] = "did not end within 90 s"
+            results.failures["shared"] = "did not end within 180 s"
         return results
 
     monkeypatch.setattr(about, "require_gpu", lambda: "a card")
@@ -88,7 +88,7 @@ def test_a_topic_that_is_not_there_names_the_close_one() -> None:
 
 def test_it_writes_a_description(card: None, tmp_path: Path) -> None:
     said = wspec("calibrate", "--quick", "-o", str(tmp_path / "mine.toml"))
-    assert said.code == 1 and said.out == "" and "error: shared: did not end within 90 s" in said.err
+    assert said.code == 1 and said.out == "" and "error: shared: did not end within 180 s" in said.err
     text = (tmp_path / "mine.toml").read_text()
     found = read_measurements(text, "mine")
     assert 'name = "mine"' in text and found.about["command"] == "wspec calibrate --quick"
@@ -117,4 +117,4 @@ def test_a_topic_that_hangs_or_fails_costs_itself_alone(monkeypatch: pytest.Monk
     topics = [TOPICS[name] for name in ("memory", "blocks", "clock")]
     found = run.calibrate(topics, quick=True, say=lambda _: None)
     assert found.spreads == {"clock": {"light_mhz": {0: Spread(1980, 1979, 1980)}}}
-    assert found.failures == {"memory": "did not end within 90 s", "blocks": "DriverError: a fault (700)"}
+    assert found.failures == {"memory": "did not end within 180 s", "blocks": "DriverError: a fault (700)"}

@@ -16,7 +16,7 @@ from wspec.calibrate.assemble import AssemblyError, assemble
 from wspec.calibrate.statistics import Spread
 from wspec.calibrate.topic import Topic
 
-TIMEOUT_S = 90
+TIMEOUT_S = 180
 Spreads = dict[str, dict[int, Spread]]
 """Quantity -> key of its table (0 for a single number) -> spread."""
 

@@ -26,7 +26,7 @@ from wspec.simulate import SimulationError
 
 SECONDS = 2.0  # of the processor's time, so that what is found does not depend on what else a machine does
 LAST = 0.8  # of them; what has begun by then still has to end
-MARGIN = 1.08  # the simulator's mean error, docs/simulator.md
+MARGIN = 1.08  # a little more than the simulator's mean error, docs/simulator.md
 KEPT = 5  # runners-up that are shown
 RULE = "the planner's"
 
