@@ -26,26 +26,22 @@ from dataclasses import dataclass, field
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.loc import Location, NameLoc, value_name
+from wspec.ir.loc import Location, value_name
 from wspec.ir.types import (
     I1,
     I32,
     I64,
-    ArrayAttr,
     Attribute,
     DenseArrayAttr,
-    DictAttr,
-    FunctionType,
     IntegerAttr,
     MemDescType,
     PointerType,
     ScalarType,
-    StringAttr,
-    TypeAttr,
     i32,
 )
 from wspec.plan.plan import Plan
 from wspec.plan.tile import DOTS
+from wspec.plan.tile_loop import add_pointer
 
 TRACE = "wspec_trace"
 """Name of the argument the launcher adds, after all others."""
@@ -131,7 +127,8 @@ def instrument(module: Operation, plan: Plan, blocks: int = 512, rows: int = 409
     assert op is not None and detail in DETAILS
     names = tuple(f"{task.name} {replica}" if task.replicas > 1 else task.name for task, replica in plan.regions())
     layout = Layout(rows, blocks, len(names))
-    tables = ws.capture(op, _add_argument(next(inner for inner in module.walk() if inner.name == "tt.func")))
+    function = next(inner for inner in module.walk() if inner.name == "tt.func")
+    tables = ws.capture(op, add_pointer(function, TRACE, _POINTER))
     brought = _brought_by_tma(op)
     events: list[Event] = []
     for task, (block, table) in enumerate(zip(ws.task_blocks(op), tables, strict=True)):
@@ -259,13 +256,7 @@ class _Task:
         return build.create("arith.minui", [following, self.limit[0]], [I32]).result
 
     def _write(self, build: Builder, at: Value, where: Value, assembly: str, value: Value) -> None:
-        flags: dict[str, Attribute] = {
-            "asm_string": StringAttr(assembly),
-            "constraints": StringAttr("=l,r,~{memory}"),
-            "packed_element": i32(1),
-            "pure": IntegerAttr(0, I1),
-        }
-        word = build.create("tt.elementwise_inline_asm", [value], [I64], flags).result
+        word = build.assembly(assembly, value, I64, "=l,r,~{memory}")
         place = build.create("tt.addptr", [self.table, at], [_POINTER]).result
         build.create("tt.store", [place, word, where], [], _STORE)
 
@@ -311,16 +302,3 @@ def _brought_by_tma(op: Operation) -> set[Value]:
     """The barriers that count bytes."""
     expects = (inner for block in ws.task_blocks(op) for top in block.ops for inner in top.walk())
     return {_root(op, inner.operands[0]) for inner in expects if inner.name == "ttng.barrier_expect"}
-
-
-def _add_argument(function: Operation) -> Value:
-    block = function.regions[0].block
-    table = block.add_arg(_POINTER, NameLoc(TRACE, function.location))
-    old = function.properties["function_type"]
-    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
-    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, _POINTER), old.type.results))
-    known = function.properties.get("arg_attrs")
-    if isinstance(known, ArrayAttr):
-        aligned = DictAttr((("tt.divisibility", i32(16)),))
-        function.properties["arg_attrs"] = ArrayAttr((*known.items, aligned))
-    return table

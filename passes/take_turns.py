@@ -19,7 +19,6 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation
-from wspec.ir.types import I1, I32, Attribute, IntegerAttr, StringAttr, i32
 from wspec.plan.plan import WARP_GROUP, Plan, id_of
 from wspec.plan.tile import DOTS
 
@@ -55,10 +54,4 @@ def _around_dots(body: Block, mine: int, following: int) -> None:
 
 
 def _barrier(build: Builder, what: str, number: int) -> None:
-    flags: dict[str, Attribute] = {
-        "asm_string": StringAttr(f"bar.{what} {number}, {2 * THREADS};"),
-        "constraints": StringAttr("=r,r"),
-        "packed_element": i32(1),
-        "pure": IntegerAttr(0, I1),
-    }
-    build.create("tt.elementwise_inline_asm", [build.constant(0)], [I32], flags)
+    build.assembly(f"bar.{what} {number}, {2 * THREADS};", build.constant(0))

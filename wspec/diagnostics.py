@@ -37,6 +37,7 @@ REASONS: dict[str, str] = {
     "disabled": "the compiler was turned off",
     "interpreter": "Triton's interpreter runs the kernel; there is nothing to compile",
     "not-persistent": "the blocks of the kernel cannot walk through tiles",
+    "not-divided": "the tiles of the kernel cannot be divided between blocks",
     "already-specialized": "the kernel states its own warp specialization",
     "no-chain": "a chain of tasks was asked for and cannot be had",
     "gate-slower": "the model expects the specialized kernel to be slower",

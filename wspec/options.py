@@ -75,6 +75,16 @@ class Options:
         None, Spec(bool, "where blocks walk through tiles, finish and store one beside the next one's first product",
                    optional=True),
     )  # fmt: skip
+    stream_k: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "where blocks walk through tiles, the launch may divide the last ones between two blocks each, the second "
+            "of which goes on with the first one's sums: equal work for all, and the same bits. auto: where the model "
+            "expects that to be faster; 1: wherever it can be",
+            optional=True,
+        ),
+    )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     chain: str = _option(
         "auto",

@@ -15,19 +15,23 @@ from wspec.ir.verify import check_valid
 from wspec.options import Options
 from wspec.passes.async_dots import async_dots
 from wspec.passes.defer_epilogue import defer_epilogue
+from wspec.passes.divide_tiles import divide_tiles
 from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.form_team import NoTeam, form_team
+from wspec.passes.hand_on import hand_on
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.pack_bytes import pack_bytes
 from wspec.passes.persist import obstacle, persist
 from wspec.passes.pipeline_loops import pipeline_loops
+from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.slice_tile import slice_tile
 from wspec.passes.split import split
 from wspec.passes.stage_stores import stage_stores
 from wspec.passes.take_turns import take_turns
-from wspec.persistence import cost_of_tiles, pays
+from wspec.persistence import check_division, cost_of_tiles, pays
+from wspec.plan import division
 from wspec.plan.chain import has_converter
 from wspec.plan.defer import defer
 from wspec.plan.exponentials import ERROR_BITS
@@ -51,6 +55,8 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     take_turns,  # after the waits: a turn ends when the dots are issued
     release_buffers,  # after the waits: a buffer is read until one of them
     lower_channels,  # when nothing moves any more
+    hand_on,  # when loops carry all they will: it puts one under a branch
+    read_tables_early,  # when what a task does first is known
     finish,
 )
 
@@ -100,7 +106,8 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
         if plan is None:
             module, plan = run.step("plan", decide, module, machine, options)
         else:
-            module = _numbered(looped_over_tiles(module, plan.team, plan.team_axis) if plan.persistent else module)
+            check_division(function, machine, plan)
+            module = _numbered(as_planned(module, plan))
             run.step("plan", validate, plan, function_of(module), machine)
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
@@ -132,11 +139,12 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
         return module, flat  # the model compares chains with kernels that have no loop over tiles
     if walks and options.team is not None and options.team > 1:
         return _with_team(module, machine, options)
-    looped = _planned(_numbered(persist(module.clone({}))), machine, options) if walks else None
+    looped, why = _walking(module, machine, options) if walks else (None, "")
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and _lost(flat, looped)):
-        cost = cost_of_tiles(function, machine, looped)
-        walking = replace(looped, persistent=True, tiles=cost.to_text())
-        module = _numbered(persist(module))
+        divided = options.stream_k is not False and not why
+        cost = cost_of_tiles(function, machine, looped, divided=divided, at_any_cost=options.stream_k is True)
+        walking = replace(looped, persistent=True, divided=divided, not_divided=why, tiles=cost.to_text())
+        module = _numbered(looped_over_tiles(module, divided=divided))
         return module, defer(function_of(module), walking, machine, options)
     chosen = looped if flat is None else flat
     if not isinstance(chosen, Plan):
@@ -145,13 +153,43 @@ def decide(module: Operation, machine: Machine, options: Options) -> tuple[Opera
     return module, chosen
 
 
+def _walking(module: Operation, machine: Machine, options: Options) -> tuple[Plan | Declined, str]:
+    """The plan of the kernel with a loop over tiles, and why two blocks may not share a tile; "" where they may.
+
+    Raises Declined where they are asked to.
+    """
+    if options.stream_k is False:
+        return _planned(_numbered(looped_over_tiles(module.clone({}))), machine, options), ""
+    found = division.hindrance(function_of(module))
+    if found is None:
+        plan = _planned(_numbered(looped_over_tiles(module.clone({}), divided=True)), machine, options)
+        if not isinstance(plan, Plan) or (plan.blocks_per_sm == 1 and not plan.helpers):
+            return plan, ""
+        shared = "several of them share an SM, which is busy as long as one of them is"
+        found = "a third task works on it" if plan.helpers else shared, function_of(module)
+    why, where = found
+    if options.stream_k:
+        raise Declined(Remark("not-divided", f"no tile can be divided between blocks: {why}", where.location))
+    return _planned(_numbered(looped_over_tiles(module.clone({}))), machine, options), why
+
+
 def _lost(flat: Plan, looped: Plan) -> bool:
     """Has a plan with a loop over tiles fewer blocks on an SM than one without, or not its converting task?"""
     return flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
 
 
-def looped_over_tiles(module: Operation, team: int, axis: int) -> Operation:
-    """With a loop over tiles, for a team of more than one on several tiles at a time. Raises NoTeam."""
+def as_planned(module: Operation, plan: Plan) -> Operation:
+    """The module with a loop over tiles where the plan has one, as its operations are numbered. Raises NoTeam."""
+    return looped_over_tiles(module, plan.team, plan.team_axis, divided=plan.divided) if plan.persistent else module
+
+
+def looped_over_tiles(module: Operation, team: int = 1, axis: int = 0, *, divided: bool = False) -> Operation:
+    """With a loop over tiles, for a team of more than one on several tiles at a time, or over parts of tiles.
+
+    Raises NoTeam.
+    """
+    if divided:
+        return divide_tiles(persist(module, parts=True))
     looped = persist(module)
     return form_team(looped, team, axis) if team > 1 else looped
 
@@ -231,6 +269,7 @@ def describe(plan: Plan) -> str:
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     overlap += f", {plan.team} neighbours at a time" if plan.team > 1 else ""
     overlap += ", each finished beside the next one's first product" if plan.deferred else ""
+    overlap += ", the last ones divided between blocks where that evens their work" if plan.divided else ""
     return (
         f"specialized into {consumer.replicas} consumer warp group{'s' if consumer.replicas > 1 else ''} of "
         f"{consumer.warps} warps and a producer of {producer.warps}{third}; rings {rings}{overlap}"

@@ -78,9 +78,9 @@ def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Oper
     """
     module = ir.read(bridge.ttgir(source))
     if plan is not None and plan.persistent:
-        from wspec.pipeline import looped_over_tiles  # a cached kernel needs no passes
+        from wspec.pipeline import as_planned  # a cached kernel needs no passes
 
-        module = looped_over_tiles(module, plan.team, plan.team_axis)
+        module = as_planned(module, plan)
     function = next(op for op in module.walk() if op.name == "tt.func")
     return dict(enumerate(function.walk()))
 

@@ -42,7 +42,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
 
 
 def asked(**options: Any) -> api.Offline:
-    return wspec.offline(odd.gemm, GEMM, TILE, num_warps=8, **{"gate": "off", **options})
+    return wspec.offline(odd.gemm, GEMM, TILE, num_warps=8, **{"gate": "off", "stream_k": False, **options})
 
 
 def breaks(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[Operation], None]) -> list[Outcome]:
@@ -153,7 +153,7 @@ def test_a_launch_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def test_a_kernel_that_is_asked_goes_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     breaks(monkeypatch, drop_arrive)
-    kernel = wspec.compile(odd.gemm, gate="off")
+    kernel = wspec.compile(odd.gemm, gate="off", stream_k=False)
     assert "[check-failed]" in kernel.explain(*GEMM.values(), **TILE, num_warps=8)
 
 

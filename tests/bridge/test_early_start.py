@@ -64,9 +64,23 @@ def test_a_specialized_product_waits_once(transposed: bool) -> None:
     a = torch.empty(256, 256, dtype=torch.bfloat16)
     config = matmul.Config(128, 128, 64)
     launch = matmul.Launch.of(a, a.T if transposed else a, a, variant="descriptor", config=config)
-    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", early_start=True)
+    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", early_start=True, persistent=False)
     ptx = kernel.dump("ptx", *launch.args, **launch.meta)
     assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("barrier.sync 	1;")
+
+
+@pytest.mark.parametrize("stream_k", [False, True])
+def test_tasks_that_walk_through_tiles_wait_behind_their_table(stream_k: bool) -> None:
+    """Each reads how many tiles there are and where the first one lies, and touches nothing else before it waits."""
+    a = torch.empty(256, 256, dtype=torch.bfloat16)
+    launch = matmul.Launch.of(a, a, a, variant="descriptor", config=matmul.Config())
+    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", persistent=True, stream_k=stream_k)
+    ptx = kernel.dump("ptx", *launch.args, **launch.meta)
+    assert ptx.count(WAIT) == 3 and ptx.index("barrier.sync 	1;") < ptx.index(WAIT)
+    for task in ptx.split(WAIT)[:-1]:
+        behind = task[task.rindex("setmaxnreg") :]
+        assert "cp.async.bulk" not in behind and "st.global" not in behind
+        assert 3 <= behind.count("ld.global") <= 7, "the header, the number of tiles, and the first entry"
     assert "ACQBULK" in kernel.dump("sass", *launch.args, **launch.meta), "ptxas knows it"
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from wspec.bridge import persistent
+from wspec.bridge import partials, persistent
 from wspec.bridge.persistent import Tables, slots_of
+from wspec.plan.division import SLOTS, WORDS
 from wspec.tiles import TileCost, even_table
 
 SMS = 3
@@ -83,8 +85,8 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
 @pytest.mark.parametrize(("grid", "per_sm", "blocks"), [((10, 1, 1), 1, 3), ((10, 1, 1), 2, 6), ((2, 1, 1), 2, 2)])
 def test_as_many_blocks_as_fit(device: SimpleNamespace, grid: tuple[int, int, int], per_sm: int, blocks: int) -> None:
     found = tables(blocks_per_sm=per_sm)
-    launched, address = found.get(grid, ())
-    assert launched == blocks and address == found.entries[0, grid, ()].table.data_ptr()
+    entry = found.get(grid, ())
+    assert entry.blocks == blocks and entry is found.entries[0, grid, ()] and entry.divided is None
     assert read(found, (0, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
 
 
@@ -119,10 +121,10 @@ def test_a_graph_keeps_its_own_copy(device: SimpleNamespace) -> None:
     """The copy runs with the graph; it must not become the table of launches outside."""
     found = tables()
     device.capturing = True
-    blocks, address = found.get((5, 1, 1), ())
-    assert blocks == SMS and not found.entries
+    entry = found.get((5, 1, 1), ())
+    assert entry.blocks == SMS and not found.entries and entry.divided is None
     ((table, pinned),) = found.captured
-    assert table.data_ptr() == address and torch.equal(table, pinned)
+    assert table is entry.table and torch.equal(table, pinned)
     device.capturing = False
     found.get((5, 1, 1), ())
     assert len(found.entries) == 1 and len(found.captured) == 1
@@ -147,3 +149,89 @@ def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
     run = persistent._over_tiles(lambda *args: launches.append(args), tables())
     run(0, 3, 1, *range(6))
     assert launches == [(0, 3, 1, *range(6), 0)]
+
+
+# ------------------------------------------------------------------------------------- sums on their way
+
+BEFORE = (77, "function", "packed", "metadata", None, None)  # 77: the stream
+
+
+@pytest.fixture
+def memory(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The device's memory for sums, empty; `full` says that there is none left."""
+    state = SimpleNamespace(full=False)
+
+    def zeros(words: int, **_: Any) -> torch.Tensor:
+        if state.full:
+            raise torch.cuda.OutOfMemoryError
+        return torch.zeros(words, dtype=torch.int32)
+
+    cuda = SimpleNamespace(
+        current_device=lambda: device.current,
+        is_current_stream_capturing=lambda: device.capturing,
+        OutOfMemoryError=torch.cuda.OutOfMemoryError,
+    )
+    stand_in = SimpleNamespace(cuda=cuda, zeros=zeros, int32=torch.int32, device=lambda *_: torch.device("cpu"))
+    monkeypatch.setattr(partials, "torch", stand_in)
+    monkeypatch.setattr(partials, "_made", {})
+    return state
+
+
+def divided_cost(slot: int = 64) -> TileCost:
+    """Argument 0 by 64 iterations a tile, divided wherever that can be."""
+    return replace(argument(0), divides=4, handing=0.0, slot=slot)
+
+
+def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[Any, ...]:
+    launches: list[tuple[Any, ...]] = []
+    persistent._over_parts(lambda *args: launches.append(args), found)(grid, 1, 1, stream, *BEFORE[1:], n)
+    ((x, _, _, *_, table, words),) = launches
+    return x, table, words
+
+
+def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
+    found = tables(divided_cost(), {"n": "i32"})
+    blocks, table, words = launched(found, 4)
+    entry = found.entries[0, (4, 1, 1), (640,)]
+    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.table.data_ptr())
+    (made,) = partials._made.values()
+    assert words == made.data_ptr() and made.numel() == SLOTS * WORDS + SMS * 64 and not made.any()
+
+
+def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
+    found = tables(divided_cost(), {"n": "i32"})
+    for grid in (2, SMS, 2 * SMS):
+        _, table, words = launched(found, grid)
+        assert (table, words) == (found.entries[0, (grid, 1, 1), (640,)].table.data_ptr(), 0)
+    assert not partials._made
+
+
+def test_kernels_of_a_stream_share_the_memory_and_streams_do_not(memory: SimpleNamespace) -> None:
+    one, two = tables(divided_cost(), {"n": "i32"}), tables(divided_cost(32), {"n": "i32"})
+    first = launched(one, 4)[2]
+    assert launched(two, 5)[2] == first and launched(one, 4, stream=78)[2] != first
+    more = tables(divided_cost(128), {"n": "i32"})
+    launched(more, 4)
+    assert partials._made[0, 77].numel() == SLOTS * WORDS + SMS * 128, "larger where a kernel needs more"
+
+
+@pytest.mark.parametrize("why", ["capturing", "full"])
+def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
+    device: SimpleNamespace, memory: SimpleNamespace, why: str
+) -> None:
+    """A graph may be replayed beside launches of the stream in which it was captured."""
+    found = tables(divided_cost(), {"n": "i32"})
+    launched(found, 5)
+    partials._made.clear()
+    setattr(device if why == "capturing" else memory, why, True)
+    _, table, words = launched(found, 5)
+    assert (table, words) == (found.entries[0, (5, 1, 1), (640,)].table.data_ptr(), 0)
+
+
+def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:
+    assert launched(tables(divided_cost(), {"n": "i32"}), 4, stream=partials.PER_THREAD)[2] == 0
+    assert not partials._made
+
+
+def test_an_empty_grid_of_a_kernel_that_divides(memory: SimpleNamespace) -> None:
+    assert launched(tables(divided_cost(), {"n": "i32"}), 0) == (0, 0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,15 @@ from tests.support.goldens import ROOT
 from wspec import bridge
 from wspec.cli.signature import Signature
 from wspec.cli.variants import variant_signature
-from wspec.execute import FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
+from wspec.execute import ExecutionError, FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tiles import TABLE, even_table
+from wspec.plan.division import SLOTS, WORDS
+from wspec.tiles import PARTIALS, TABLE, TileCost, divided_launch, even_launch, partials_words
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
 
@@ -41,6 +42,7 @@ class Subject:
     plain: Kernel
     text: str  # of the specialized module; "" when the kernel is left alone
     team: int = 1
+    tiles: str = ""  # what a tile costs
 
     @functools.cached_property
     def specialized(self) -> Kernel:
@@ -57,10 +59,8 @@ class Subject:
         """The largest share of what its bound allows, by output; so many blocks where they walk through tiles."""
         names = [parameter.name for parameter in kernel.parameters]
         arguments = {name: value for name, value in example.arguments.items() if name in names}
-        grid = example.grid
-        if TABLE in names:
-            grid, table = even_table(example.grid, blocks, self.team)
-            arguments[TABLE] = torch.from_numpy(table)
+        grid, hidden = even_launch(names, example.grid, blocks, self.team)
+        arguments |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
         kernel.run(grid, arguments, schedule=schedule)
         return {name: share(output) for name, output in example.outputs.items()}
 
@@ -80,7 +80,8 @@ def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     text = bridge.ttgir(source)
     outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
-    return Subject(signature, Kernel(read(text)), made, options.get("team", 1))
+    tiles = "" if outcome.plan is None else outcome.plan.tiles
+    return Subject(signature, Kernel(read(text)), made, options.get("team", 1), tiles)
 
 
 FAST = (
@@ -202,7 +203,7 @@ def test_products(m: int, n: int, k: int) -> None:
 def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mapping[str, int], **options: Any) -> None:
     """Blocks that walk through tiles give the same bits as a plain block for each, in every order."""
     one = subject(*which, persistent=True, **options)
-    assert [parameter.name for parameter in one.specialized.parameters][-1] == TABLE
+    assert TABLE in [parameter.name for parameter in one.specialized.parameters][-2:]
     example = one.example(seed, sizes)
     shares = one.run(one.plain, example)
     assert all(value <= 1 for value in shares.values()), shares
@@ -239,6 +240,72 @@ def test_blocks_with_several_tiles_one_and_none_that_finish_late(blocks: int) ->
     """The last tile of a block has no next one, the first none before it, and a block may have no tile."""
     sizes = {"seqlen_q": 130, "seqlen_k": 70, "heads": 3, "kv_heads": 3, "batch": 1}
     check_walk(("attention", "attention_fwd", "d64_causal"), 5, blocks, sizes, defer=True)
+
+
+# ---------------------------------------------------------------------------------------- tiles of two blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """A launch of a product whose last tiles are divided among so many blocks."""
+
+    subject: Subject
+    example: examples.Example
+    hidden: dict[str, torch.Tensor]
+    blocks: int
+
+    @staticmethod
+    def of(tiles: tuple[int, int], trips: int, blocks: int, **options: Any) -> Divided:
+        one = subject("matmul", "matmul_descriptor_kernel", "bf16", persistent=True, stream_k=True, **options)
+        m, n = 128 * tiles[0] - 48, 256 * tiles[1] - 16
+        k, cost = 64 * trips - 16, TileCost.from_text(one.tiles)
+        launched = divided_launch(cost, (tiles[0] * tiles[1], 1, 1), dict.fromkeys(cost.parameters, k), blocks)
+        assert launched is not None and launched[0] == blocks
+        memory = torch.zeros(partials_words(cost, blocks), dtype=torch.int32)
+        hidden = {TABLE: torch.from_numpy(launched[1]), PARTIALS: memory}
+        return Divided(one, one.example(3, {"m": m, "n": n, "k": k}), hidden, blocks)
+
+    def run(self, schedule: Schedule | None = None, programs: Sequence[int] | None = None) -> None:
+        kernel = self.subject.specialized
+        names = [parameter.name for parameter in kernel.parameters]
+        arguments = {name: value for name, value in self.example.arguments.items() if name in names} | self.hidden
+        order = None if programs is None else [(block, 0, 0) for block in programs]
+        kernel.run((self.blocks, 1, 1), arguments, schedule=schedule, programs=order)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "trips", "blocks"), [((3, 1), 8, 2), ((2, 2), 9, 3), ((1, 5), 8, 3), ((5, 1), 8, 4), ((7, 1), 8, 3)]
+)
+def test_tiles_that_two_blocks_share(tiles: tuple[int, int], trips: int, blocks: int) -> None:
+    """The bits of a plain block a tile, and the memory in between as it was, whatever the order of a block's tasks."""
+    divided = Divided.of(tiles, trips, blocks)
+    divided.subject.run(divided.subject.plain, divided.example)
+    expected = bits(divided.example)
+    for schedule in (FirstReady(), Random(1)):
+        for output in divided.example.outputs.values():
+            output.tensor.fill_(torch.nan)
+        divided.run(schedule)
+        assert all(torch.equal(a, b) for a, b in zip(bits(divided.example), expected, strict=True)), schedule.name
+        assert not divided.hidden[PARTIALS][: SLOTS * WORDS].any(), (
+            "the words that say that sums are there are clear again"
+        )
+
+
+def test_a_block_that_is_started_before_the_one_it_waits_for() -> None:
+    divided = Divided.of((3, 1), 8, 2)
+    with pytest.raises(ExecutionError, match="no program before it has set"):
+        divided.run(programs=(1, 0))
+
+
+def test_sums_that_are_lost_on_the_way_are_missed() -> None:
+    """What the second block finds is what it goes on with."""
+    divided = Divided.of((3, 1), 8, 2)
+    divided.subject.run(divided.subject.plain, divided.example)
+    expected = bits(divided.example)
+    divided.run(programs=(0,))
+    divided.hidden[PARTIALS][SLOTS * WORDS :] = 0
+    divided.run(programs=(1,))
+    assert not all(torch.equal(a, b) for a, b in zip(bits(divided.example), expected, strict=True))
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from tests.fuzz.program import ProgramError
 from tests.fuzz.reference import Memory, Unsure
 from wspec import bridge
 from wspec.check import check
+from wspec.cli.walked import executed_launch
 from wspec.diagnostics import REASONS, render
 from wspec.execute.errors import ExecutionError
 from wspec.execute.launch import Kernel
@@ -31,7 +32,6 @@ from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.pipeline import Outcome
 from wspec.plan.plan import Plan
-from wspec.tiles import TABLE, even_table
 
 T = TypeVar("T")
 MARK = "@stage "
@@ -63,6 +63,7 @@ class _Court:
 
     def __init__(self, compiling: Compiling, verdict: Verdict) -> None:
         self.compiling, self.case, self.verdict = compiling, compiling.case, verdict
+        self.plan: Plan | None = None  # of the specialized kernel
 
     def blame(self, stage: str, message: str) -> None:
         self.verdict.findings.append(Finding(stage, message))
@@ -85,6 +86,7 @@ def _judge(court: _Court) -> None:
     with court.timed("compiler"):
         outcome = _attempt("compiler", court.compiling.specialized)
     _judge_outcome(court, outcome)
+    court.plan = outcome.plan
     made = outcome.module
     if made is not None:
         text = print_module(made)
@@ -210,9 +212,8 @@ def _execute(court: _Court, stage: str, kernel: Kernel, launch: Launch, schedule
     court.verdict.runs += 1
     try:
         grid, given = data.grid(court.case.program, launch), arguments(court.case, launch, tensors)
-        if any(parameter.name == TABLE for parameter in kernel.parameters):
-            grid, table = even_table(grid)
-            given[TABLE] = torch.from_numpy(table)
+        grid, hidden = executed_launch(court.plan, kernel.parameters, grid, given)
+        given |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
         kernel.run(grid, given, schedule=schedule)
     except ExecutionError as error:
         raise Wrong(

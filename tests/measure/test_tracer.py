@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.bridge.sample_kernels import add
 from wspec import bridge
 from wspec.bridge import persistent
 from wspec.diagnostics import WspecError
+from wspec.kernels import matmul
 from wspec.kernels.attention import Launch, attention_fwd
 from wspec.measure import Tracer, tracer
 
@@ -22,9 +24,9 @@ TABLE, TRACE = 4096, 8192  # addresses
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
-    fake = FakeDriver()
+    fake, entry = FakeDriver(), SimpleNamespace(blocks=2, table=_At(TABLE), divided=None)
     monkeypatch.setattr(triton.runtime.driver, "_active", fake)
-    monkeypatch.setattr(persistent.Tables, "get", lambda self, grid, args: (2, TABLE))
+    monkeypatch.setattr(persistent.Tables, "get", lambda self, grid, args: entry)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: _At(TRACE))
     return fake
 
@@ -60,6 +62,16 @@ def test_the_table_comes_last(driver: FakeDriver, walks: bool, monkeypatch: pyte
         assert stamped.launched == (2 if walks else made.grid[0] * made.grid[1])
         assert stamped.made is not None and "spill" in stamped.ptxas_log
     assert asked == ["loops", "loops"]
+
+
+def test_a_kernel_whose_tiles_may_be_divided(driver: FakeDriver) -> None:
+    """Behind the table comes memory for sums, of which this launch needs none, and then the stamps' table."""
+    stamped = Tracer(matmul.matmul_descriptor_kernel, detail="loops", persistent=True, gate="off")
+    a = torch.empty(256, 256, dtype=torch.bfloat16)
+    made = matmul.Launch.of(a, a, a, variant="descriptor", config=matmul.Config())
+    stamped.kernel[made.grid](*made.args, **made.meta)
+    (done,) = driver.launches
+    assert list(done.arguments[-3:]) == [TABLE, 0, TRACE]
 
 
 def test_a_kernel_that_is_left_alone(driver: FakeDriver) -> None:

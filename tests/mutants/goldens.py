@@ -27,7 +27,7 @@ from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tiles.launch import TABLE, even_table
+from wspec.tiles.launch import PARTIALS, TABLE, even_table
 
 SEED = 20
 
@@ -187,6 +187,8 @@ def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
     for argument in function.regions[0].block.args:
         if isinstance(argument.type, TensorDescType):
             arguments.append(_descriptor(argument.type))
+        elif isinstance(argument.type, PointerType) and value_name(argument.location) == PARTIALS:
+            arguments.append(torch.zeros(1, dtype=torch.int32))
         elif isinstance(argument.type, PointerType) and value_name(argument.location) != TABLE:
             arguments.append(torch.zeros(EXTENT))
         elif isinstance(argument.type, PointerType):

@@ -6,6 +6,7 @@ import doctest
 import re
 from pathlib import Path
 
+from wspec.passes.divide_tiles import divide_tiles
 from wspec.passes.form_team import form_team
 from wspec.passes.persist import persist
 from wspec.pipeline import PASSES
@@ -20,7 +21,7 @@ def test_code_of_the_ir_page() -> None:
 
 def test_passes_page_has_the_passes_in_order() -> None:
     text = (DOCS / "passes.md").read_text()
-    names = [one.__name__ for one in (persist, form_team, *PASSES)]
+    names = [one.__name__ for one in (persist, form_team, divide_tiles, *PASSES)]
     assert re.findall(r"^\| \[(\w+)\]\(\.\./passes/", text, re.M) == names
 
 

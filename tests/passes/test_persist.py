@@ -16,7 +16,7 @@ from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import I32, FunctionType, PointerType, TypeAttr
 from wspec.passes.persist import TABLE, obstacle, persist
-from wspec.tiles import even_table
+from wspec.tiles import PARTIALS, even_table
 from wspec.tiles import launch as tiles_launch
 
 ODD = {case.name: case for case in odd_cases()}
@@ -150,7 +150,9 @@ def decided(case: Case, **options: object) -> bool:
     made = outcome(case, **{"gate": "off", **options})
     assert made.plan is not None and made.module is not None
     args = function_of(made.module).regions[0].block.args
-    assert (value_name(args[-1].location) == TABLE) == made.plan.persistent == bool(made.plan.tiles)
+    names = [value_name(arg.location) for arg in args]
+    assert (names[-1 - made.plan.divided] == TABLE) == made.plan.persistent == bool(made.plan.tiles)
+    assert (names[-1] == PARTIALS) == made.plan.divided
     return made.plan.persistent
 
 

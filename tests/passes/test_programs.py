@@ -3,8 +3,8 @@
 `input.ttgir` is what the compiler is given, `plan.toml` the plan it is given with it. `checks.txt` says what matters of
 each pass's output (`SPLIT: ...` for split, and so on); a file `<pass>.ttgir` is that whole output. Each pass reads the
 text the pass before has printed, so every dump is seen to be a valid input. Where the plan is of a kernel whose blocks
-walk through tiles, persist is the first pass. To keep the whole output of another pass,
-create the empty file and run `pytest tests/passes --update`.
+walk through tiles, persist is the first pass, and divide_tiles the second where tiles may be divided. To keep the whole
+output of another pass, create the empty file and run `pytest tests/passes --update`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tests.support.goldens import assert_golden, assert_matches, prefixes
 from tests.support.invariants import assert_sound
 from wspec import bridge
 from wspec.ir import check_valid, print_module, read
+from wspec.passes.divide_tiles import divide_tiles
 from wspec.passes.persist import persist
 from wspec.pipeline import PASSES
 from wspec.plan.plan import Plan, number
 
 FOLDER = Path(__file__).parent / "programs"
 PROGRAMS = sorted(path.name for path in FOLDER.iterdir())
-NAMES = [persist.__name__, *(one.__name__ for one in PASSES)]
+NAMES = [persist.__name__, divide_tiles.__name__, *(one.__name__ for one in PASSES)]
 
 
 @functools.cache
@@ -34,10 +35,10 @@ def outputs(program: str) -> dict[str, str]:
     plan = Plan.from_text((folder / "plan.toml").read_text())
     module = read((folder / "input.ttgir").read_text())
     texts: dict[str, str] = {}
-    if plan.persistent:
-        check_valid(persist(module))
-        texts[persist.__name__] = print_module(module)
-        module = read(texts[persist.__name__])
+    for one in (*((persist,) if plan.persistent else ()), *((divide_tiles,) if plan.divided else ())):
+        check_valid(persist(module, parts=plan.divided) if one is persist else one(module))
+        texts[one.__name__] = print_module(module)
+        module = read(texts[one.__name__])
     number(next(op for op in module.walk() if op.name == "tt.func"))
     for one in PASSES:
         module = one(module, plan)

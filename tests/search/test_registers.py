@@ -22,7 +22,7 @@ from wspec.plan.registers import consumer_need
 )  # fmt: skip
 def test_expected_and_used(kernel: str, variant: str) -> None:
     """The highest register of the machine code is the consumers'; -14 to +4 % here (docs/cost-model.md)."""
-    outcome = specialize(shipped(kernel, variant), Options(gate="off"), keep_stages=True)
+    outcome = specialize(shipped(kernel, variant), Options(gate="off", stream_k=False), keep_stages=True)
     assert outcome.plan is not None and outcome.module is not None
     loops = hot_loops(function_of(read(outcome.stages.get("persist") or outcome.stages["input"])))
     consumer = outcome.plan.consumer

@@ -130,6 +130,7 @@ def test_preferred_is_nothing_where_the_planner_is_trusted() -> None:
 def test_preferred_takes_what_wins_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no doubt of the simulator left: what it ranks first, compiled under that plan."""
     monkeypatch.setattr(sys.modules["wspec.search.search"], "MARGIN", 1.0)
+    monkeypatch.setattr(search, "__defaults__", (LONG_ENOUGH, None))
     patient = functools.partial(search, seconds=LONG_ENOUGH)
     monkeypatch.setattr(sys.modules["wspec.search.choose"], "search", patient)
     module = shipped(PRODUCT, "bf16")

@@ -20,7 +20,7 @@ from wspec.measure.recording import empty_table
 from wspec.options import Options
 from wspec.passes.instrument import HEAD, TRACE, Instrumented, instrument
 from wspec.pipeline import Outcome, specialize
-from wspec.tiles import TABLE, even_table
+from wspec.tiles import even_launch
 
 SIZES = {"seqlen_q": 200, "seqlen_k": 330}
 
@@ -62,9 +62,8 @@ class Subject:
         ready = Kernel(read(print_module(module)))
         trial = example_maker(signature, kernel, SIZES, outputs=False)(5)
         arguments, grid = dict(trial.arguments), trial.grid
-        if any(one.name == TABLE for one in ready.parameters):
-            grid, tiles = even_table(trial.grid, blocks)
-            arguments[TABLE] = torch.from_numpy(tiles)
+        grid, hidden = even_launch([one.name for one in ready.parameters], trial.grid, blocks)
+        arguments |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
         table = None if made is None else torch.from_numpy(empty_table(made.layout))
         if table is not None:
             arguments[TRACE] = table

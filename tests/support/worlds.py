@@ -10,6 +10,7 @@ from tests.support.simulate import Term, World, stores_of_plain, stores_of_tasks
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.tiles import TABLE, even_table
+from wspec.tiles.division import FIELDS
 
 # Arguments by name: lengths in elements; tiles are 64 or 128. Loops that run not at all, once, and some times.
 BASE = {
@@ -61,8 +62,8 @@ def walked(module: Operation, world: World, draw: random.Random) -> tuple[list[W
     grid, numbers = even_table(world.grid, blocks=draw.randint(1, 5))
     block = draw.randrange(grid[0])
     entries = int(numbers[0])
-    mine = numbers[4:].reshape(-1, entries, 4)[block].tolist()
-    tiles = [replace(world, program=(x, y, z)) for x, y, z, _ in mine[: mine[0][3]]]
+    mine = numbers[FIELDS:].reshape(-1, entries, FIELDS)[block].tolist()
+    tiles = [replace(world, program=(x, y, z)) for x, y, z, *_ in mine[: mine[0][3]]]
     return tiles, replace(world, program=(block, 0, 0), grid=grid, table=tuple(numbers.tolist()))
 
 

@@ -44,7 +44,11 @@ from wspec.kernels.matmul import (
 )
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192), (512, 8192, 4096))
+SIZES = (
+    (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192), (512, 8192, 4096),
+    (4096, 3584, 4096), (2304, 4096, 4096),
+)  # fmt: skip
+"""The last two are 3.4 and 2.2 waves of tiles of 128 x 256 on the 132 SMs of an H200: what dividing tiles is for."""
 ODD_SIZES = ((1, 8, 8), (17, 24, 40), (1000, 1016, 1032), (4095, 136, 72))
 SWEEP_SIZE = (4096, 4096, 4096)
 
@@ -280,12 +284,22 @@ def notes(results: Record) -> list[str]:
     return said + [f"not run: {text}" for text in results["not_run"]]
 
 
+def _size(text: str) -> tuple[int, int, int]:
+    """M, N and K of "MxNxK"; multiples of 8, as rows of 16 bytes are. Raises ArgumentTypeError."""
+    parts = text.split("x")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) > 0 and int(part) % 8 == 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected MxNxK, multiples of 8, for example 4096x4096x4096")
+    m, n, k = map(int, parts)
+    return m, n, k
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line's flags."""
     made = argparse.ArgumentParser(prog="python -m wspec.bench.matmul", description="Measure the matrix product.")
     made.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     made.add_argument("--dtypes", nargs="+", choices=tuple(DTYPES), default=("bf16",))
-    made.add_argument("--quick", action="store_true", help="one size, 7 rounds, no odd sizes")
+    made.add_argument("--quick", action="store_true", help="one size, 7 rounds (3 with --sustained), no odd sizes")
+    made.add_argument("--sizes", nargs="+", type=_size, metavar="MxNxK", help="these sizes alone, and no odd ones")
     add_arguments(made, "matmul")
     return made
 
@@ -293,14 +307,15 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when every case ran and was right, 1 when one did not or was not, 2 when nothing could be run."""
     options = parser().parse_args(argv)
+    if options.quick and options.sustained is None:
+        options.rounds = 7
     session = start(options)
     if session is None:
         return 2
-    if options.quick:
-        options.rounds = 7
     kinds = [Kind(v, transposed, d) for d in options.dtypes for v in options.variants for transposed in (False, True)]
-    main_list = [Case(kind, *size) for kind in kinds for size in ((SWEEP_SIZE,) if options.quick else SIZES)]
-    odd_list = [] if options.quick else [Case(kind, *size) for kind in kinds for size in ODD_SIZES]
+    sizes = options.sizes or ((SWEEP_SIZE,) if options.quick else SIZES)
+    main_list = [Case(kind, *size) for kind in kinds for size in sizes]
+    odd_list = [] if options.quick or options.sizes else [Case(kind, *size) for kind in kinds for size in ODD_SIZES]
     bench = Bench(session, Tuner(session))
     bench.compile_all(main_list)
     run_cases(session, main_list, bench.timed, progress)

@@ -119,7 +119,9 @@ def offline_point(point: Point) -> Any:
 
 def _emitted(plan: Plan) -> str:
     """The same text for plans that emit the same kernel (`wspec.search.variations.same`)."""
-    names = [field.name for field in fields(Plan) if field.name not in ("prediction", "tiles", "not_deferred")]
+    names = [
+        field.name for field in fields(Plan) if field.name not in ("prediction", "tiles", "not_deferred", "not_divided")
+    ]
     found = {name: getattr(plan, name) for name in names}
     found["hold_waits"] = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
     return json.dumps(found, default=repr, sort_keys=True)

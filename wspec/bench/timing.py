@@ -5,6 +5,10 @@ variants take turns: every round times each of them once, in an order of its own
 ratios within rounds. (The clock of a window depends on the power of those before it, by up to 10 %: in an order that
 only rotates each variant would always come behind the same one.) Times come from CUDA events around a window of
 launches; the queue never runs dry inside a round.
+
+Windows are short beside the second or so over which the card's power is limited, so all variants share a clock and
+`measure` compares cycles. What a variant gives whoever runs it for long depends on the power it draws as well:
+`measure_sustained`.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ import contextlib
 import functools
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+SUSTAINED_ROUNDS = 3
+
 Run = Callable[[], object]
+Window = tuple[torch.cuda.Event, torch.cuda.Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +80,37 @@ def measure(
     in CUDA graphs first and replayed, which takes the host out of the measurement. Variants must have run once before
     (compiled, loaded); two variants of one name are an error.
     """
+    variants = _ready(variants, graph)
+    counts = [_launches(variant, window_ms) for variant in variants]
+    turns = [_one_round(variants, counts, order) for order in orders(len(variants), warm + rounds)]
+    return _timings(variants, turns[warm:])
+
+
+def measure_sustained(
+    variants: Sequence[Variant], *, seconds: float, rounds: int = SUSTAINED_ROUNDS, graph: bool = False
+) -> dict[str, Timing]:
+    """As `measure`, but every variant at the clock that its own power leaves it; name -> Timing.
+
+    In a round each variant runs back to back for `seconds` that do not count, then for `seconds` that do: a sample is
+    the mean time of a launch in these. Both parts are of a number of launches that a short window says to take as long,
+    so they take longer where the clock falls. A launch that takes the host longer than the card is timed at the host's
+    pace, with the card idle in between: capture it (`graph`).
+    """
+    variants = _ready(variants, graph)
+    counts = [_launches_of_seconds(variant, seconds) for variant in variants]
+    turns = [_one_sustained_round(variants, counts, order) for order in orders(len(variants), rounds)]
+    return _timings(variants, turns)
+
+
+def _ready(variants: Sequence[Variant], graph: bool) -> Sequence[Variant]:
     if len({variant.name for variant in variants}) != len(variants):
         raise ValueError(f"variants share a name: {[variant.name for variant in variants]}")
-    if graph:
-        variants = [_captured(variant) for variant in variants]
-    counts = [_launches(variant, window_ms) for variant in variants]
-    samples: list[list[float]] = [[] for _ in variants]
-    for turn, order in enumerate(orders(len(variants), warm + rounds)):
-        for at, time_us in _one_round(variants, counts, order):
-            if turn >= warm:
-                samples[at].append(time_us)
-    return {variant.name: Timing(tuple(times)) for variant, times in zip(variants, samples, strict=True)}
+    return [_captured(variant) for variant in variants] if graph else variants
+
+
+def _timings(variants: Sequence[Variant], turns: Sequence[Mapping[int, float]]) -> dict[str, Timing]:
+    """Of rounds, each index -> microseconds a launch."""
+    return {variant.name: Timing(tuple(turn[at] for turn in turns)) for at, variant in enumerate(variants)}
 
 
 def orders(variants: int, rounds: int) -> list[list[int]]:
@@ -92,16 +119,28 @@ def orders(variants: int, rounds: int) -> list[list[int]]:
     return [draw.sample(range(variants), variants) for _ in range(rounds)]
 
 
-def _one_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequence[int]) -> list[tuple[int, float]]:
-    """(index, microseconds a launch) of every variant. The first window is run once more, untimed, ahead of all:
+def _one_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequence[int]) -> dict[int, float]:
+    """Index -> microseconds a launch, of every variant. The first window is run once more, untimed, ahead of all:
     it keeps the card busy while the host enqueues what is timed."""
     _window(variants[order[0]], counts[order[0]])
-    events = [(at, *_window(variants[at], counts[at])) for at in order]
+    return _microseconds({at: _window(variants[at], counts[at]) for at in order}, counts)
+
+
+def _one_sustained_round(variants: Sequence[Variant], counts: Sequence[int], order: Sequence[int]) -> dict[int, float]:
+    """As `_one_round`, with every window run once more, untimed, right ahead of itself."""
+    windows: dict[int, Window] = {}
+    for at in order:
+        _window(variants[at], counts[at])
+        windows[at] = _window(variants[at], counts[at])
+    return _microseconds(windows, counts)
+
+
+def _microseconds(windows: Mapping[int, Window], counts: Sequence[int]) -> dict[int, float]:
     torch.cuda.synchronize()
-    return [(at, start.elapsed_time(stop) * 1e3 / counts[at]) for at, start, stop in events]
+    return {at: start.elapsed_time(stop) * 1e3 / counts[at] for at, (start, stop) in windows.items()}
 
 
-def _window(variant: Variant, launches: int) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+def _window(variant: Variant, launches: int) -> Window:
     start, stop = _event(), _event()
     sets = len(variant.runs)
     with variant.around():
@@ -124,6 +163,15 @@ def _launches(variant: Variant, window_ms: float) -> int:
     torch.cuda.synchronize()
     once_ms: float = max(start.elapsed_time(stop), 1e-3)
     return sets * max(1, min(500 // sets, int(window_ms / once_ms + 0.5)))
+
+
+def _launches_of_seconds(variant: Variant, seconds: float) -> int:
+    """Launches that fill the seconds, at the pace of a window of 10 ms: a multiple of the number of input sets."""
+    sets, launches = len(variant.runs), _launches(variant, 10.0)
+    start, stop = _window(variant, launches)
+    torch.cuda.synchronize()
+    once_ms: float = max(start.elapsed_time(stop), 1e-3) * sets / launches
+    return sets * max(1, int(seconds * 1e3 / once_ms + 0.5))
 
 
 def _captured(variant: Variant) -> Variant:

@@ -6,7 +6,7 @@ said that they may, and an SM has room: their warps begin, their barriers are ma
 that came before is done and to be seen.
 
     @leader mbarrier.init [full], 1;
-    griddepcontrol.wait;                 // before it no block reads or writes the GPU's memory
+    griddepcontrol.wait;                 // before it no block reads or writes memory that another kernel may write
     griddepcontrol.launch_dependents;    // the kernel behind this one may start its blocks
     barrier.sync 1;                      // the other tasks begin
 
@@ -19,8 +19,11 @@ from __future__ import annotations
 
 import re
 
+from wspec.ir.assembly import MEMORY_FROM_HERE
+
 WAIT = "griddepcontrol.wait;"
 _BOTH = f"\t{WAIT}\n\tgriddepcontrol.launch_dependents;\n"
+_MARK = re.compile(rf"^[^\n]*// {MEMORY_FROM_HERE}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^\.visible \.entry ", re.MULTILINE)
 _MADE = re.compile(r"^\s*@%?\w+\s+mbarrier\.init\.[^\n]*\n\s*// end inline asm\n", re.MULTILINE)
 _TASKS_BEGIN = re.compile(r"^\s*barrier\.sync\s+1;", re.MULTILINE)
@@ -34,8 +37,8 @@ _ACCESS = re.compile(
 def started_early(ptx: str) -> str:
     """The PTX of a kernel of several tasks, with the wait behind the making of its barriers and before its tasks begin.
 
-    As it was, where the text between is not as expected. The tasks' own warps touch nothing before they are told to
-    begin.
+    Where the tasks are marked (passes/read_tables_early.py), each waits at its mark instead. As it was, where the text
+    between is not as expected. The tasks' own warps touch nothing before they are told to begin.
     """
     entry = _ENTRY.search(ptx)
     if entry is None or _ENTRY.search(ptx, entry.end()) is not None:
@@ -48,4 +51,6 @@ def started_early(ptx: str) -> str:
     straight = "\n$L__BB" not in ptx[made[0].start() : at]
     if begins is None or begins.start() < at or not straight or _ACCESS.search(ptx, entry.end(), at):
         return ptx
+    if _MARK.search(ptx, begins.end()) is not None:
+        return _MARK.sub(_BOTH, ptx)
     return ptx[:at] + _BOTH + ptx[at:]

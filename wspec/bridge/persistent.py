@@ -18,7 +18,8 @@ import torch
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
-from wspec.tiles import TABLE, TileCost, launch_table
+from wspec.bridge.partials import partials_of
+from wspec.tiles import PARTIALS, TABLE, TileCost, divided_launch, launch_table, partials_words
 
 KEPT = 256  # tables a kernel keeps on a device
 
@@ -40,6 +41,8 @@ class PersistentKernel(LaunchableKernel):
     def __init__(self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int) -> None:
         ast = copy.copy(source.ast)
         ast.signature = {**source.ast.signature, TABLE: "*i32"}
+        if cost.divides >= 0:
+            ast.signature[PARTIALS] = "*i32"
         super().__init__(ast, group, blocks_per_sm)
         self.tables = Tables(cost, slots_of(source.ast.signature), blocks_per_sm)
 
@@ -47,7 +50,8 @@ class PersistentKernel(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            self._run = _over_tiles(self._run, self.tables)
+            divides = self.tables.cost.divides >= 0
+            self._run = (_over_parts if divides else _over_tiles)(self._run, self.tables)
 
 
 def _over_tiles(launch: Run, tables: Tables) -> Run:
@@ -55,8 +59,25 @@ def _over_tiles(launch: Run, tables: Tables) -> Run:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0)
             return
-        blocks, table = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
-        launch(blocks, 1, 1, *args, table)
+        entry = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
+        launch(entry.blocks, 1, 1, *args, entry.table.data_ptr())
+
+    return run
+
+
+def _over_parts(launch: Run, tables: Tables) -> Run:
+    """The same for a kernel that can divide tiles, where there is memory for sums on their way."""
+
+    def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
+        if grid_x * grid_y * grid_z <= 0:
+            launch(grid_x, grid_y, grid_z, *args, 0, 0)
+            return
+        entry = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
+        memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
+        if entry.divided is None or memory is None:
+            launch(entry.blocks, 1, 1, *args, entry.table.data_ptr(), 0)
+        else:
+            launch(entry.divided.blocks, 1, 1, *args, entry.divided.table.data_ptr(), memory.data_ptr())
 
     return run
 
@@ -88,6 +109,8 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
 class _Entry:
     blocks: int
     table: torch.Tensor
+    divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
+    words: int = 0  # of memory for sums that the launch needs
 
 
 class Tables:
@@ -101,20 +124,21 @@ class Tables:
         self.captured: list[tuple[torch.Tensor, torch.Tensor]] = []  # what CUDA graphs read, and copy from
         self.lock = threading.Lock()
 
-    def get(self, grid: tuple[int, int, int], args: Sequence[Any]) -> tuple[int, int]:
-        """(blocks to launch, address of the table) on the current device."""
+    def get(self, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
+        """The blocks to launch and the table, on the current device."""
         device = torch.cuda.current_device()
         values = tuple(_value(args, slot) for _, slot in self.slots)
         key = (device, grid, values)
         entry = self.entries.get(key)
         if entry is None:
             entry = self._made(key, device, grid, values)
-        return entry.blocks, entry.table.data_ptr()
+        return entry
 
     def _made(self, key: tuple[Any, ...], device: int, grid: tuple[int, int, int], values: tuple[int, ...]) -> _Entry:
         sms = torch.cuda.get_device_properties(device).multi_processor_count
         named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
-        blocks, table = launch_table(self.cost, grid, named, sms * self.blocks_per_sm)
+        slots = sms * self.blocks_per_sm
+        blocks, table = launch_table(self.cost, grid, named, slots)
         host = torch.from_numpy(table)
         if torch.cuda.is_current_stream_capturing():  # the graph fills its own copy whenever it runs
             pinned = host.pin_memory()
@@ -122,6 +146,9 @@ class Tables:
             self.captured.append((captured.table, pinned))
             return captured
         entry = _Entry(blocks, host.to(torch.device("cuda", device)))
+        if (parts := divided_launch(self.cost, grid, named, slots)) is not None:
+            made = torch.from_numpy(parts[1]).to(torch.device("cuda", device))
+            entry.divided = _Entry(parts[0], made, words=partials_words(self.cost, parts[0]))
         with self.lock:
             self.entries[key] = entry
             if len(self.entries) > KEPT:

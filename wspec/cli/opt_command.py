@@ -16,7 +16,7 @@ from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.options import Options
 from wspec.passes.persist import TABLE, persist
-from wspec.pipeline import PASSES, decide, looped_over_tiles
+from wspec.pipeline import PASSES, as_planned, decide
 from wspec.plan.graph import build_graph
 from wspec.plan.machine import load_machine
 from wspec.plan.plan import Plan, number
@@ -88,7 +88,7 @@ def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -
                 return module, make_plan(build_graph(_function(module)), machine, options)
             return decide(module, machine, options if first == ALL else options.replace(persistent=True))
         if first == PERSIST or (first == ALL and plan.persistent and not _has_table(module)):
-            _check(looped_over_tiles(module, plan.team, plan.team_axis), f"after {PERSIST}")
+            _check(as_planned(module, plan), f"after {PERSIST}")
             number(_function(module))
         validate(plan, _function(module), machine)
         return module, plan

@@ -21,6 +21,7 @@ from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_
 from wspec.cli.run_table import Line, Worst, view
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import Subject
+from wspec.cli.walked import executed_launch
 from wspec.execute import (
     ExecutionError,
     FirstReady,
@@ -34,7 +35,8 @@ from wspec.execute import (
     minimize,
     one_thread,
 )
-from wspec.tiles import TABLE, even_table
+from wspec.plan.plan import Plan
+from wspec.tiles import PARTIALS, TABLE
 
 T = TypeVar("T")
 PLAIN, SPECIALIZED = "plain", "specialized"
@@ -49,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     subject = open_input(args)
     kernels = _kernels(args, subject, recorded)
     plan = subject.front.plan
-    neighbours = (plan.team, plan.team_axis) if plan is not None else (1, 0)
-    session = _Session(args, kernels, _maker(args, kernels, sizes), sizes, neighbours)
+    session = _Session(args, kernels, _maker(args, kernels, sizes), sizes, plan)
     with one_thread():
         return session.replay(recorded) if recorded is not None else session.all()
 
@@ -90,7 +91,7 @@ def _as_input(make: Callable[[], T]) -> T:
 
 def _maker(args: argparse.Namespace, kernels: dict[str, Kernel], sizes: dict[str, Any]) -> Maker:
     if args.random:
-        asked = [one for one in next(iter(kernels.values())).parameters if one.name != TABLE]
+        asked = [one for one in next(iter(kernels.values())).parameters if one.name not in (TABLE, PARTIALS)]
         return random_maker(asked, sizes, parse_grid(args))
     if args.grid is not None:
         raise bad_input("--grid goes with --random; an example has a grid of its own")
@@ -143,7 +144,7 @@ class _Session:
     kernels: dict[str, Kernel]
     maker: Maker
     sizes: dict[str, Any]
-    neighbours: tuple[int, int]  # a team's size and axis, as `even_table` takes them
+    plan: Plan | None  # of the specialized kernel
     lines: dict[str, Line] = field(default_factory=dict)
     plain: dict[str, Tensor] = field(default_factory=dict)  # what the plain kernel made of the seed's inputs
     compared: int = 0
@@ -179,7 +180,7 @@ class _Session:
     def _run(self, name: str, what: str, seed: int, schedule: Schedule) -> None:
         trial = self.maker(seed)
         try:
-            result = _launch(self.kernels[name], trial, schedule, self.neighbours)
+            result = _launch(self.kernels[name], trial, schedule, self.plan)
         except ProgramError as failure:
             self._report()
             raise self._recorded(name, seed, failure) from None
@@ -215,7 +216,7 @@ class _Session:
         """The failure with few choices, and the file that repeats it."""
 
         def attempt(schedule: Schedule) -> object:
-            return _launch(self.kernels[name], self.maker(seed), schedule, self.neighbours)
+            return _launch(self.kernels[name], self.maker(seed), schedule, self.plan)
 
         least = minimize(attempt, failure)
         path = Path(self.args.record)
@@ -240,18 +241,13 @@ class _Session:
 
     def replay(self, recorded: _Recording) -> int:
         """The failure once more, or a word that it did not come."""
-        result = _launch(
-            self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule, self.neighbours
-        )
+        result = _launch(self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule, self.plan)
         show(f"no failure: {result.programs} programs, {result.operations} operations, {result.choices} choices")
         return 0
 
 
-def _launch(kernel: Kernel, trial: Trial, schedule: Schedule, neighbours: tuple[int, int]) -> Result:
-    grid, arguments = trial.grid, dict(trial.arguments)
-    if any(parameter.name == TABLE for parameter in kernel.parameters):
-        team, axis = neighbours
-        grid, table = even_table(trial.grid, team=team, axis=axis)
-        arguments[TABLE] = torch.from_numpy(table)
+def _launch(kernel: Kernel, trial: Trial, schedule: Schedule, plan: Plan | None) -> Result:
+    grid, hidden = executed_launch(plan, kernel.parameters, trial.grid, trial.arguments)
+    arguments = {**trial.arguments, **{name: torch.from_numpy(numbers) for name, numbers in hidden.items()}}
     with torch.no_grad():
         return _as_input(lambda: kernel.run(grid, arguments, schedule=schedule))

@@ -1,34 +1,61 @@
-"""The launch of a kernel whose blocks walk through a table of tiles, as the simulator is given it."""
+"""The launch of a kernel whose blocks walk through a table of tiles, as simulator and executor are given it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from wspec import tiles
 from wspec.cli.errors import bad_input
-from wspec.tiles import TABLE, TileCost, even_table, launch_table
+from wspec.execute.arguments import Parameter
+from wspec.plan.plan import Plan
+from wspec.tiles import PARTIALS, TABLE, TileCost, chosen_launch, divided_launch, even_table, partials_words
 
+BLOCKS = 2  # that the executor runs
 Grid = tuple[int, int, int]
 Arguments = Mapping[str, int | float | Sequence[int]]
 
 
 def walked_launch(
-    tiles: str, names: Sequence[str], arguments: Mapping[str, int | float], grid: Grid, slots: int
+    cost_text: str, names: Sequence[str], arguments: Mapping[str, int | float], grid: Grid, slots: int
 ) -> tuple[Arguments, Grid]:
     """(arguments with the table of tiles, the grid that is launched) of a launch over `grid`.
 
-    `tiles` is a plan's text of what a tile costs, "" for tiles of equal cost; `names` are those of the kernel's
+    `cost_text` is a plan's text of what a tile costs, "" for tiles of equal cost; `names` are those of the kernel's
     parameters; `slots` blocks run at a time. A kernel without a table is launched as it is. Raises WspecError for an
     argument that is needed and not given.
     """
     if TABLE not in names:
         return arguments, grid
-    if not tiles:
+    hidden: Arguments = {**arguments, PARTIALS: 0} if PARTIALS in names else arguments
+    if not cost_text:
         launched, even = even_table(grid, slots)
-        return {**arguments, TABLE: even.tolist()}, launched
-    cost = TileCost.from_text(tiles)
+        return {**hidden, TABLE: even.tolist()}, launched
+    cost = TileCost.from_text(cost_text)
     decide = [names[position] for position in cost.parameters]
     if missing := [name for name in decide if name not in arguments]:
         raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
     values = {at: int(arguments[name]) for at, name in zip(cost.parameters, decide, strict=True)}
-    count, table = launch_table(cost, grid, values, slots)
-    return {**arguments, TABLE: table.tolist()}, (count, 1, 1)
+    count, table = chosen_launch(cost, grid, values, slots)
+    return {**hidden, TABLE: table.tolist()}, (count, 1, 1)
+
+
+def executed_launch(
+    plan: Plan | None, parameters: Sequence[Parameter], grid: Sequence[int], arguments: Mapping[str, Any]
+) -> tuple[tuple[int, ...], dict[str, npt.NDArray[np.int32]]]:
+    """(grid to launch, hidden arguments) for the executor: two blocks, with tiles divided where the plan has that."""
+    team, axis = (plan.team, plan.team_axis) if plan is not None else (1, 0)
+    names = [parameter.name for parameter in parameters]
+    if plan is not None and plan.divided and PARTIALS in names:
+        cost = TileCost.from_text(plan.tiles)
+        by_position = {parameter.values[0].index: arguments.get(parameter.name) for parameter in parameters}
+        values = {at: value for at in cost.parameters if isinstance(value := by_position.get(at), int)}
+        x, y, z = (*grid, 1, 1, 1)[:3]
+        known = len(values) == len(cost.parameters)
+        if known and (found := divided_launch(cost, (x, y, z), values, BLOCKS, must=True)) is not None:
+            memory = np.zeros(partials_words(cost, BLOCKS), np.int32)
+            return (found[0], 1, 1), {TABLE: found[1], PARTIALS: memory}
+    return tiles.even_launch(names, tuple(grid), BLOCKS, team, axis)

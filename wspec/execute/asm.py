@@ -1,8 +1,8 @@
 """`tt.elementwise_inline_asm`: straight-line PTX on every element.
 
 Read are declarations of registers, predicates (`@p`), immediates, `mov` of packed registers and the instructions of
-`ptx.py`. Clocks stand still: they, and the number of the SM, are 0. Anything else, memory, barriers and other special
-registers (`%laneid`) above all, is an error.
+`ptx.py`, and the texts of `wspec.ir.assembly` by which one block waits for another. Clocks stand still: they, and the
+number of the SM, are 0. Anything else, memory, barriers and other special registers (`%laneid`) above all, is an error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from wspec.execute.context import Context, Item, Prepare, Run
 from wspec.execute.debug import text
 from wspec.execute.elements import bits_of, dtype_of, from_raw, raw, scalar, shape_of, tensor
 from wspec.execute.errors import ExecutionError
+from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
 from wspec.ir.types import Type
 
@@ -165,8 +166,28 @@ def _per_operand(type: Type, pack: int, wide: bool) -> int:
     return -(-pack // _together(type, pack, wide))
 
 
+def _await_word(operands: tuple[Item, ...], context: Context) -> tuple[Item, ...]:
+    """Programs run one after the other: a word that is not set is one that no program before sets."""
+    words = context.memory.load(operands[0], torch.int32)
+    if not bool((words != 0).all()):
+        raise ExecutionError("it waits for a word that no program before it has set")
+    context.memory.store(operands[0], torch.zeros_like(words))
+    return (torch.zeros_like(words),)
+
+
+def _set_word(operands: tuple[Item, ...], context: Context) -> tuple[Item, ...]:
+    ones = torch.ones(operands[0].shape, dtype=torch.int32)
+    context.memory.store(operands[0], ones)
+    return (ones,)
+
+
+_WORDS_OF_MEMORY: dict[str, Run] = {AWAIT_WORD: _await_word, SET_WORD: _set_word}
+
+
 def _inline_asm(op: Operation) -> Run:
     source = text(op.str_attr("asm_string") or "")
+    if source in _WORDS_OF_MEMORY:
+        return _WORDS_OF_MEMORY[source]
     program, pack = parse(source), op.int_attr("packed_element") or 1
     unknown = [".".join(one.opcode) for one in program if not ptx.knows(one.opcode[0])]
     if unknown:

@@ -16,6 +16,7 @@ from wspec.ir.types import (
     IntegerAttr,
     OpaqueAttr,
     ScalarType,
+    StringAttr,
     TensorType,
     Type,
 )
@@ -65,6 +66,16 @@ class Builder:
             return self.create("arith.constant", [], [type], {"value": DenseAttr(digits, type)}).result
         value = FloatAttr(digits, element) if element.is_float else IntegerAttr(0, element)
         return self.create("arith.constant", [], [type], {"value": value}).result
+
+    def assembly(self, text: str, operand: Value, result: Type = I32, constraints: str = "=r,r") -> Value:
+        """Inline assembly with an effect, for each element of the operand: `$0` is the result, `$1` the operand."""
+        flags: dict[str, Attribute] = {
+            "asm_string": StringAttr(text),
+            "constraints": StringAttr(constraints),
+            "packed_element": IntegerAttr(1, I32),
+            "pure": IntegerAttr(0, I1),
+        }
+        return self.create("tt.elementwise_inline_asm", [operand], [result], flags).result
 
     def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
         """`name` of two values of one type, e.g. `arith.addi`."""

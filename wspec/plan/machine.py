@@ -32,6 +32,7 @@ class Machine:
     convert: float
     smem_rate: float
     tma_rate: float
+    hand_on_rate: float  # of sums that a block leaves to another one, and takes up itself
     mma_latency: float
     smem_latency: float
     l2_latency: float
@@ -127,6 +128,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         convert=rate["convert"],
         smem_rate=rate["smem_bytes"],
         tma_rate=rate["tma_bytes"],
+        hand_on_rate=rate["hand_on_bytes"],
         mma_latency=latency["mma"],
         smem_latency=latency["smem"],
         l2_latency=latency["l2"],

@@ -104,6 +104,8 @@ class Plan:
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     deferred: bool = False  # a tile is finished and stored beside the first product of the next one
     not_deferred: str = ""  # why it is not, where blocks walk through tiles
+    divided: bool = False  # the launch may give parts of a tile to two blocks, the second taking up the first's sums
+    not_divided: str = ""  # why not, where blocks walk through tiles
     version: int = 1
 
     @property
@@ -180,7 +182,7 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "packed": (),
+    "exp2_on_fma": 0.0, "packed": (), "divided": False, "not_divided": "",
 }  # fmt: skip
 
 

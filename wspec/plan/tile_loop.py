@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import I1, I32, Attribute, DenseArrayAttr, IntegerAttr, PointerType, i32
+from wspec.ir.loc import NameLoc
+from wspec.ir.types import (
+    I1,
+    I32,
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DictAttr,
+    FunctionType,
+    IntegerAttr,
+    PointerType,
+    TypeAttr,
+    i32,
+)
 
 POINTER = PointerType(I32)
 """Of the table, and of its entries."""
@@ -24,6 +37,19 @@ def tile_loop(function: Operation) -> Operation:
         if op.name == "scf.for" and len(op.operands) > 3 and op.operands[3].type == POINTER:
             return op
     raise AssertionError("the kernel has no loop over tiles")
+
+
+def add_pointer(function: Operation, name: str, type: PointerType = POINTER) -> Value:
+    """A new last argument of a function, aligned to 16 bytes, which a launcher adds to those that the user gives."""
+    added = function.regions[0].block.add_arg(type, NameLoc(name, function.location))
+    old = function.properties["function_type"]
+    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
+    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, type), old.type.results))
+    known = function.properties.get("arg_attrs")
+    if isinstance(known, ArrayAttr):
+        aligned = DictAttr((("tt.divisibility", i32(16)),))
+        function.properties["arg_attrs"] = ArrayAttr((*known.items, aligned))
+    return added
 
 
 def grid_size(build: Builder, function: Operation, axis: int) -> Value:

@@ -16,7 +16,7 @@ from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
 from wspec.plan.tile import DOTS, shape_of
 from wspec.simulate import Simulator
-from wspec.tiles import TABLE, TileCost, launch_table
+from wspec.tiles import TABLE, TileCost, chosen_launch
 
 SHORT, LONG = 512, 2048
 WAVES = {SHORT: 2, LONG: 4}  # of one block an SM
@@ -63,5 +63,5 @@ def arguments_of(launch: Launch, simulator: Simulator, plan: Plan | None) -> tup
         return arguments, launch.grid
     cost = TileCost.from_text(plan.tiles)
     values = dict.fromkeys(cost.parameters, launch.length)
-    blocks, table = launch_table(cost, launch.grid, values, simulator.machine.sm_count * simulator.blocks_per_sm)
+    blocks, table = chosen_launch(cost, launch.grid, values, simulator.machine.sm_count * simulator.blocks_per_sm)
     return {**arguments, TABLE: table.tolist()}, (blocks, 1, 1)

@@ -43,6 +43,13 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         said.append("each tile is finished and stored while the first product of the next one runs")
     elif plan.not_deferred:
         said.append(f"a tile is finished before the next one begins: {plan.not_deferred}")
+    if plan.divided:
+        said.append(
+            "where the last wave of tiles would leave SMs idle for longer than it takes to hand sums on, the launch "
+            "divides tiles between two blocks: the second goes on with the first one's sums, to the same bits"
+        )
+    elif plan.not_divided:
+        said.append(f"no tile is divided between blocks: {plan.not_divided}")
     return said + _edits(plan)
 
 
@@ -59,8 +66,8 @@ def _edits(plan: Plan) -> list[str]:
     if plan.early_start:
         unless = ", unless they are too few to fill all SMs alike" if plan.blocks_per_sm > 1 else ""
         said.append(
-            "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory"
-            + unless
+            "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory "
+            "that it may write" + unless
         )
     return said
 
@@ -167,6 +174,8 @@ def changes(plan: Plan) -> list[str]:
         said.append("a block for every tile: --persistent 0")
     if plan.deferred:
         said.append("each tile finished before the next one begins: --defer 0")
+    if plan.divided:
+        said.append("every tile done by one block: --stream-k 0; divided wherever that can be: --stream-k 1")
     if plan.hold_waits:
         said.append("waits where ptxas puts them: --hold-waits 0")
     if plan.early_start:

@@ -65,6 +65,9 @@ class TileCost:
     scalars: tuple[Scalar, ...] = ()
     team: int = 1  # neighbouring tiles that a block works on at a time
     axis: int = 0  # of the grid, along which they are neighbours
+    divides: int = -1  # the loop that two blocks may share; -1: none
+    handing: float = 0.0  # cycles that handing sums on and taking them up costs a block
+    slot: int = 0  # sums of a tile that go on the way, each of 32 bits
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
@@ -128,7 +131,9 @@ class TileCost:
             for x in self.loops
         ]
         top = {"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars}
-        return json.dumps(top | ({"team": self.team, "axis": self.axis} if self.team > 1 else {}))
+        team = {"team": self.team, "axis": self.axis} if self.team > 1 else {}
+        divided = {"divides": self.divides, "handing": self.handing, "slot": self.slot} if self.divides >= 0 else {}
+        return json.dumps(top | team | divided)
 
     @staticmethod
     def from_text(text: str) -> TileCost:
@@ -138,8 +143,9 @@ class TileCost:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a tile's cost is not valid JSON: {error}") from None
         alone = {"team": 1, "axis": 0} if isinstance(data, dict) and "team" not in data else {}
-        names = ("version", "fixed", "loops", "scalars", "team", "axis")
-        top = _fields(data | alone if alone else data, names, "the top level")
+        whole = {"divides": -1, "handing": 0.0, "slot": 0} if isinstance(data, dict) and "divides" not in data else {}
+        names = ("version", "fixed", "loops", "scalars", "team", "axis", "divides", "handing", "slot")
+        top = _fields({**data, **alone, **whole} if isinstance(data, dict) else data, names, "the top level")
         if _whole(top["version"], "version") != _VERSION:
             raise _wrong("version", top["version"])
         scalars: list[Scalar] = []
@@ -153,7 +159,11 @@ class TileCost:
         team, axis = _whole(top["team"], "team"), _whole(top["axis"], "axis")
         if team < 1 or axis not in (0, 1, 2):
             raise _wrong("team", team) if team < 1 else _wrong("axis", axis)
-        return TileCost(_number(top["fixed"], "fixed"), tuple(loops), tuple(scalars), team, axis)
+        divides, slot = _whole(top["divides"], "divides"), _whole(top["slot"], "slot")
+        if divides != -1 and (divides not in {loop.loop for loop in loops} or slot < 1 or team > 1):
+            raise _wrong("divides" if slot > 0 else "slot", divides if slot > 0 else slot)
+        fixed, handing = _number(top["fixed"], "fixed"), _number(top["handing"], "handing")
+        return TileCost(fixed, tuple(loops), tuple(scalars), team, axis, divides, handing, slot)
 
 
 # ------------------------------------------------------------------------------------------ from a function
