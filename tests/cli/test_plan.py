@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 
@@ -10,14 +9,7 @@ import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wspec
 from tests.support.goldens import ROOT
-from wspec import search
 from wspec.plan.plan import Plan
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine looks at fewer plans in two seconds."""
-    monkeypatch.setattr(search, "search", functools.partial(search.search, seconds=20.0))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from pathlib import Path
@@ -28,12 +27,11 @@ MACHINE = load_machine("h200")
 ATTENTION = "attention.py:attention_fwd"
 PRODUCT = "matmul.py:matmul_descriptor_kernel"
 ODD = {case.name: case for case in odd_cases()}
-LONG_ENOUGH = 60.0  # seconds: nothing is left out however busy the machine is
 
 
 @pytest.fixture(scope="module")
 def product() -> Search:
-    return search(shipped(PRODUCT, "bf16"), MACHINE, Options(), LONG_ENOUGH)
+    return search(shipped(PRODUCT, "bf16"), MACHINE, Options())
 
 
 # ------------------------------------------------------------------------------------------------- candidates
@@ -82,14 +80,14 @@ def test_shallower_rings_lose_by_waiting_for_tiles(product: Search) -> None:
 
 
 def test_what_a_person_decided_stays() -> None:
-    found = search(shipped(PRODUCT, "bf16"), MACHINE, Options(depth=2, persistent=False), LONG_ENOUGH)
+    found = search(shipped(PRODUCT, "bf16"), MACHINE, Options(depth=2, persistent=False))
     for one in found.ranked:
         assert one.plan is not None and not one.plan.persistent
         assert {c.depth for c in one.plan.channels if not c.stays and not c.source} == {2}
 
 
-def test_no_time_is_no_candidates() -> None:
-    found = search(shipped(PRODUCT, "bf16"), MACHINE, Options(), seconds=0.0)
+def test_no_steps_are_no_candidates() -> None:
+    found = search(shipped(PRODUCT, "bf16"), MACHINE, Options(), steps=0)
     assert [one.name for one in found.ranked] == [RULE] and found.own.timings
     assert "one block a tile" in found.skipped
 
@@ -117,7 +115,7 @@ def test_variations_have_names_of_their_own(product: Search) -> None:
 )
 def test_the_default_stays_what_was_measured_to_be_the_fastest(kernel: str, variant: str) -> None:
     """On the card the planner's own plan was the fastest of all these, or within 0.2 % of it."""
-    found = search(shipped(kernel, variant), MACHINE, Options(), 4.0)
+    found = search(shipped(kernel, variant), MACHINE, Options())
     assert found.chosen.name == RULE
     assert found.seconds < 10.0  # 1 to 2 on an idle machine
     assert found.own.ratio < 1.1  # the simulator takes "nothing late" to be up to 5 % faster; docs/cost-model.md
@@ -130,11 +128,8 @@ def test_preferred_is_nothing_where_the_planner_is_trusted() -> None:
 def test_preferred_takes_what_wins_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no doubt of the simulator left: what it ranks first, compiled under that plan."""
     monkeypatch.setattr(sys.modules["wspec.search.search"], "MARGIN", 1.0)
-    monkeypatch.setattr(search, "__defaults__", (LONG_ENOUGH, None))
-    patient = functools.partial(search, seconds=LONG_ENOUGH)
-    monkeypatch.setattr(sys.modules["wspec.search.choose"], "search", patient)
     module = shipped(PRODUCT, "bf16")
-    best = patient(module, MACHINE, Options()).best
+    best = search(module, MACHINE, Options()).best
     assert best.name != RULE and best.plan is not None
     plan, remarks = preferred(module, Options())
     assert plan is not None and same(plan, best.plan)

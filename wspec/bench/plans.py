@@ -38,9 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--load", type=Path, help="the plans of an earlier --save")
     parser.add_argument("--json", type=Path, help="predicted and measured times")
     parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--seconds", type=float, default=10.0, help="a search may take (default %(default)s)")
+    parser.add_argument(
+        "--steps", type=int, default=100_000, help="of the simulator, for a search (default %(default)s)"
+    )
     args = parser.parse_args(argv)
-    found = json.loads(args.load.read_text()) if args.load else searched(args.seconds)
+    found = json.loads(args.load.read_text()) if args.load else searched(args.steps)
     if args.save:
         args.save.write_text(json.dumps(found, indent=1) + "\n")
         return 0
@@ -72,7 +74,7 @@ def launch_of(case: str, device: str) -> tuple[Any, Any]:
     return attention.attention_fwd, made
 
 
-def searched(seconds: float) -> dict[str, dict[str, dict[str, Any]]]:
+def searched(steps: int) -> dict[str, dict[str, dict[str, Any]]]:
     """Case -> candidate -> its plan and its predicted time."""
     from wspec.search import search
 
@@ -80,7 +82,7 @@ def searched(seconds: float) -> dict[str, dict[str, dict[str, Any]]]:
     for case in (*(name for name, _, _ in CASES), PRODUCT):
         kernel, launch = launch_of(case, "cpu")
         source = bridge.from_arguments(kernel, launch.args, launch.meta)
-        ranked = search(ir.read(bridge.lower(source)[1]), load_machine("h200"), Options(), seconds).ranked
+        ranked = search(ir.read(bridge.lower(source)[1]), load_machine("h200"), Options(), steps).ranked
         found[case] = {
             one.name: {"plan": one.plan.to_text(), "predicted_us": one.microseconds, "bound": one.bound}
             for one in ranked

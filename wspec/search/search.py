@@ -24,8 +24,7 @@ from wspec.search.variations import together as both
 from wspec.search.why import why_declined, why_slower
 from wspec.simulate import SimulationError
 
-SECONDS = 2.0  # of the processor's time, so that what is found does not depend on what else a machine does
-LAST = 0.8  # of them; what has begun by then still has to end
+STEPS = 20_000  # of the simulator, two to three seconds; not a time, so that every machine finds the same plans
 MARGIN = 1.08  # a little more than the simulator's mean error, docs/simulator.md
 KEPT = 5  # runners-up that are shown
 RULE = "the planner's"
@@ -62,7 +61,7 @@ class Search:
     launches: tuple[Launch, ...]
     ranked: tuple[Candidate, ...]
     refused: tuple[Candidate, ...]
-    skipped: tuple[str, ...]  # not looked at, for want of time
+    skipped: tuple[str, ...]  # not looked at, as others had used up the steps
     seconds: float
     note: str = ""  # why something could not be compared
     plain: tuple[Timing, ...] = ()  # of the kernel as Triton itself compiles it, where it was given
@@ -89,22 +88,23 @@ class Search:
 
 
 def search(
-    module: Operation, machine: Machine, options: Options, seconds: float = SECONDS, plain: Operation | None = None
+    module: Operation, machine: Machine, options: Options, steps: float = STEPS, plain: Operation | None = None
 ) -> Search:
     """The plans of a kernel before it is specialized. Raises Declined where even the planner's own cannot be made.
 
+    No candidate is begun once `steps` of the simulator were played; the planner's own always is.
     Plans are made without the gate: what it says of the kernel is said elsewhere. `plain` is the kernel as Triton
     itself compiles it, to be timed too. Both modules stay as they are.
     """
-    return _Searching(module, machine, options, seconds, plain).run()
+    return _Searching(module, machine, options, steps, plain).run()
 
 
 class _Searching:
     def __init__(
-        self, module: Operation, machine: Machine, options: Options, seconds: float, plain: Operation | None
+        self, module: Operation, machine: Machine, options: Options, steps: float, plain: Operation | None
     ) -> None:
         self.began = time.thread_time()
-        self.module, self.machine, self.options, self.seconds = module, machine, options, seconds
+        self.module, self.machine, self.options, self.steps_left = module, machine, options, steps
         self.found: dict[str, Candidate] = {}
         self.modules: dict[str, Operation] = {}  # of those that were not played yet
         self.skipped: list[str] = []
@@ -130,11 +130,6 @@ class _Searching:
                 self._time(in_words(pair))
         return self._ranked()
 
-    @property
-    def late(self) -> bool:
-        """Is there no time for another candidate?"""
-        return time.thread_time() - self.began > self.seconds * LAST
-
     def _plan(self, name: str, options: Options) -> Candidate:
         """A candidate without times. One that equals another one is not kept."""
         copy = self.module.clone({})
@@ -150,18 +145,19 @@ class _Searching:
         return made
 
     def _time(self, name: str) -> None:
-        """Play it, if it was kept and there is time."""
+        """Play it, if it was kept and there are steps left."""
         module = self.modules.pop(name, None)
         if module is None:
             return
         one = self.found[name]
         assert one.plan is not None
-        if self.late and name != RULE:
+        if self.steps_left <= 0 and name != RULE:
             self.skipped.append(name)
             return
         try:
             timings = time_plan(emit(module, one.plan), one.plan, self.machine, self.launches)
             self.found[name] = replace(one, timings=timings)
+            self.steps_left -= sum(timing.steps for timing in timings)
         except SimulationError as error:
             self.note = f"the simulator cannot play {'this kernel' if name == RULE else name}: {error}"
 

@@ -42,6 +42,7 @@ class Timing:
     utilization: Mapping[str, float]  # unit -> share of the launch
     waits: Mapping[str, float]  # cause -> cycles a tile, mean over the warp groups that do not load
     blocks_per_sm: int
+    steps: int  # that the simulator took
 
     @property
     def busiest(self) -> str:
@@ -75,11 +76,11 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
         used: Mapping[str, float] = played.utilization
         cycles = played.cycles
         draw = drawn([(block, together)], origins, used, cycles, simulator.numbers)
-        microseconds = cycles / simulator.numbers.power.mhz(draw)
+        microseconds, steps = cycles / simulator.numbers.power.mhz(draw), played.steps
     else:
         prediction = simulator.predict(arguments, grid, ways=ways)
         together, used = prediction.blocks_per_sm, prediction.utilization
-        cycles, microseconds = prediction.cycles, prediction.microseconds
+        cycles, microseconds, steps = prediction.cycles, prediction.microseconds, prediction.steps
         middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
         played = simulator.play(simulator.block(arguments, grid, middle), together)
     of_block = tiles / (grid[0] * grid[1] * grid[2])
@@ -88,7 +89,7 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     for causes in groups.values():
         for cause, waited in causes.items():
             waits[cause] = waits.get(cause, 0.0) + waited / of_block / len(groups)
-    return Timing(launch, microseconds, cycles * simulator.machine.sm_count / tiles, used, waits, together)
+    return Timing(launch, microseconds, cycles * simulator.machine.sm_count / tiles, used, waits, together, steps)
 
 
 def _longest(launch: Launch, plan: Plan, blocks: int) -> int:

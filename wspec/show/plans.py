@@ -64,7 +64,7 @@ def search_view(found: Search, is_used: bool, kept: int = 5) -> RenderableType:
     if len(found.ranked) > len(shown):
         lines.append(f"{len(found.ranked) - len(shown)} slower ones are not shown")
     if found.skipped:
-        lines.append(f"not looked at, for want of time: {', '.join(found.skipped)}")
+        lines.append(f"not looked at, as the search had played enough: {', '.join(found.skipped)}")
     if found.note:
         lines.append(found.note)
     return Group(made, Text("\n".join(lines)))
