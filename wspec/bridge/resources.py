@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 _NOTE = re.compile(r"\b(C75\d\d)\b")
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);", re.ASCII)
 _RELEASE = re.compile(r"release (\S+), V(\S+)")
+_PLACE = re.compile(r"^\t//## .*\n", re.MULTILINE)  # a source line in a disassembly
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,18 @@ def ptxas_notes(ptxas_log: str) -> tuple[str, ...]:
 
 def sass(cubin: bytes, *, lines: bool = False) -> str:
     """The disassembly, with addresses and without encodings; on request with the source lines."""
+    text = _disassembled(cubin)
+    return text if lines else _PLACE.sub("", text)
+
+
+@functools.lru_cache(maxsize=8)
+def _disassembled(cubin: bytes) -> str:
+    """With source lines. A kernel that is compiled is looked at several times; nvdisasm takes 0.3 to 0.6 s."""
     with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
         path = os.path.join(folder, "kernel.cubin")
         with open(path, "wb") as file:
             file.write(cubin)
-        command = [knobs.nvidia.nvdisasm.path, "-c", *(["-g"] if lines else []), path]
+        command = [knobs.nvidia.nvdisasm.path, "-c", "-g", path]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

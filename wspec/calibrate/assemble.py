@@ -10,6 +10,7 @@ from pathlib import Path
 
 from triton import knobs
 
+from wspec.bridge.resources import sass
 from wspec.calibrate.ptx import Kernel, module
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.(\w+),", re.MULTILINE)
@@ -41,9 +42,7 @@ def assemble(kernels: Sequence[Kernel], folder: Path) -> Path:
 
 def opcodes(cubin: Path) -> dict[str, list[str]]:
     """The opcodes of every entry of a cubin, in program order."""
-    command = [knobs.nvidia.nvdisasm.path, "-c", str(cubin)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    parts = _SECTION.split(text)
+    parts = _SECTION.split(sass(cubin.read_bytes()))
     return {name: _OPCODE.findall(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import DenseArrayAttr
 from wspec.simulate.actions import Kind
@@ -38,10 +40,10 @@ def at_barrier(op: Operation, numbers: Numbers) -> AtBarrier:
     return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers), numbers.tma_latency)
 
 
-def deciding(function: Operation) -> list[Value]:
+def deciding(ops: Iterable[Operation]) -> list[Value]:
     """Trip counts, conditions, and what barriers, phases and predicates there are."""
     found: list[Value] = []
-    for op in function.walk():
+    for op in ops:
         if op.name == "scf.for":
             found += op.operands[:3]
         elif op.name == "scf.if":
@@ -55,9 +57,15 @@ def deciding(function: Operation) -> list[Value]:
     return found
 
 
-def where(function: Operation) -> list[Value]:
+def where(ops: Iterable[Operation]) -> list[Value]:
     """What tiles are loaded: descriptors and coordinates."""
-    return [value for op in function.walk() if op.name in COPIES for value in coordinates(op)]
+    return [value for op in ops if op.name in COPIES for value in coordinates(op)]
+
+
+def around_copies(function: Operation) -> set[Operation]:
+    """COPIES and the operations that they are inside of."""
+    copies = [op for op in function.walk() if op.name in COPIES]
+    return {*copies, *(outer for op in copies for outer in op.ancestors())}
 
 
 def coordinates(op: Operation) -> list[Value]:

@@ -12,7 +12,7 @@ from wspec.ir.types import DenseArrayAttr, IntegerAttr
 from wspec.plan.machine import Machine
 from wspec.simulate import scalars
 from wspec.simulate.actions import Action, Flow, Kind
-from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, at_barrier, deciding, where
+from wspec.simulate.barrier_steps import AT_BARRIERS, COPIES, around_copies, at_barrier, deciding, where
 from wspec.simulate.costs import SCHEDULERS, numbers
 from wspec.simulate.dots import dot, flop, held, latency, load, store
 from wspec.simulate.errors import SimulationError
@@ -71,7 +71,7 @@ class Compiler:
         serialized: bool = False,
         edits: Edits = NO_EDITS,
     ) -> None:
-        """With `coordinates`, for what loads touch: they are followed too, and arithmetic is left out.
+        """With `coordinates`, for what loads touch: they are followed too, and all else is left out.
 
         `serialized`: ptxas makes every wgmma wait for the one before. `edits`: of the PTX.
         """
@@ -84,8 +84,9 @@ class Compiler:
         self.roots = 0
         self.barriers: dict[View, int] = {}  # numbers of those that were met
         self.warps = module.int_attr("ttg.num-warps") or 4
-        self.without_arithmetic = coordinates
-        seeds = [*deciding(self.function), *(where(self.function) if coordinates else ())]
+        self.around_copies = around_copies(self.function) if coordinates else None
+        seen = list(self.function.walk()) if self.around_copies is None else self.around_copies
+        seeds = [*deciding(seen), *(where(seen) if coordinates else ())]
         self.needed = scalars.closure(seeds)  # what decides conditions, trip counts and barriers
         self.fused = fused(self.function)
         self.task_warps, self.costing = self.warps, Costing(self.numbers, self.warps, self.fused)
@@ -126,8 +127,11 @@ class Compiler:
         for op in block.ops:
             if op.name in _ENDS:
                 continue
-            if op.results and any(result in self.needed for result in op.results):
+            needed = bool(op.results) and any(result in self.needed for result in op.results)
+            if needed:
                 steps += self._scalar(op)
+            if self.around_copies is not None and op not in self.around_copies and not (needed and op.regions):
+                continue
             made = self._steps(op)
             if made is None:
                 stretch.append(op)
@@ -139,7 +143,7 @@ class Compiler:
 
     def _flush(self, stretch: list[Operation], steps: list[Step]) -> None:
         """The stretch so far as one action."""
-        pieces = () if self.without_arithmetic else self.costing.pieces(stretch)
+        pieces = self.costing.pieces(stretch)
         self.behind_dots = self.behind_dots and not any(op.name in _TOUCHING for op in stretch)
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
@@ -256,7 +260,8 @@ class Compiler:
             ends = body.terminator.operands
             rows = zip(body.args[1:], op.operands[3:], ends, op.results, strict=True)
             carried = [row for row in rows if row[0] in self.needed or row[3] in self.needed]
-            return For(op, self._block(body), Action(Kind.MARK, op), carried)
+            innermost = not any(inner.name == "scf.for" for one in body.ops for inner in one.walk())
+            return For(op, self._block(body), Action(Kind.MARK, op), carried, innermost)
         if op.name == "scf.while":
             before, after = (self._block(region.block) for region in op.regions)
             return While(op, before, after, Action(Kind.MARK, op))

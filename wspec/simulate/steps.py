@@ -90,6 +90,7 @@ class For:
     body: list[Step]
     mark: Action
     carried: list[tuple[Value, Value, Value, Value]]  # those that are needed: argument, first, next, result
+    innermost: bool
 
 
 @dataclass(eq=False, slots=True)

@@ -169,8 +169,7 @@ class Walker:
         turn = [(argument, end) for argument, _, end, _ in step.carried]
         rounds = range(lower, upper, by)
         if self.brief:
-            few = _brief(step)
-            self.rounds, rounds = len(rounds) if few == 1 else 1, rounds[:few]
+            self.rounds, rounds = (len(rounds), rounds[:1]) if step.innermost else (1, rounds[:2])
         for at in rounds:
             self.env[position] = at
             task.actions.append(step.mark)
@@ -231,8 +230,3 @@ class Walker:
             found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
             known = len(found) == len(coordinates(step.op))
             self.touched.append((step.op, found if known else None, self.rounds))
-
-
-def _brief(loop: s.For) -> int:
-    """Iterations of a brief walk."""
-    return 2 if any(op.name == "scf.for" and op is not loop.op for op in loop.op.walk()) else 1
