@@ -81,13 +81,13 @@ def subtract(a: Bounded, b: Bounded) -> Bounded:
 
 def multiply(a: Bounded, b: Bounded) -> Bounded:
     with np.errstate(all="ignore"):
-        error = _times(a.error, np.abs(b.value) + b.error) + _times(np.abs(a.value), b.error)
+        error = _times(a.error, np.abs(b.value) + b.error) + _times(b.error, np.abs(a.value))
         return rounded(a.value * b.value, error)
 
 
 def _times(error: Array, factor: Array) -> Array:
-    """error * factor, where no error stays none."""
-    return np.where(error == 0, 0.0, np.where(factor == 0, 0.0, error * factor))
+    """error * factor, where no error stays none. What may be infinite is unknown (NaN) even after a factor of 0."""
+    return np.where(error == 0, 0.0, error * factor)
 
 
 def divide(a: Bounded, b: Bounded) -> Bounded:
@@ -204,7 +204,7 @@ def total(x: Bounded, axis: int) -> Bounded:
         error = x.error.sum(axis)
         inexact = size > _granule(x.value) * 2.0**EXACT_BITS
         order = np.where(inexact, x.shape[axis] * UNIT * size, 0.0)
-        return rounded(value, error + order)
+        return rounded(value, error + order + _overflow(size, value))
 
 
 def product(a: Bounded, b: Bounded, acc: Bounded | None, tf32: bool) -> Bounded:
@@ -222,7 +222,12 @@ def product(a: Bounded, b: Bounded, acc: Bounded | None, tf32: bool) -> Bounded:
         granule = min(_granule(a.value) * _granule(b.value), _granule(before.value))
         inexact = size > granule * 2.0**EXACT_BITS
         order = np.where(inexact, (a.shape[1] + 2) * UNIT * size, 0.0)
-        return rounded(value, error + order)
+        return rounded(value, error + order + _overflow(size, value))
+
+
+def _overflow(size: Array, value: Array) -> Array:
+    """Nothing is known of a finite sum whose parts may be beyond float32 in some order; `size`: of all its parts."""
+    return np.where((size > np.finfo(np.float32).max) & np.isfinite(value), np.inf, 0.0)
 
 
 def _to_tf32(x: Bounded) -> Bounded:

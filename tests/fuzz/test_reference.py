@@ -164,6 +164,21 @@ def test_casts_hold(a: np.ndarray, da: np.ndarray, dtype: str) -> None:
     assert (np.abs(actual - found.value) <= found.error).all()
 
 
+def test_what_may_be_infinite_is_unknown_after_a_factor_of_zero() -> None:
+    """Infinity times 0 is NaN; float64 has no infinity there."""
+    huge = nb.multiply(nb.exact([2.0**100]), nb.exact([2.0**100]))
+    assert huge.value == 2.0**200 and np.isinf(huge.error)
+    assert np.isinf(nb.multiply(huge, nb.exact([0.0])).error) and np.isinf(nb.multiply(nb.exact([0.0]), huge).error)
+
+
+def test_a_sum_whose_parts_overflow_is_unknown() -> None:
+    """In some order infinity is on the way, though not in the sum."""
+    parts = np.array([[3e38, 3e38, -3e38, -3e38]])
+    assert nb.total(nb.exact(parts), 1).value == 0 and np.isinf(nb.total(nb.exact(parts), 1).error)
+    assert np.isinf(nb.product(nb.exact(parts), nb.exact(np.ones((4, 1))), None, False).error)
+    assert nb.total(nb.exact(parts / 4), 1).error < 1e33
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.lists(arrays, min_size=4, max_size=4), st.lists(arrays, min_size=4, max_size=4), st.booleans())
 def test_products_hold(left: list[np.ndarray], right: list[np.ndarray], tf32: bool) -> None:

@@ -207,6 +207,14 @@ def test_odd_kernels_are_sound_as_chains(name: str) -> None:
     assert_sound(outcome.module, outcome.plan)
 
 
+def test_a_tile_that_is_rounded_in_the_rank_of_a_batch_is_not_stored_by_another_task() -> None:
+    """TMA would have to take it from the buffer as it is, and as it is it cannot be stored to one."""
+    outcome = specialize(read(_text(ODD["gated"])), Options(gate="off"))
+    assert outcome.plan is not None and not outcome.plan.helpers
+    outcome = specialize(read(_text(ODD["gated"])), Options(chain="on", gate="off"))
+    assert outcome.module is None and outcome.remarks[0].code == "no-chain"
+
+
 def _text(case: Case) -> str:
     from tests.support.compiling import lowered
 

@@ -53,6 +53,9 @@ def _products() -> Iterator[Case]:
     yield case("constant_trips", without(TURNED, "k"), {**TILE, "TRIPS": 64})
     more = {"c_desc": desc(64, 128), "x_desc": desc(128, 128), "y_desc": desc(128, 128)}
     yield case("two_products", {**GEMM, **more}, TILE)
+    batched = {"a_desc": "tensordesc<fp16[1, 128, 64]>", "b_desc": desc(128, 64), "c_desc": desc(128, 64)}
+    batched |= dict.fromkeys(("x_desc", "y_desc"), "tensordesc<fp16[1, 128, 128]>")
+    yield case("gated", {**GEMM, **batched}, TILE)
     yield case("store_between_loops", {**GEMM, "x_desc": desc(128, 128)}, TILE)
     yield case("block_scales", {**TURNED, "scale_ptr": "*fp32:16"}, TILE)
     yield case("paged", {**GEMM, "table_ptr": "*i32"}, TILE)

@@ -121,6 +121,20 @@ def two_products(a_desc, b_desc, c_desc, x_desc, y_desc, k, BM: tl.constexpr, BN
 
 
 @triton.jit
+def gated(a_desc, b_desc, c_desc, x_desc, y_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Two products of one of a batch of matrices. What is stored is brought to the rank of the batch, then rounded."""
+    batch, row, column = tl.program_id(2), tl.program_id(0) * BM, tl.program_id(1) * BN
+    x = tl.zeros([BM, BN], tl.float32)
+    y = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = a_desc.load([batch, row, i]).reshape(BM, BK)
+        x = tl.dot(a, b_desc.load([column, i]).T, x)
+        y = tl.dot(a, c_desc.load([column, i]).T, y)
+    x_desc.store([batch, row, column], x.reshape(1, BM, BN).to(x_desc.dtype))
+    y_desc.store([batch, row, column], (x * y).reshape(1, BM, BN).to(y_desc.dtype))
+
+
+@triton.jit
 def store_between_loops(a_desc, b_desc, c_desc, x_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Both loops load the same tiles; the first one's result leaves while the second one's tiles may already come."""
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN

@@ -13,7 +13,7 @@ shared memory. What depends on nothing before the cut is not cut but computed on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import networkx as nx
@@ -25,6 +25,7 @@ from wspec.plan.graph import STORES, needed_for
 from wspec.plan.machine import Machine
 from wspec.plan.plan import id_of
 from wspec.plan.tile import DOTS
+from wspec.plan.values import goes_through_tma
 
 OPERANDS, CHAIN, PRODUCT, STORE = "operands", "chain", "product", "store"
 MAX_VALUES = 6
@@ -125,23 +126,26 @@ def value_cycles(value: Value, machine: Machine) -> float:
     return machine.mbarrier_latency + 2 * byte_size(value.type) / machine.smem_rate
 
 
-def _can_send(value: Value) -> bool:
+def _can_send(value: Value, kind: str, body: Block) -> bool:
+    """Whoever stores hands the buffer to TMA as it is; others take a value out of it."""
     type = value.type
     if not isinstance(type, TensorType) or not isinstance(type.element, ScalarType) or value.op is None:
         return False
-    return len(type.shape) in (1, 2, 3) and type.element.bits >= 8
+    if len(type.shape) not in (1, 2, 3) or type.element.bits < 8:
+        return False
+    return kind != STORE or goes_through_tma(body, value)
 
 
 def _cheapest(
     function: Operation, kind: str, before: list[Operation], behind: list[Operation], machine: Machine
 ) -> Cut | None:
-    graph = nx.DiGraph()
+    graph, body = nx.DiGraph(), function.regions[0].block
     for op in before:
         graph.add_edge("start", ("op", op))
     for op in behind:
         graph.add_edge(("op", op), "end")
     for op in function.walk():
-        _add_operation(graph, op, machine)
+        _add_operation(graph, op, lambda value: _can_send(value, kind, body), machine)
     if not nx.has_path(graph, "start", "end"):
         return None
     try:
@@ -156,11 +160,11 @@ def _cheapest(
     return Cut(kind, tuple(values), *ids, sum(value_cycles(value, machine) for value in values))
 
 
-def _add_operation(graph: nx.DiGraph, op: Operation, machine: Machine) -> None:
+def _add_operation(graph: nx.DiGraph, op: Operation, can_send: Callable[[Value], bool], machine: Machine) -> None:
     for value in op.results:
         if op.name not in ("scf.for", "scf.if"):
             graph.add_edge(("op", op), ("in", value))
-        _add_value(graph, value, machine)
+        _add_value(graph, value, can_send(value), machine)
     if op.name in ("scf.for", "scf.if"):
         _add_control(graph, op, machine)
     elif op.name != "scf.yield":
@@ -168,9 +172,9 @@ def _add_operation(graph: nx.DiGraph, op: Operation, machine: Machine) -> None:
             graph.add_edge(("out", value), ("op", op))
 
 
-def _add_value(graph: nx.DiGraph, value: Value, machine: Machine) -> None:
+def _add_value(graph: nx.DiGraph, value: Value, can_be_sent: bool, machine: Machine) -> None:
     """Among equals a row is cheaper than a tile of one column; the nearest to where it is read is taken."""
-    if _can_send(value):
+    if can_be_sent:
         row = isinstance(value.type, TensorType) and len(value.type.shape) == 1
         graph.add_edge(("in", value), ("out", value), capacity=value_cycles(value, machine) + (0.0 if row else 0.01))
     else:

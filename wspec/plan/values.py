@@ -79,6 +79,17 @@ def buffer_for(block: Block, value: Value) -> MemDescType:
     return MemDescType(type.shape, type.element, Layout("ttg.nvmma_shared", fields), SMEM, True)
 
 
+def goes_through_tma(block: Block, value: Value) -> bool:
+    """Do only descriptor stores read the value, and has it, or had it before it was brought to their rank, the form of
+    their box?"""
+    users = _users(block, value)
+    return (
+        bool(users)
+        and all(user.name == STORE for user in users)
+        and flat_source(value, buffer_for(block, value).shape) is not None
+    )
+
+
 def cut_values(block: Block, plan: Plan, task: Task, replica: int, buffers: Mapping[str, MemDescType]) -> None:
     """Make the block, a copy of the whole kernel, what `task` does of it: values are sent and received."""
     if not plan.does_effects(task):
