@@ -105,6 +105,24 @@ def test_effects_keep_their_order() -> None:
     assert late(root, op_at(root, "sum")) == []
 
 
+@pytest.mark.parametrize("takes_tiles", [False, True])
+def test_a_loop_that_takes_tiles_is_not_late(takes_tiles: bool) -> None:
+    """Of the last iteration it would run behind the loop, where the checker takes it for a loop of another length."""
+    tile = '%more = "tt.descriptor_load"(%b, %c0, %j) @LOAD : (!desc64, i32, i32) -> !tile64 loc("more")'
+    root = chain(
+        extra=f"""
+      %q = "scf.for"(%c0, %n, %c64, %o) ({{
+      ^bb1(%j: i32, %so_far: !acc):
+        {tile if takes_tiles else ""}
+        %twice = "arith.addf"(%so_far, %so_far) @FAST : (!acc, !acc) -> !acc loc("twice")
+        "scf.yield"(%twice) : (!acc) -> ()
+      }}) : (i32, i32, i32, !acc) -> !acc loc("q")
+""",
+        last="%q",
+    )
+    assert late(root, op_at(root, "sum")) == ([] if takes_tiles else ["z", "z_s", "o", "q"])
+
+
 def test_an_early_dot_that_needs_the_late_one_cannot_overlap() -> None:
     """The next first dot starts from the sum of the second ones: nothing is left to run beside."""
     root = chain()

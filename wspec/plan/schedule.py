@@ -167,8 +167,15 @@ def _feeds(early_dots: list[Operation], seed: Operation, body: Block) -> bool:
 
 
 def _can_carry(body: Block, late: set[Operation], is_channel_load: Callable[[Operation], bool]) -> bool:
-    """Only numbers can be carried round the loop, not the buffers of channels, and effects must keep their order."""
+    """Only numbers can be carried round the loop, not the buffers of channels, and effects must keep their order.
+
+    A loop inside that takes tiles would, of the last iteration, stand behind the loop: for the checker one of another
+    length than the producer's, and a deadlock.
+    """
     if any(not op.results and op.name != "scf.yield" for op in body.ops):
+        return False
+    loops = (inner for op in late for inner in op.walk() if inner.name == "scf.for")
+    if any(is_channel_load(inner) for loop in loops for inner in loop.walk()):
         return False
     for op in late:
         for value in _operands(op):
