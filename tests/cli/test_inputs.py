@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wspec
+from tests.support import kernels
 from tests.support.goldens import ROOT
 from wspec.cli import child
 from wspec.cli.kernel_file import load_kernel
@@ -203,6 +205,17 @@ def test_the_line_that_triton_does_not_compile() -> None:
     said = refused("plan", KERNEL, "--arg", "q_desc=i32")
     assert "tour_kernel.py:13:9: error: Triton does not compile attend: " in said
     assert "\n      q = q_desc.load([row, 0])\n" in said
+
+
+def test_a_kernel_that_triton_itself_does_not_compile(tmp_path: Path) -> None:
+    """What is left alone is compiled by Triton; where its passes fail that is said, not that wspec has an error."""
+    source = inspect.getsource(kernels.flattened.fn)
+    (tmp_path / "flat.py").write_text(f"import triton\nimport triton.language as tl\n\n\n{source}")
+    tiles = ", ".join(f"{name}_desc=tensordesc<fp16[128, 64]>" for name in "qkvo")
+    kernel = [f"{tmp_path}/flat.py:flattened", "--num-warps", "8", "--gate", "off"]
+    said = refused("compile", *kernel, "--sig", f"{tiles}, tiles=i32, length=i32, BM=128, BN=128, D=64")
+    assert "flat.py:6:1: error: Triton does not compile flattened as it is: its passes fail" in said
+    assert "'scf.if' op" in said and "bug in wspec" not in said
 
 
 def test_no_signature(script: str) -> None:

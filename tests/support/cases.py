@@ -115,6 +115,8 @@ def _declined() -> Iterator[Case]:
     for count in (0, 1):  # Triton itself takes such a loop away
         values = {**TILE, "TRIPS": count}
         yield case(f"trips_{count}", trips, values, odd.constant_trips, code="no-loop", at="kernel")
+    carried = without(ATTENTION, "scale", tiles="i32")
+    yield case("flattened", carried, HEAD, code="unsupported-control-flow", at="load")
     few = without(ATTENTION, "length")
     yield case("trips_2", few, {**HEAD, "TRIPS": 2}, odd.short_chain, code="short-loop", at="loop", options={})
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")

@@ -22,6 +22,7 @@ from wspec.show.graph import Picture, picture, tasks_of
 if TYPE_CHECKING:
     from wspec.api import Offline
     from wspec.bridge import Finished, KernelSource, Proof, Resources, Verdict
+    from wspec.report import Report
 
 BINARY_STAGES = ("final", "llir", "ptx", "sass")
 TEXT_STAGES = ("plan", "graph", "llir", "ptx", "sass")  # those that are no MLIR
@@ -222,11 +223,24 @@ class KernelSubject(Subject):
 
         self.front  # noqa: B018  # a kernel that Triton refuses is reported from here
         report = self.offline.outcome()
-        kernel = report.kernel
+        kernel = self._compiled(report)
         names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
         stages = {stage: bridge.stage_text(kernel, theirs) for stage, theirs in names.items()}
         cubin: bytes = kernel.asm["cubin"]
         return Binary(stages, cubin, report.resources, report.remarks, report.specialized, report.proof)
+
+    def _compiled(self, report: Report) -> Any:
+        """The CompiledKernel. What is left alone may be a kernel that Triton's own passes fail on."""
+        from wspec.bridge.reproducer import first_line
+        from wspec.bridge.text import BridgeError, captured
+
+        if report.specialized:
+            return report.kernel
+        try:
+            return captured("its passes fail", lambda: report.kernel)
+        except BridgeError as error:
+            message = f"Triton does not compile {self.name} as it is: {first_line(error)}"
+            raise WspecError(Remark("bad-input", message, self.location, severity="error")) from None
 
     def _lowered(self, source: KernelSource) -> tuple[str, str]:
         """What Triton raises over a kernel it does not understand becomes one error."""

@@ -12,7 +12,7 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.ops import info, is_pure
-from wspec.ir.types import Layout, TensorDescType, TensorType
+from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
 from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
 from wspec.plan.tile import DOTS, unit_dim_pairs
@@ -198,10 +198,23 @@ def check_understood(function: Operation) -> None:
                 op.location,
                 "use for loops and conditionals without early return or while",
             )
+        _check_carried(op)
         if op.name in _FORBIDDEN:
             raise decline("unsupported-op", f"{op.name}: {_FORBIDDEN[op.name]}", op.location)
         if info(op.name) is None and op.name not in _CONTROL:
             raise decline("unsupported-op", f"nothing is known of the effects of {op.name}", op.location)
+
+
+def _check_carried(op: Operation) -> None:
+    """A tile must be used where it is brought: what a loop carries is in no ring."""
+    tiles = [value for value in op.operands if op.name == "scf.yield" and isinstance(value.type, MemDescType)]
+    if tiles:
+        raise decline(
+            "unsupported-control-flow",
+            "this tile is carried in shared memory from one iteration to the next",
+            next((value.op.location for value in tiles if value.op is not None), op.location),
+            "if a loop has flatten=True, take it away: the tile is then loaded and used in one loop",
+        )
 
 
 def check_effects(function: Operation) -> None:
