@@ -117,7 +117,6 @@ def test_the_default_stays_what_was_measured_to_be_the_fastest(kernel: str, vari
     """On the card the planner's own plan was the fastest of all these, or within 0.2 % of it."""
     found = search(shipped(kernel, variant), MACHINE, Options())
     assert found.chosen.name == RULE
-    assert found.seconds < 10.0  # 1 to 2 on an idle machine
     assert found.own.ratio < 1.1  # the simulator takes "nothing late" to be up to 5 % faster; docs/cost-model.md
 
 
