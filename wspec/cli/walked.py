@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wspec import tiles
 from wspec.cli.errors import bad_input
 from wspec.execute.arguments import Parameter
 from wspec.plan.plan import Plan
-from wspec.tiles import PARTIALS, TABLE, TileCost, chosen_launch, divided_launch, even_table, partials_words
+from wspec.tiles import (
+    PARTIALS,
+    TABLE,
+    TileCost,
+    chosen_launch,
+    divided_launch,
+    even_launch,
+    even_table,
+    partials_words,
+)
 
 BLOCKS = 2  # that the executor runs
 Grid = tuple[int, int, int]
@@ -58,4 +66,4 @@ def executed_launch(
         if known and (found := divided_launch(cost, (x, y, z), values, BLOCKS, must=True)) is not None:
             memory = np.zeros(partials_words(cost, BLOCKS), np.int32)
             return (found[0], 1, 1), {TABLE: found[1], PARTIALS: memory}
-    return tiles.even_launch(names, tuple(grid), BLOCKS, team, axis)
+    return even_launch(names, tuple(grid), BLOCKS, team, axis)

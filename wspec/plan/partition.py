@@ -207,14 +207,24 @@ def check_understood(function: Operation) -> None:
 
 def _check_carried(op: Operation) -> None:
     """A tile must be used where it is brought: what a loop carries is in no ring."""
-    tiles = [value for value in op.operands if op.name == "scf.yield" and isinstance(value.type, MemDescType)]
-    if tiles:
+    if op.name != "scf.for":
+        return
+    carried = [value for value in op.regions[0].block.terminator.operands if isinstance(value.type, MemDescType)]
+    if carried:
         raise decline(
             "unsupported-control-flow",
             "this tile is carried in shared memory from one iteration to the next",
-            next((value.op.location for value in tiles if value.op is not None), op.location),
+            _brought(carried[0], op),
             "if a loop has flatten=True, take it away: the tile is then loaded and used in one loop",
         )
+
+
+def _brought(tile: Value, loop: Operation) -> Location:
+    """Where a tile that the loop carries is put into shared memory, perhaps in a branch."""
+    while tile.op is not None and tile.op.name == "scf.if":
+        ends = [region.block.terminator.operands[tile.index] for region in tile.op.regions]
+        tile = next((value for value in ends if value.op is not None), ends[0])
+    return tile.op.location if tile.op is not None else loop.location
 
 
 def check_effects(function: Operation) -> None:
