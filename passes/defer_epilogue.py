@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
+from wspec.ir.carry import carry
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.types import I1, TensorType, i32
@@ -55,7 +56,7 @@ def _defer(tile: Operation) -> None:
     first = first_to_multiply(body)
     assert outer is not None and first is not None and first.name == "scf.if"
     end = epilogue(body)
-    before = _carry(tile, end.taken)
+    before = carry(tile, end.taken)
     yes, no = (region.block for region in first.regions)
     lower, upper = tile.operands[:2]
     at, passed = _wait_for_sums(yes, before)
@@ -75,18 +76,6 @@ def _drop_unused(body: Block, ops: list[Operation]) -> None:
         if not any(counts[value] for value in op.results):
             counts.subtract(value for inner in op.walk() for value in inner.operands)
             op.erase()
-
-
-def _carry(tile: Operation, values: list[Value]) -> dict[Value, Value]:
-    """Carry values of the loop's body to its next round: for each, what it was in the round before, zero at first."""
-    body, outer = tile.regions[0].block, tile.parent
-    assert outer is not None
-    build = Builder(outer, outer.ops.index(tile), tile.location)
-    tile.operands += [build.zero(value.type) for value in values]
-    body.terminator.operands += values
-    for value in values:
-        tile.results.append(Value(value.type, tile, len(tile.results)))
-    return {value: body.add_arg(value.type, value.location) for value in values}
 
 
 def _wait_for_sums(block: Block, values: dict[Value, Value]) -> tuple[int, dict[Value, Value]]:

@@ -19,11 +19,9 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import (
     DenseAttr,
-    FunctionType,
     StringAttr,
     TensorDescType,
     TensorType,
-    TypeAttr,
     i32,
 )
 from wspec.plan.layouts import shrink_type
@@ -47,7 +45,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
         else:
             _slice_region(block, replica, task.replicas, max(1, plan.source_warps // task.warps))
     _slice_copies(blocks[-1], plan)
-    _retype_descriptors(module, op, plan)
+    _retype_descriptors(op, plan)
     return module
 
 
@@ -193,33 +191,13 @@ def _ratio_pairs(block: tuple[int, ...], tile: tuple[int, ...]) -> list[tuple[in
     return list(zip(left, right, strict=False))
 
 
-def _retype_descriptors(module: Operation, op: Operation, plan: Plan) -> None:
+def _retype_descriptors(op: Operation, plan: Plan) -> None:
     """Shrink the box of every descriptor that moves slices, at its definition and in every task."""
     sliced: dict[Value, int] = {}
     blocks = ws.task_blocks(op)
     for block in blocks:
         for value, dim in _descriptors(block, plan, plan.consumer.replicas):
-            sliced[_outer(op, value)] = dim
+            sliced[ws.outer(op, value)] = dim
     for value, dim in sliced.items():
-        _retype(op, value, dim, plan.consumer.replicas)
-    function = next(f for f in module.walk() if f.name == "tt.func")
-    arguments = tuple(arg.type for arg in function.regions[0].block.args)
-    old = function.properties["function_type"]
-    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
-    function.properties["function_type"] = TypeAttr(FunctionType(arguments, old.type.results))
-
-
-def _outer(op: Operation, value: Value) -> Value:
-    """The captured value behind a partition's argument."""
-    if isinstance(value.owner, Block) and value.owner in ws.partition_blocks(op):
-        return op.operands[value.index]
-    return value
-
-
-def _retype(op: Operation, value: Value, dim: int, replicas: int) -> None:
-    if not isinstance(value.type, TensorDescType):
-        return
-    value.type = shrink_type(value.type, dim, replicas, 1)
-    if value in op.operands:
-        for block in ws.partition_blocks(op):
-            block.args[op.operands.index(value)].type = value.type
+        if isinstance(value.type, TensorDescType):
+            ws.retype(op, value, shrink_type(value.type, dim, plan.consumer.replicas, 1))

@@ -17,6 +17,16 @@ the wait stands before the buffer is written again, a whole tile later, and at t
     ttng.fence_async_shared
     ttng.async_tma_copy_local_to_global %o[...] %own
 
+In halves, the buffer has room for half of the tile's columns, which go through it one half behind the other. Each half
+is a value of its own, and no element leaves the thread that has it:
+
+    %pairs = trans (reshape %tile)                 [rows, columns / 2, 2]
+    %left, %right = split %pairs
+    wait, store, fence, copy of %left
+    wait, store, fence, copy of %right, at %o[.., .. + columns / 2]
+
+put_off_halves moves the second half to the next tile.
+
 Runs after slice_tile, when buffer and tile belong to one replica, and before release_buffers, which sees the copy as
 the last reader.
 """
@@ -26,8 +36,23 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, SMEM, IntegerAttr, MemDescType, StringAttr, TensorDescType, i32, signless
+from wspec.ir.loc import Location
+from wspec.ir.types import (
+    I1,
+    I32,
+    SMEM,
+    DenseArrayAttr,
+    IntegerAttr,
+    MemDescType,
+    StringAttr,
+    TensorDescType,
+    TensorType,
+    i32,
+    signless,
+)
 from wspec.plan.buffers import flat_layout
+from wspec.plan.halves import halving_types, unconverted
+from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan, id_of
 from wspec.plan.staging import flat_shape, flat_source
 
@@ -45,7 +70,9 @@ def stage_stores(module: Operation, plan: Plan) -> Operation:
             elif kind == "ring":
                 _stage(store, _ring(store, next(c for c in plan.channels if c.name == name), replica))
             elif kind == "own":
-                _stage_and_go_on(store, _own(op, store, replica), block)
+                _stage_and_go_on(store, _own(op, _flat_buffer(store), store.location)[replica], block)
+            elif kind == "halves":
+                _stage_in_halves(op, store, replica, block)
     return module
 
 
@@ -66,11 +93,11 @@ def _ring(store: Operation, channel: Channel, replica: int) -> Value:
     return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
 
 
-def _own(op: Operation, store: Operation, replica: int) -> Value:
-    """A new buffer for the store's tile, allocated before the tasks begin."""
+def _own(op: Operation, type: MemDescType, location: Location) -> list[Value]:
+    """A new buffer, allocated before the tasks begin: what it is in each of them."""
     assert op.parent is not None
-    build = Builder(op.parent, op.parent.ops.index(op), store.location)
-    return ws.capture(op, build.create("ttg.local_alloc", [], [_flat_buffer(store)]).result)[replica]
+    build = Builder(op.parent, op.parent.ops.index(op), location)
+    return ws.capture(op, build.create("ttg.local_alloc", [], [type]).result)
 
 
 def _flat_buffer(store: Operation) -> MemDescType:
@@ -98,9 +125,13 @@ def _stage_and_go_on(store: Operation, buffer: Value, task: Block) -> None:
     build = Builder(store.parent, store.parent.ops.index(store), store.location)
     _wait(build)
     _copy(build, store, buffer)
-    if task.ops[-2].name != "ttng.async_tma_store_wait":
-        _wait(Builder(task, len(task.ops) - 1, store.location))
+    _wait_at_the_end(task, store.location)
     store.erase()
+
+
+def _wait_at_the_end(task: Block, location: Location) -> None:
+    if task.ops[-2].name != "ttng.async_tma_store_wait":
+        _wait(Builder(task, len(task.ops) - 1, location))
 
 
 def _copy(build: Builder, store: Operation, buffer: Value) -> None:
@@ -108,9 +139,38 @@ def _copy(build: Builder, store: Operation, buffer: Value) -> None:
     assert isinstance(buffer.type, MemDescType)
     source = flat_source(tile, buffer.type.shape)
     assert source is not None, "the planner has made sure that the tile fits"
-    build.create("ttg.local_store", [source, buffer])
+    _through(build, source, buffer, desc, coordinates)
+
+
+def _through(build: Builder, tile: Value, buffer: Value, desc: Value, coordinates: list[Value]) -> None:
+    build.create("ttg.local_store", [tile, buffer])
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer])
+
+
+def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block) -> None:
+    """The first replica's store halves the descriptor's box, which all of them share."""
+    assert store.parent is not None
+    desc, tile, *coordinates = store.operands
+    tile = unconverted(tile)
+    assert isinstance(tile.type, TensorType) and isinstance(desc.type, TensorDescType)
+    last, columns = len(desc.type.block.shape) - 1, tile.type.shape[1]
+    if desc.type.block.shape[last] == columns:
+        ws.retype(op, ws.outer(op, desc), shrink_type(desc.type, last, 2, 1))
+    buffer = _own(op, _flat_buffer(store), store.location)[replica]
+    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    paired, pairs, half = halving_types(tile.type)
+    turned = build.create("tt.reshape", [tile], [paired]).result
+    order = DenseArrayAttr(I32, (0, 2, 1))
+    turned = build.create("tt.trans", [turned], [pairs], {"order": order}).result
+    left, right = build.create("tt.split", [turned], [half, half]).results
+    _wait(build)
+    _through(build, left, buffer, desc, coordinates)
+    across = build.binary("arith.addi", coordinates[-1], build.constant(columns // 2))
+    _wait(build)
+    _through(build, right, buffer, desc, [*coordinates[:-1], across])
+    _wait_at_the_end(task, store.location)
+    store.erase()
 
 
 def _wait(build: Builder) -> None:

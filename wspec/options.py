@@ -138,9 +138,9 @@ class Options:
         None,
         Spec(
             str,
-            "shared memory that descriptor stores go through: a buffer of their own, the buffer of a tile read before, "
-            "or a whole ring that is done with",
-            ("own", "buffer", "ring"),
+            "shared memory that descriptor stores go through: a buffer of their own, one of half the size for one half "
+            "after the other, the buffer of a tile read before, or a whole ring that is done with",
+            ("own", "halves", "buffer", "ring"),
             optional=True,
         ),
     )

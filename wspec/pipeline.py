@@ -24,6 +24,7 @@ from wspec.passes.lower_channels import lower_channels
 from wspec.passes.pack_bytes import pack_bytes
 from wspec.passes.persist import obstacle, persist
 from wspec.passes.pipeline_loops import pipeline_loops
+from wspec.passes.put_off_halves import put_off_halves
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.slice_tile import slice_tile
@@ -56,6 +57,7 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     release_buffers,  # after the waits: a buffer is read until one of them
     lower_channels,  # when nothing moves any more
     hand_on,  # when loops carry all they will: it puts one under a branch
+    put_off_halves,  # then too: its branch is the loop's only one
     read_tables_early,  # when what a task does first is known
     finish,
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import Location
-from wspec.ir.types import I32, DenseArrayAttr
+from wspec.ir.types import I32, DenseArrayAttr, FunctionType, Type, TypeAttr
 
 NAME = "ttg.warp_specialize"
 
@@ -49,6 +49,26 @@ def capture(op: Operation, value: Value) -> list[Value]:
         return [value, *(block.args[index] for block in partition_blocks(op))]
     op.operands.append(value)
     return [value, *(block.add_arg(value.type, value.location) for block in partition_blocks(op))]
+
+
+def outer(op: Operation, value: Value) -> Value:
+    """The captured value behind a partition's argument; any other value as it is."""
+    if isinstance(value.owner, Block) and value.owner in partition_blocks(op):
+        return op.operands[value.index]
+    return value
+
+
+def retype(op: Operation, value: Value, type: Type) -> None:
+    """Give a value that tasks capture another type: there, where it is made, and in the function's type."""
+    value.type = type
+    if value in op.operands:
+        for block in partition_blocks(op):
+            block.args[op.operands.index(value)].type = type
+    function = value.owner.parent_op if isinstance(value.owner, Block) else None
+    if function is not None and isinstance(old := function.properties.get("function_type"), TypeAttr):
+        assert isinstance(old.type, FunctionType)
+        arguments = tuple(arg.type for arg in function.regions[0].block.args)
+        function.properties["function_type"] = TypeAttr(FunctionType(arguments, old.type.results))
 
 
 def _inside(block: Block) -> Iterator[Operation]:

@@ -16,7 +16,7 @@ from wspec.plan.costs import Iteration, byte_size, iteration, loop_work
 from wspec.plan.cuts import OPERANDS, STORE, Cut
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, Plan, Prediction, id_of
-from wspec.plan.staging import OWN
+from wspec.plan.staging import HALVES, OWN
 from wspec.plan.tile import DOTS, shape_of
 
 HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
@@ -60,7 +60,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     inside = [loop for loop in loops if id_of(loop) in numbers]
     if cut.kind == STORE:
         waited = max(cycles, memory_wait(single, max(map(_dots, inside), default=1), machine))
-        if cut.behind <= {store for store, _, kind in single.staging if kind == OWN}:
+        if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, HALVES)}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values)
         exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency

@@ -90,7 +90,7 @@ class Plan:
     tasks: tuple[Task, ...]
     channels: tuple[Channel, ...]
     loops: tuple[LoopSchedule, ...] = ()
-    staging: tuple[tuple[int, str, str], ...] = ()  # (descriptor store, channel, "buffer", "ring" or "own")
+    staging: tuple[tuple[int, str, str], ...] = ()  # (descriptor store, channel, kind: plan/staging.py)
     smem_bytes: int = 0
     blocks_per_sm: int = 1  # thread blocks that share an SM; their registers and shared memory are divided by it
     prediction: Prediction = Prediction()

@@ -8,6 +8,7 @@ Every refusal is a `Declined` with a place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -32,12 +33,27 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan, Task, fingerprint, id_of, is_shallow, source_warps
+from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, fingerprint, id_of, is_shallow, source_warps
 from wspec.plan.ptx_edits import with_ptx_edits
 from wspec.plan.registers import available, check_registers
 from wspec.plan.replicas import choose_replicas
 from wspec.plan.rings import make_channels, private_loads
-from wspec.plan.staging import BUFFER, OWN, RING, choose, fits, named, own_bytes, staging_options
+from wspec.plan.schedule import accumulators
+from wspec.plan.staging import (
+    BUFFER,
+    HALVES,
+    OWN,
+    RING,
+    Place,
+    Staging,
+    choose,
+    fits,
+    has_halves,
+    in_halves,
+    named,
+    own_bytes,
+    staging_options,
+)
 from wspec.plan.team import size_of
 
 
@@ -68,14 +84,14 @@ def _without_chain(
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
     options_of = staging_options(function, sites, mine, replicas)
-    for kinds in _PLACES if options.staging is None else ((options.staging,), *_PLACES):
-        staging = choose(options_of, kinds)
-        if options.staging in kinds and len(kinds) == 1 and not staging:
-            continue  # what is asked for cannot be had
+    halved = partial(_halved, function, loops, sites, replicas * consumer_warps, machine, options)
+
+    def rings(staging: Staging) -> Callable[[int], tuple[tuple[Channel, ...], int]]:
         own = own_bytes(function, staging)
-        if OWN in kinds and not own:
-            continue
-        memory = partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
+        return partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
+
+    for staging in _stagings(options_of, halved, options.staging):
+        own, memory = own_bytes(function, staging), rings(staging)
         try:
             blocks, schedules = choose_occupancy(
                 loops, sites, replicas * consumer_warps, memory, machine, options, size_of(function)
@@ -85,8 +101,16 @@ def _without_chain(
             if own:
                 continue
             raise
-        if fits(function, staging, channels) and not (own and is_shallow(channels)):
+        if (
+            fits(function, staging, channels)
+            and not (own and is_shallow(channels))
+            and (blocks == 1 or not has_halves(staging))
+        ):
             break
+    if options.staging is None and blocks == 1 and (halves := halved(staging)):
+        deeper, smaller = rings(halves)(blocks)
+        if sum(channel.depth for channel in deeper) > sum(channel.depth for channel in channels):
+            staging, channels, smem = halves, deeper, smaller
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     if size_of(function) > 1:
         schedules = _first_pipelined(schedules)
@@ -121,6 +145,41 @@ def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule,
 
 _PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
 """Where stores may be staged, what is tried first in front."""
+
+
+def _stagings(
+    options_of: dict[int, list[Place]], halved: Callable[[Staging], Staging], asked: str | None
+) -> Iterator[Staging]:
+    """What the stores may go through, what is tried first in front: what is asked for, if it can be had."""
+    first = choose(options_of, _PLACES[0])
+    if asked == HALVES and (halves := halved(first)):
+        yield halves
+    elif asked not in (None, HALVES) and (staging := choose(options_of, (str(asked),))):
+        yield staging
+    for kinds in _PLACES:
+        staging = choose(options_of, kinds)
+        if OWN not in kinds:
+            yield staging
+        elif any(place.kind == OWN for place in staging.values()):
+            yield staging
+            if asked is None and (halves := halved(staging)):
+                yield halves
+
+
+def _halved(
+    function: Operation, loops: list[Operation], sites: list[Site], warps: int, machine: Machine, options: Options,
+    staging: Staging,
+) -> Staging:  # fmt: skip
+    """The same with the store that has a buffer of its own in halves, for one block an SM; empty where that cannot be.
+
+    Its dots run on from one iteration to the next, so that the second half is stored beside them.
+    """
+    loads = {site.load for site in sites}
+    run_on = options.overlap and all(accumulators(loop.regions[0].block, loads.__contains__) for loop in loops)
+    if not run_on or size_of(function) > 1 or options.defer:
+        return {}
+    registers = options.consumer_registers or available(machine, 1, warps, options.producer_registers)
+    return in_halves(function, staging, warps, registers)
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:

@@ -3,7 +3,8 @@
 A descriptor store needs a buffer for its tile. Two places cost nothing: the buffer of a tile that was read before (O
 through Q's), and the whole ring of a loop that is over (C through A's). The first works in loops too, since the buffer
 is released only after the store; the second only where the loop is not entered again. In a loop over tiles a buffer of
-its own lets the store run on while the next tile is computed, and the operand's buffer be filled again.
+its own lets the store run on while the next tile is computed, and the operand's buffer be filled again; one of half the
+size does where the tile is stored in halves (halves.py).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import TensorDescType
 from wspec.ir.wgmma import DOT
 from wspec.plan.costs import byte_size
+from wspec.plan.halves import hindrance
 from wspec.plan.partition import Site
 from wspec.plan.plan import Channel, id_of
 from wspec.plan.tile import shape_of
 
-BUFFER, RING, OWN = "buffer", "ring", "own"
+BUFFER, RING, OWN, HALVES = "buffer", "ring", "own", "halves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,23 @@ def fits(function: Operation, staging: Staging, channels: tuple[Channel, ...]) -
 
 def own_bytes(function: Operation, staging: Staging) -> int:
     """Shared memory of the stores' own buffers."""
-    own = {store for store, place in staging.items() if place.kind == OWN}
-    return sum(byte_size(op.operands[1].type) for op in function.walk() if id_of(op) in own)
+    parts = {store: _PARTS[place.kind] for store, place in staging.items() if place.kind in _PARTS}
+    return sum(byte_size(op.operands[1].type) // parts[id_of(op)] for op in function.walk() if id_of(op) in parts)
+
+
+_PARTS = {OWN: 1, HALVES: 2}  # in how many parts a store goes through a buffer of its own
+
+
+def has_halves(staging: Staging) -> bool:
+    return any(place.kind == HALVES for place in staging.values())
+
+
+def in_halves(function: Operation, staging: Staging, warps: int, registers: int) -> Staging:
+    """The same with the one store that has a buffer of its own stored in halves; empty where that cannot be."""
+    own = [op for op in function.walk() if (place := staging.get(id_of(op))) is not None and place.kind == OWN]
+    if len(own) != 1 or hindrance(function, own[0], warps, registers):
+        return {}
+    return {**staging, id_of(own[0]): Place(-1, HALVES)}
 
 
 def ring_holds(function: Operation, store: int, channel: Channel) -> bool:

@@ -29,7 +29,7 @@ from wspec.plan.registers import check_registers
 from wspec.plan.replicas import slicing_for
 from wspec.plan.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
-from wspec.plan.staging import BUFFER, OWN, Place, own_bytes, ring_holds, staging_options
+from wspec.plan.staging import BUFFER, HALVES, OWN, Place, in_halves, own_bytes, ring_holds, staging_options
 from wspec.plan.team import size_of
 from wspec.plan.tile import DOTS, Conflict
 
@@ -52,6 +52,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
         _slicing(plan, function, sites)
         _staging(plan, function, sites)
         _loops(plan, loops, sites)
+        _halves(plan, function)
     _packed(plan, function)
     _deferred(plan, function, loops)
     _memory(plan, function, sites, machine, scratch)
@@ -149,11 +150,24 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
         places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
-        if kind == OWN and any(place.kind == OWN for place in allowed.get(store, [])):
+        if kind in (OWN, HALVES) and any(place.kind == OWN for place in allowed.get(store, [])):
             continue
         holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
         if not holds or kind not in [place.kind for place in places]:
             raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
+
+
+def _halves(plan: Plan, function: Operation) -> None:
+    """What is stored in halves can be, and stands beside products that run on."""
+    halves = [store for store, _, kind in plan.staging if kind == HALVES]
+    if not halves:
+        return
+    whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, HALVES)}
+    warps = plan.consumer.warps * plan.consumer.replicas
+    alone = plan.team == 1 and plan.blocks_per_sm == 1 and not plan.deferred and not plan.helpers
+    run_on = all(schedule.in_flight for schedule in plan.loops)
+    if not alone or not run_on or not in_halves(function, whole, warps, plan.consumer.registers):
+        raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
 
 
 def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:

@@ -46,7 +46,7 @@ def _all(plan: Plan) -> Iterator[Change]:
     if depths:
         yield from ({"depth": depth} for depth in (max(depths) - 1, max(depths) + 1) if 1 <= depth <= 8)
     used = {kind for _, _, kind in plan.staging}
-    yield from ({"staging": kind} for kind in ("own", "buffer", "ring") if kind not in used)
+    yield from ({"staging": kind} for kind in ("own", "halves", "buffer", "ring") if kind not in used)
     if plan.helpers or plan.prediction.chain_cycles:
         yield {"chain": "off" if plan.helpers else "on"}
 
@@ -82,10 +82,16 @@ def _word(name: str, value: Any) -> str:
     if name == "depth":
         return f"rings of {value}"
     if name == "staging":
-        return {"own": "stores through a buffer of their own", "buffer": "stores through an operand's buffer"}.get(
-            value, "stores through a ring"
-        )
+        return _STAGED[str(value)]
     return f"{name}={value}"
+
+
+_STAGED = {
+    "own": "stores through a buffer of their own",
+    "halves": "stores in halves through half a buffer",
+    "buffer": "stores through an operand's buffer",
+    "ring": "stores through a ring",
+}
 
 
 def same(first: Plan, second: Plan) -> bool:

@@ -28,7 +28,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said.append(f"{share}, with {consumer.registers} registers a thread")
     said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
-    said += [_store(store, channel, operations) for store, channel, _ in plan.staging]
+    said += [_store(store, channel, kind, operations) for store, channel, kind in plan.staging]
     if plan.packed:
         said.append(
             f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
@@ -84,8 +84,13 @@ def _helpers(plan: Plan, operations: Operations) -> list[str]:
     return said
 
 
-def _store(store: int, channel: str, operations: Operations) -> str:
+def _store(store: int, channel: str, kind: str, operations: Operations) -> str:
     start = f"the store at {places([store], operations)} goes through"
+    if kind == "halves":
+        return (
+            f"{start} a buffer of half its size, which leaves the rings more: half of a tile at its end, the other half "
+            "beside the first products of the next one"
+        )
     if not channel:
         return f"{start} a buffer of its own, and goes on while the next tile is computed"
     return f"{start} the buffer of {channel}, which nobody reads any more"

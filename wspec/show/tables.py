@@ -140,9 +140,9 @@ def _totals(plan: Plan, operations: Operations, machine: Machine) -> Text:
     ]
     if plan.persistent:
         lines.append("tiles     as many blocks as fit on the GPU walk through those of the grid")
-    own = [store for store, channel, _ in plan.staging if not channel]
-    if own:
-        lines.append(f"stores    through a buffer of its own: {places(own, operations)}")
+    for kind, what in (("own", "a buffer of its own"), ("halves", "half a buffer of its own, in halves")):
+        if stores := [store for store, _, how in plan.staging if how == kind]:
+            lines.append(f"stores    through {what}: {places(stores, operations)}")
     if expected.iteration_cycles:
         ratio = expected.plain_iteration_cycles / expected.iteration_cycles
         lines.append(

@@ -1,0 +1,21 @@
+"""Loops that hand values of a round to the next."""
+
+from __future__ import annotations
+
+from wspec.ir.builder import Builder
+from wspec.ir.core import Operation, Value
+
+
+def carry(loop: Operation, values: list[Value]) -> dict[Value, Value]:
+    """Carry values of a loop's body to its next round: for each, what it was in the round before, zero at first.
+
+    The loop gains a result for each, behind those it has.
+    """
+    body, outside = loop.regions[0].block, loop.parent
+    assert outside is not None
+    build = Builder(outside, outside.ops.index(loop), loop.location)
+    loop.operands += [build.zero(value.type) for value in values]
+    body.terminator.operands += values
+    for value in values:
+        loop.results.append(Value(value.type, loop, len(loop.results)))
+    return {value: body.add_arg(value.type, value.location) for value in values}
