@@ -193,7 +193,7 @@ class _Compiler:
         if plan is None:
             return Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
         text = plan.to_text()
-        edits = bridge.PtxEdits(plan.elide_barriers, plan.hold_waits, plan.early_start)
+        edits = bridge.PtxEdits(plan.elide_barriers, plan.hold_waits, plan.early_start, plan.divided)
         return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, edits)
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:

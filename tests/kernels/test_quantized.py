@@ -217,7 +217,7 @@ def test_the_persistent_product_stores_while_it_goes_on(chain: str, helpers: lis
     kernel = wspec.compile(persistent.matmul_persistent_kernel, check="off", chain=chain)
     report = kernel.outcome(*launch.args, **launch.meta)
     assert report.plan is not None and [task.name for task in report.plan.helpers] == helpers
-    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["own"]
+    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["halves"]
     assert report.resources.spill_bytes == 0
 
 

@@ -117,7 +117,7 @@ def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
 
 def test_a_store_that_runs_on_needs_no_task() -> None:
     plan = plan_of(PERSISTENT, "bf16")
-    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["own"]
+    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["halves"]
     assert "with a task 'store' an iteration would take" in plan.prediction.chain_note
 
 

@@ -228,7 +228,7 @@ def edits(draw: st.DrawFn, plan: Plan) -> Plan:
         return with_loop(late=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
     if kind == "staging":
         names = [channel.name for channel in plan.channels]
-        place = st.tuples(SMALL, st.sampled_from([*names, ""]), st.sampled_from(["buffer", "ring", "own"]))
+        place = st.tuples(SMALL, st.sampled_from([*names, ""]), st.sampled_from(["buffer", "ring", "own", "halves"]))
         kept = draw(st.sampled_from([(), plan.staging]))
         return replace(plan, staging=(*kept, *draw(st.lists(place, max_size=1))))
     return replace(plan, blocks_per_sm=draw(st.integers(0, 3)))

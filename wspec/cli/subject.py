@@ -163,7 +163,7 @@ def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     stages, found = dict(outcome.stages), outcome.plan
     if found is None:
         return bridge.Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start)
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, found.divided)
     return bridge.Verdict(
         module, found.to_text(), tuple(outcome.remarks), found.tiles, found.blocks_per_sm, stages, edits
     )

@@ -88,7 +88,7 @@ def _store(store: int, channel: str, kind: str, operations: Operations) -> str:
     start = f"the store at {places([store], operations)} goes through"
     if kind == "halves":
         return (
-            f"{start} a buffer of half its size, which leaves the rings more: half of a tile at its end, the other half "
+            f"{start} a buffer of half its size, which leaves the rings more: half a tile at its end, the other half "
             "beside the first products of the next one"
         )
     if not channel:
