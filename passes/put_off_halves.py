@@ -51,8 +51,9 @@ def _put_off(tile: Operation) -> None:
     """`tile`: the loop over tiles."""
     body, outside = tile.regions[0].block, tile.parent
     assert outside is not None
-    end = body.ops[-1 - len(END) : -1]
-    assert tuple(op.name for op in end) == END, "the last that a tile does is to store its second half"
+    last_copy = max(at for at, op in enumerate(body.ops) if op.name == END[-1])
+    end = body.ops[last_copy + 1 - len(END) : last_copy + 1]
+    assert tuple(op.name for op in end) == END, "the last effect of a tile is to store its second half"
     taken = _taken(end, body)
     before = carry(tile, taken)
     loop = next(op for top in body.ops for op in top.walk() if op.name == "scf.for" and _multiplies(op))

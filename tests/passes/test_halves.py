@@ -5,7 +5,6 @@ Goldens of the passes are in programs/halves, timings in docs/experiments.md, ru
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,8 @@ from tests.support.cases import odd_cases
 from tests.support.compiling import Case, outcome, plain_module
 from wspec.execute import FirstReady, Random
 from wspec.ir.core import Operation
-from wspec.ir.types import TensorType
+from wspec.ir.types import I1, IntegerAttr, Layout, TensorType
+from wspec.passes.persist import persist
 from wspec.plan.halves import halving_types, hindrance
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
@@ -67,11 +67,8 @@ def test_others_are_stored_whole(name: str, options: dict[str, Any]) -> None:
     assert made.plan is None or "halves" not in kinds(made.plan)
 
 
-@functools.cache
 def tiles_of(name: str) -> tuple[Operation, Operation]:
     """(the function, its store), with the loop over tiles."""
-    from wspec.passes.persist import persist
-
     module = persist(plain_module(ODD[name]))
     function = next(op for op in module.walk() if op.name == "tt.func")
     return function, next(op for op in function.walk() if op.name == "tt.descriptor_store")
@@ -82,14 +79,21 @@ def test_reasons() -> None:
     assert hindrance(function, store, 8, 240) == ""
     assert "120 registers" in hindrance(function, store, 8, 120)
     assert "one product" in hindrance(function, store, 4, 240), "four warps would hold two instructions' rows each"
-    assert len(hot_loops(function)) == 1
+    assert len(hot_loops(function)) == 1 and store.parent is not None
+    barrier = Operation.create("gpu.barrier")
+    store.parent.insert(store.parent.ops.index(store) + 1, barrier)
+    assert "behind the store" in hindrance(function, store, 8, 240)
+    barrier.erase()
+    loop = hot_loops(function)[0]
+    loop.properties["unsignedCmp"] = IntegerAttr(1, I1)
+    assert "without a sign" in hindrance(function, store, 8, 240)
 
 
 def test_layouts_of_halves_keep_every_element_in_its_thread() -> None:
     function, _ = tiles_of("gemm")
     tile = next(op.result.type for op in function.walk() if op.name == "arith.truncf")
-    assert isinstance(tile, TensorType)
-    tile = replace(tile, shape=(64, 128), encoding=tile.encoding.with_fields({"warpsPerCTA": (4, 1)}))  # type: ignore[union-attr]
+    assert isinstance(tile, TensorType) and isinstance(tile.encoding, Layout)
+    tile = replace(tile, shape=(64, 128), encoding=tile.encoding.with_fields({"warpsPerCTA": (4, 1)}))
     paired, pairs, half = halving_types(tile)
     assert paired.shape == (64, 2, 64) and pairs.shape == (64, 64, 2) and half.shape == (64, 64)
     text = str(half.encoding)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from wspec.ir.core import Operation, Value
+from wspec.ir.ops import is_pure
 from wspec.ir.types import Layout, LayoutField, TensorDescType, TensorType
 from wspec.plan.costs import bits
 from wspec.plan.partition import hot_loops
@@ -33,6 +34,13 @@ def hindrance(function: Operation, store: Operation, warps: int, registers: int)
         return "the loop over tiles holds more than one loop that multiplies"
     if any(op.name in DOTS and not op.is_inside(loops[0]) for op in function.walk()):
         return "the kernel multiplies outside of its loop"
+    tiles = body.parent_op
+    if tiles is None or tiles.parent is not function.regions[0].block:
+        return "the loop over tiles stands in another one, or in a branch"
+    if any(loop.attr("unsignedCmp") is not None and loop.int_attr("unsignedCmp") != 0 for loop in (tiles, loops[0])):
+        return "a loop counts without a sign"
+    if not all(is_pure(op) for op in body.ops[body.ops.index(store) + 1 : -1]):
+        return "more happens behind the store than computing"
     desc, tile = store.operands[0], unconverted(store.operands[1]).type
     if desc.owner is not function.regions[0].block or any(
         desc in op.operands for op in function.walk() if op is not store
