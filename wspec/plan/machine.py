@@ -41,6 +41,7 @@ class Machine:
     mbarrier_latency: float
     ready_latency: float
     shuffle_latency: float
+    handed_latency: float  # beside what moving the sums takes
     setup_latency: float
     plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
     plain_mn_major: float  # B stored [K, N]
@@ -137,6 +138,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         mbarrier_latency=latency["mbarrier"],
         ready_latency=latency["wait_ready"],
         shuffle_latency=latency["shuffle"],
+        handed_latency=latency["handed"],
         setup_latency=latency["setup"],
         plain_k_major=data["plain"]["k_major"],
         plain_mn_major=data["plain"]["mn_major"],

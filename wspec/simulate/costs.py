@@ -85,6 +85,7 @@ class Numbers:
     fence_latency: float  # of a warp group
     fence_more: float  # for each warp more: they take turns
     stored_latency: float  # more, where something was stored before it
+    handed_latency: float  # a block takes up the sums of another one
     dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
     dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
     dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
@@ -183,6 +184,7 @@ class _Source:
             fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
             fence_more=(self.row("handshakes.fence", 4, 0.0) - self.row("handshakes.fence", 1, 0.0)) / 3,
             stored_latency=self.row("handshakes.store_fence", 4, 0.0) - self.row("handshakes.fence", 4, 0.0),
+            handed_latency=machine.handed_latency,
             dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
             dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
             dot_interval=self.table("wgmma.bf16_ss_issue"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from wspec.ir import warp_specialize as ws
+from wspec.ir.assembly import AWAIT_WORD
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.types import DenseArrayAttr, IntegerAttr
@@ -235,6 +236,9 @@ class Compiler:
         if op.name == "tt.elementwise_inline_asm" and (named := _NAMED.search(op.str_attr("asm_string") or "")):
             kind = Kind.SYNC if named[1] == "sync" else Kind.NAMED_ARRIVE
             return [Emit((Action(kind, op, int(named[2]), int(named[3])),))]
+        if op.str_attr("asm_string") == AWAIT_WORD:
+            waits = self.numbers.handed_latency
+            return [Emit((Action(Kind.WORK, op, pieces=(waits,), ops=(op,), scalar=True, cycles=waits),))]
         return self._cp_async(op)
 
     def _cp_async(self, op: Operation) -> list[Step] | None:
