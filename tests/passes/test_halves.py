@@ -19,13 +19,13 @@ from wspec.execute import FirstReady, Random
 from wspec.ir.core import Operation
 from wspec.ir.types import I1, IntegerAttr, Layout, TensorType
 from wspec.passes.persist import persist
+from wspec.passes.put_off_halves import END
 from wspec.plan.halves import halving_types, hindrance
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
 
 ODD = {case.name: case for case in odd_cases()}
 ASKED = {"persistent": True, "gate": "off", "blocks": 1, "chain": "off"}
-END = ("ttng.async_tma_store_wait", "ttg.local_store", "ttng.fence_async_shared", "ttng.async_tma_copy_local_to_global")
 
 
 def plan_of(case: Case, **options: object) -> Plan:
