@@ -67,6 +67,24 @@ def test_others_are_stored_whole(name: str, options: dict[str, Any]) -> None:
     assert made.plan is None or "halves" not in kinds(made.plan)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"staging": "halves", "overlap": False}, "staging='halves' was asked for, but cannot be had: products do not"),
+        ({"staging": "halves", "consumer_registers": 120}, "take more than 120 registers a thread"),
+        ({"staging": "buffer"}, "staging='buffer' was asked for, but no store can have it"),
+        ({"depth": 2}, "stores are not made in halves: the rings would not be deeper"),
+        ({"staging": "own"}, ""),
+        ({"staging": "halves"}, ""),
+    ],
+)
+def test_a_plan_says_why_stores_are_not_where_they_might_be(options: dict[str, Any], said: str) -> None:
+    plan = outcome(ODD["gemm"], **{**ASKED, **options}).plan
+    assert plan is not None
+    assert said in plan.not_staged and bool(said) == bool(plan.not_staged)
+    assert Plan.from_text(plan.to_text()) == plan
+
+
 def tiles_of(name: str) -> tuple[Operation, Operation]:
     """(the function, its store), with the loop over tiles."""
     module = persist(plain_module(ODD[name]))

@@ -15,6 +15,7 @@ from typing import Any
 
 from wspec.plan.plan import Plan
 from wspec.report import Report
+from wspec.search.variations import ABOUT
 from wspec.simulate.points import Point
 
 Options = Mapping[str, Any]
@@ -119,9 +120,7 @@ def offline_point(point: Point) -> Any:
 
 def _emitted(plan: Plan) -> str:
     """The same text for plans that emit the same kernel (`wspec.search.variations.same`)."""
-    names = [
-        field.name for field in fields(Plan) if field.name not in ("prediction", "tiles", "not_deferred", "not_divided")
-    ]
+    names = [field.name for field in fields(Plan) if field.name not in ABOUT]
     found = {name: getattr(plan, name) for name in names}
     found["hold_waits"] = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
     return json.dumps(found, default=repr, sort_keys=True)

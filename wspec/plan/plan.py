@@ -106,6 +106,7 @@ class Plan:
     not_deferred: str = ""  # why it is not, where blocks walk through tiles
     divided: bool = False  # the launch may give parts of a tile to two blocks, the second taking up the first's sums
     not_divided: str = ""  # why not, where blocks walk through tiles
+    not_staged: str = ""  # why a store does not go where it was asked to, or is not made in halves
     version: int = 1
 
     @property
@@ -182,7 +183,7 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "packed": (), "divided": False, "not_divided": "",
+    "exp2_on_fma": 0.0, "packed": (), "divided": False, "not_divided": "", "not_staged": "",
 }  # fmt: skip
 
 

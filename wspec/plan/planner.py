@@ -53,6 +53,7 @@ from wspec.plan.staging import (
     named,
     own_bytes,
     staging_options,
+    why_whole,
 )
 from wspec.plan.team import size_of
 
@@ -84,13 +85,13 @@ def _without_chain(
     consumer_warps = WARP_GROUP if replicas > 1 else warps
     mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
     options_of = staging_options(function, sites, mine, replicas)
-    halved = partial(_halved, function, loops, sites, replicas * consumer_warps, machine, options)
+    whole = partial(_whole, function, loops, sites, replicas * consumer_warps, machine, options)
 
     def rings(staging: Staging) -> Callable[[int], tuple[tuple[Channel, ...], int]]:
         own = own_bytes(function, staging)
         return partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
 
-    for staging in _stagings(options_of, halved, options.staging):
+    for staging in _stagings(options_of, whole, options.staging):
         own, memory = own_bytes(function, staging), rings(staging)
         try:
             blocks, schedules = choose_occupancy(
@@ -107,10 +108,12 @@ def _without_chain(
             and (blocks == 1 or not has_halves(staging))
         ):
             break
-    if options.staging is None and blocks == 1 and (halves := halved(staging)):
+    if options.staging is None and blocks == 1 and not has_halves(staging) and not whole(staging):
+        halves = in_halves(staging)
         deeper, smaller = rings(halves)(blocks)
         if sum(channel.depth for channel in deeper) > sum(channel.depth for channel in channels):
             staging, channels, smem = halves, deeper, smaller
+    not_staged = _not_staged(staging, options_of, whole, blocks, options.staging)
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     if size_of(function) > 1:
         schedules = _first_pipelined(schedules)
@@ -129,7 +132,7 @@ def _without_chain(
     prediction = predict(loops, machine, late, groups, warps, ours, blocks)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
-        named(staging, channels), smem, blocks, prediction, team=size_of(function),
+        named(staging, channels), smem, blocks, prediction, team=size_of(function), not_staged=not_staged,
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":
@@ -148,12 +151,12 @@ _PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BU
 
 
 def _stagings(
-    options_of: dict[int, list[Place]], halved: Callable[[Staging], Staging], asked: str | None
+    options_of: dict[int, list[Place]], whole: Callable[[Staging], str], asked: str | None
 ) -> Iterator[Staging]:
     """What the stores may go through, what is tried first in front: what is asked for, if it can be had."""
     first = choose(options_of, _PLACES[0])
-    if asked == HALVES and (halves := halved(first)):
-        yield halves
+    if asked == HALVES and not whole(first):
+        yield in_halves(first)
     elif asked not in (None, HALVES) and (staging := choose(options_of, (str(asked),))):
         yield staging
     for kinds in _PLACES:
@@ -162,24 +165,49 @@ def _stagings(
             yield staging
         elif any(place.kind == OWN for place in staging.values()):
             yield staging
-            if asked is None and (halves := halved(staging)):
-                yield halves
+            if asked is None and not whole(staging):
+                yield in_halves(staging)
 
 
-def _halved(
+def _whole(
     function: Operation, loops: list[Operation], sites: list[Site], warps: int, machine: Machine, options: Options,
     staging: Staging,
-) -> Staging:  # fmt: skip
-    """The same with the store that has a buffer of its own in halves, for one block an SM; empty where that cannot be.
+) -> str:  # fmt: skip
+    """Why no store that has a buffer of its own is made in halves, where one block has the SM; empty where one can be.
 
     Its dots run on from one iteration to the next, so that the second half is stored beside them.
     """
     loads = {site.load for site in sites}
-    run_on = options.overlap and all(accumulators(loop.regions[0].block, loads.__contains__) for loop in loops)
-    if not run_on or size_of(function) > 1 or options.defer:
-        return {}
+    if not options.overlap or not all(accumulators(loop.regions[0].block, loads.__contains__) for loop in loops):
+        return "products do not run on from one iteration to the next"
+    if size_of(function) > 1:
+        return "each group of a team has a tile of its own"
+    if options.defer:
+        return "a tile is to be finished beside the next one's first product"
     registers = options.consumer_registers or available(machine, 1, warps, options.producer_registers)
-    return in_halves(function, staging, warps, registers)
+    return why_whole(function, staging, warps, registers)
+
+
+def _not_staged(
+    staging: Staging,
+    options_of: dict[int, list[Place]],
+    whole: Callable[[Staging], str],
+    blocks: int,
+    asked: str | None,
+) -> str:
+    """What a person is told of stores that do not go where they were asked to, or are not made in halves."""
+    kinds = {place.kind for place in staging.values()}
+    if not options_of or asked in kinds or not (asked or OWN in kinds):
+        return ""
+    if asked not in (None, HALVES):
+        possible = any(place.kind == asked for places in options_of.values() for place in places)
+        why = "shared memory has no room for it" if possible else "no store can have it"
+        return f"staging={asked!r} was asked for, but {why}"
+    why = whole(choose(options_of, _PLACES[0])) or (
+        "blocks share the SM" if blocks > 1 else "the rings would not be deeper" if asked is None else "nothing fits"
+    )
+    said = "stores are not made in halves" if asked is None else f"staging={asked!r} was asked for, but cannot be had"
+    return f"{said}: {why}"
 
 
 def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:

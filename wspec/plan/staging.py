@@ -79,12 +79,17 @@ def has_halves(staging: Staging) -> bool:
     return any(place.kind == HALVES for place in staging.values())
 
 
-def in_halves(function: Operation, staging: Staging, warps: int, registers: int) -> Staging:
-    """The same with the one store that has a buffer of its own stored in halves; empty where that cannot be."""
+def in_halves(staging: Staging) -> Staging:
+    """The same with stores in halves that have a buffer of their own."""
+    return {store: Place(-1, HALVES) if place.kind == OWN else place for store, place in staging.items()}
+
+
+def why_whole(function: Operation, staging: Staging, warps: int, registers: int) -> str:
+    """Why the store that has a buffer of its own cannot be made in halves; empty where it can."""
     own = [op for op in function.walk() if (place := staging.get(id_of(op))) is not None and place.kind == OWN]
-    if len(own) != 1 or hindrance(function, own[0], warps, registers):
-        return {}
-    return {**staging, id_of(own[0]): Place(-1, HALVES)}
+    if len(own) != 1:
+        return "several stores have a buffer of their own" if own else "no store can have a buffer of its own"
+    return hindrance(function, own[0], warps, registers)
 
 
 def ring_holds(function: Operation, store: int, channel: Channel) -> bool:

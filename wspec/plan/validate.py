@@ -29,7 +29,7 @@ from wspec.plan.registers import check_registers
 from wspec.plan.replicas import slicing_for
 from wspec.plan.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.plan.schedule import accumulators, legal_late
-from wspec.plan.staging import BUFFER, HALVES, OWN, Place, in_halves, own_bytes, ring_holds, staging_options
+from wspec.plan.staging import BUFFER, HALVES, OWN, Place, own_bytes, ring_holds, staging_options, why_whole
 from wspec.plan.team import size_of
 from wspec.plan.tile import DOTS, Conflict
 
@@ -166,7 +166,7 @@ def _halves(plan: Plan, function: Operation) -> None:
     warps = plan.consumer.warps * plan.consumer.replicas
     alone = plan.team == 1 and plan.blocks_per_sm == 1 and not plan.deferred and not plan.helpers
     run_on = all(schedule.in_flight for schedule in plan.loops)
-    if not alone or not run_on or not in_halves(function, whole, warps, plan.consumer.registers):
+    if not alone or not run_on or why_whole(function, whole, warps, plan.consumer.registers):
         raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
 
 

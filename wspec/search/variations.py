@@ -9,6 +9,9 @@ from typing import Any
 from wspec.options import Options
 from wspec.plan.plan import WARP_GROUP, Plan
 
+ABOUT = ("prediction", "tiles", "not_deferred", "not_divided", "not_staged")
+"""What a plan says about itself; plans that differ in nothing else emit the same kernel."""
+
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
 DECISIONS = frozenset(("persistent", "turns", "overlap", "team", "consumers", "blocks", "depth", "staging", "chain"))
@@ -96,5 +99,5 @@ _STAGED = {
 
 def same(first: Plan, second: Plan) -> bool:
     """Do two plans emit the same kernel? What was expected of them may differ."""
-    names = [field.name for field in fields(Plan) if field.name not in ("prediction", "tiles")]
+    names = [field.name for field in fields(Plan) if field.name not in ABOUT]
     return all(getattr(first, name) == getattr(second, name) for name in names)

@@ -29,6 +29,8 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
     said += [_store(store, channel, kind, operations) for store, channel, kind in plan.staging]
+    if plan.not_staged:
+        said.append(plan.not_staged)
     if plan.packed:
         said.append(
             f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
