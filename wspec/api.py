@@ -185,16 +185,7 @@ class _Compiler:
     def judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
         keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
-        outcome = _specialize(ir.read(text), self.options, plan=self.given_plan, keep_stages=keep_stages)
-        if self.options.search and self.given_plan is None and outcome.module is not None:
-            outcome = _searched(text, outcome, self.options, keep_stages)
-        module = ir.print_module(outcome.module) if outcome.module is not None else None
-        plan, stages = outcome.plan, dict(outcome.stages)
-        if plan is None:
-            return Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
-        text = plan.to_text()
-        edits = bridge.PtxEdits(plan.elide_barriers, plan.hold_waits, plan.early_start, plan.divided)
-        return Verdict(module, text, tuple(outcome.remarks), plan.tiles, plan.blocks_per_sm, stages, edits)
+        return verdict(text, self.options, self.given_plan, keep_stages)
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
@@ -232,6 +223,19 @@ class _Compiler:
         if verdict.text is not None:
             texts["specialized"] = verdict.text
         return texts
+
+
+def verdict(text: str, options: Options, plan: Plan | None, keep_stages: bool) -> Verdict:
+    """TTGIR text through the pipeline, under a plan or the compiler's own."""
+    outcome = _specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
+    if options.search and plan is None and outcome.module is not None:
+        outcome = _searched(text, outcome, options, keep_stages)
+    module = ir.print_module(outcome.module) if outcome.module is not None else None
+    found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
+    if found is None:
+        return Verdict(module, remarks=remarks, stages=stages)
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, found.divided)
+    return Verdict(module, found.to_text(), remarks, found.tiles, found.blocks_per_sm, stages, edits)
 
 
 def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, keep_stages: bool) -> Outcome:

@@ -23,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("points", metavar="POINTS.json")
     parser.add_argument("--measure", action="store_true", help="measure the points first (needs a Hopper GPU)")
     parser.add_argument("--quick", action="store_true", help="measure one shape of each sort")
+    others = "measure other shapes, which are no points of the test"
+    parser.add_argument("--others", action="store_true", help=others)
     parser.add_argument("--rounds", type=int, default=15, help="turns of each plan (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=6.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
@@ -81,7 +83,7 @@ def _measure(args: argparse.Namespace) -> int:
         data = {"environment": known, "points": [asdict(one) for one in points], "not_measured": problems}
         Path(args.points).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
-    chosen = [one for one in shapes(args.quick) if args.only in str(one)]
+    chosen = [one for one in shapes(args.quick, args.others) if args.only in str(one)]
     problems = measure_all(chosen, device, budget, save)
     wrong = [one for one in problems if not any(sort in one for sort in BY_RULE)]
     print("\n".join([*wrong, f"{len(problems)} plans left out, see {args.points}"]), file=sys.stderr)

@@ -260,15 +260,39 @@ def _quantized_tile(point: Point) -> k.Config:
     return k.Config(at["BLOCK_M"], at["BLOCK_N"], at["BLOCK_K"], options["num_warps"], options["num_stages"])
 
 
-def shapes(quick: bool = False) -> list[Shape]:
-    """All of them; with `quick` one of each sort."""
-    lengths = (1024,) if quick else (1024, 4096, 16384)
-    dims = (128,) if quick else (64, 128, 256)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of problems: lengths of sequences; (m, n, k); rows and n = k of products of int8 weights."""
+
+    lengths: tuple[int, ...]
+    products: tuple[tuple[int, int, int], ...]
+    quantized: tuple[tuple[int, int], ...]
+    dims: tuple[int, ...] = (64, 128, 256)
+
+
+_TESTED = Sizes(
+    lengths=(1024, 4096, 16384),
+    products=((4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192)),
+    quantized=((64, 16384), (128, 16384), (256, 16384), (512, 8192), (1024, 8192)),
+)
+_OTHERS = Sizes(
+    lengths=(2048, 8192),
+    products=((6144, 6144, 6144), (8192, 4096, 2048)),
+    quantized=((128, 12288), (512, 16384), (1024, 12288), (2048, 8192)),
+)
+_QUICK = Sizes(lengths=(1024,), products=((4096, 4096, 4096),), quantized=((256, 16384),), dims=(128,))
+
+
+def shapes(quick: bool = False, others: bool = False) -> list[Shape]:
+    """Those that the model is tested on; with `quick` one of each sort. `others` are no points of the test: the margin
+    of `wspec.search` is from these, and changes of the model may be tried on them."""
+    sizes = _QUICK if quick else _OTHERS if others else _TESTED
     found: list[Shape] = [
-        AttentionShape(dim, causal, length) for dim in dims for causal in (False, True) for length in lengths
+        AttentionShape(dim, causal, length)
+        for dim in sizes.dims
+        for causal in (False, True)
+        for length in sizes.lengths
     ]
-    sizes = [(4096, 4096, 4096)] if quick else [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 2048, 8192)]
-    found += [MatmulShape(*size, transposed) for size in sizes for transposed in (False, True)]
-    long = [(256, 16384)] if quick else [(64, 16384), (128, 16384), (256, 16384), (512, 8192), (1024, 8192)]
-    found += [QuantizedShape(rows, size) for rows, size in long]
+    found += [MatmulShape(*size, transposed) for size in sizes.products for transposed in (False, True)]
+    found += [QuantizedShape(rows, size) for rows, size in sizes.quantized]
     return found

@@ -69,6 +69,28 @@ def choices(rows: Sequence[Row]) -> list[Choice]:
     return found
 
 
+def comparisons(rows: Sequence[Row]) -> list[float]:
+    """What `wspec.search` goes by, and how wrong it is: by which factor, less 1, the time of a plan over that of the
+    planner's own at its tile was foretold too high or too low. Of plans with a decision forced that it looks at."""
+    own = {(row.point.shape, row.point.name): row for row in rows if _is_own(row.point)}
+    found = []
+    for row in rows:
+        point = row.point
+        base = own.get((point.shape, point.name.removesuffix(point.forced).strip()))
+        if point.forced and _is_seen(point) and base is not None:
+            foretold, measured = row.ms / base.ms, point.ms / base.point.ms
+            found.append(max(foretold / measured, measured / foretold) - 1)
+    return found
+
+
+def _is_own(point: Point) -> bool:
+    return point.kind == "specialized" and not point.forced
+
+
+def _is_seen(point: Point) -> bool:
+    return not point.forced or point.forced.partition("=")[0] in DECISIONS
+
+
 def _taken(rows: Sequence[Row], chosen: Row) -> Row:
     """As `wspec.search` has it: nothing forced, at the tile that the model finds fastest so, unless another plan that
     it would look at is expected to be faster by more than the model errs."""
@@ -76,7 +98,7 @@ def _taken(rows: Sequence[Row], chosen: Row) -> Row:
     if not own:
         return chosen
     best = min(own, key=lambda row: row.ms)
-    seen = [row for row in rows if not row.point.forced or row.point.forced.partition("=")[0] in DECISIONS]
+    seen = [row for row in rows if _is_seen(row.point)]
     first = min(seen, key=lambda row: row.ms)
     return first if best.ms > MARGIN * first.ms else best
 
@@ -133,6 +155,7 @@ def notes(rows: Sequence[Row], found: Sequence[Choice]) -> list[str]:
     good = sum(one.regret <= NEAR for one in found)
     worst_taken = max((one.taken_regret for one in found), default=0.0)
     ranked = sum(one.correlation >= RANKED for one in found)
+    compared = comparisons(rows)
     return [
         f"{all_of_them.points} points: mean error {_percent(all_of_them.mean_error)}, "
         f"worst {_percent(all_of_them.worst_error)}, predicted {all_of_them.factor:.2f} of measured",
@@ -140,8 +163,13 @@ def notes(rows: Sequence[Row], found: Sequence[Choice]) -> list[str]:
         f"at worst {_percent(worst_taken)} slower",
         f"the plan that the model finds fastest of all is on {good}; "
         f"at worst {_percent(max((one.regret for one in found), default=0.0))} slower",
+        f"{len(compared)} plans over the planner's own at their tile: off by {_percent(_mean(compared))} on average",
         f"rank correlation at least {RANKED} on {ranked} of {len(found)} shapes",
     ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.mean(values) if values else 0.0
 
 
 def _percent(share: float) -> str:

@@ -76,7 +76,7 @@ bar.sync 0;"""
 
 def kernel(kind: Kind, n: int, op: Op) -> Kernel:
     """All roles; see the module's docstring."""
-    text = "\n".join((start(n), multiplying(kind, n), _computing(op), COPYING))
+    text = "\n".join((start(n), multiplying(kind, n), _computing(op), copying()))
     name = name_of(kind.name, n, op.name)
     sass = {"HGMMA": COUNT, "UBLKCP": 1, "CS2R": 3, **dict.fromkeys(op.sass, STEPS)}
     return Kernel(name, entry(name, PARAMS, text, threads=THREADS), THREADS, SHARED, sass)
@@ -199,7 +199,14 @@ cvt.u64.u32 %rd1, %turns;
 ret;"""
 
 
-COPYING = f"""COPIES:
+def copying(tile: int = TILE) -> str:
+    """A warp that has tiles of so many bytes copied into a ring until the products are done, and waits for the last.
+
+    Its few instructions queue with those of warps that load and store, a thousand cycles for each tile: beside these
+    only large tiles come as fast as they can.
+    """
+    stages = STAGES * TILE // tile
+    return f"""COPIES:
 setp.eq.u32 %p0, %copies, 0;
 @%p0 bra COPIED;
 setp.ne.u32 %p5, %lane, 0;
@@ -207,23 +214,23 @@ mov.u32 %slot, 0;
 mov.u32 %par, 0;
 {loop("NEXT")}
 mad.lo.u32 %u, %slot, 8, %smem;
-setp.lt.u32 %p1, %turns, {STAGES};
+setp.lt.u32 %p1, %turns, {stages};
 @%p1 bra ISSUE;
 {{ .reg .pred %done;
 WAIT: mbarrier.try_wait.parity.shared.b64 %done, [%u], %par;
 @!%done bra.uni WAIT; }}
 ISSUE:
-mad.lo.u32 %tile, %slot, {TILE}, %smem;
+mad.lo.u32 %tile, %slot, {tile}, %smem;
 add.u32 %tile, %tile, {TILES};
 and.b32 %t, %turns, %last;
-mad.wide.u32 %rd2, %t, {TILE}, %source;
-@!%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%u], {TILE};
-@!%p5 {COPY} [%tile], [%rd2], {TILE}, [%u];
+mad.wide.u32 %rd2, %t, {tile}, %source;
+@!%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%u], {tile};
+@!%p5 {COPY} [%tile], [%rd2], {tile}, [%u];
 add.u32 %turns, %turns, 1;
 add.u32 %slot, %slot, 1;
-setp.eq.u32 %p2, %slot, {STAGES};
+setp.eq.u32 %p2, %slot, {stages};
 @%p2 mov.u32 %slot, 0;
-setp.gt.u32 %p3, %turns, {STAGES};
+setp.gt.u32 %p3, %turns, {stages};
 and.pred %p2, %p2, %p3;
 @%p2 xor.b32 %par, %par, 1;
 ld.volatile.shared.b32 %t, [%smem+{FLAG}];
@@ -236,18 +243,17 @@ mad.lo.u32 %u, %slot, 8, %smem;
 WAIT: mbarrier.try_wait.parity.shared.b64 %done, [%u], %par;
 @!%done bra.uni WAIT; }}
 add.u32 %slot, %slot, 1;
-setp.eq.u32 %p2, %slot, {STAGES};
+setp.eq.u32 %p2, %slot, {stages};
 @%p2 mov.u32 %slot, 0;
 @%p2 xor.b32 %par, %par, 1;
 add.u32 %i, %i, 1;
-setp.lt.u32 %p1, %i, {STAGES};
+setp.lt.u32 %p1, %i, {stages};
 @%p1 bra DRAIN;
 COPIED:
 cvt.u64.u32 %rd1, %turns;
 setp.ne.u32 %p5, %lane, 0;
 @!%p5 st.global.b64 [%out+40], %rd1;
 ret;"""
-"""A warp that has tiles copied into a ring until the products are done, and waits for the last ones."""
 
 
 PAIR = BESIDE[-1]
@@ -318,8 +324,10 @@ def _run(bench: Bench, code: tuple[str, int, Op], source: int, beside: Beside, p
     return launch(bench, (kind, n, op.name), source, beside, pause, reps)
 
 
-def launch(bench: Bench, code: tuple[str, int, str], source: int, beside: Beside, pause: int, reps: int) -> Run:
-    """One launch on every SM, of the kernel of a kind, N and operation."""
+def launch(
+    bench: Bench, code: tuple[str, int, str], source: int, beside: Beside, pause: int, reps: int, tile: int = TILE
+) -> Run:
+    """One launch on every SM, of the kernel of a kind, N and operation; tiles are of so many bytes."""
     arguments = (
         bench.out, bench.input, u32(reps), u32(pause), u32(beside.groups), u32(beside.copies), source,
         u32(beside.stride), u32(beside.tiles),
@@ -330,7 +338,7 @@ def launch(bench: Bench, code: tuple[str, int, str], source: int, beside: Beside
         statistics.median(one / (2 * COUNT * reps) for one in cycles),
         statistics.median(one / float(row[3] - row[2]) * 1000 for one, row in zip(cycles, out, strict=True)),
         statistics.median(float(row[4]) * STEPS * GROUP / one for one, row in zip(cycles, out, strict=True)),
-        statistics.median(float(row[5]) * TILE / one for one, row in zip(cycles, out, strict=True)),
+        statistics.median(float(row[5]) * tile / one for one, row in zip(cycles, out, strict=True)),
         statistics.median(float(row[4]) / one for one, row in zip(cycles, out, strict=True)),
     )
 

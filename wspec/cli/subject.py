@@ -148,25 +148,9 @@ class Subject(ABC):
 
 def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     """TTGIR text through the compiler, every stage kept."""
-    from wspec import bridge
-    from wspec.pipeline import specialize
+    from wspec.api import verdict
 
-    outcome = specialize(ir.read(text), options, plan=plan, keep_stages=True)
-    if options.search and plan is None and outcome.module is not None:
-        from wspec.search import preferred
-
-        better, remarks = preferred(ir.read(text), options)
-        if better is not None:
-            outcome = specialize(ir.read(text), options, plan=better, keep_stages=True)
-            outcome = replace(outcome, remarks=(*remarks, *outcome.remarks))
-    module = ir.print_module(outcome.module) if outcome.module is not None else None
-    stages, found = dict(outcome.stages), outcome.plan
-    if found is None:
-        return bridge.Verdict(module, remarks=tuple(outcome.remarks), stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, found.divided)
-    return bridge.Verdict(
-        module, found.to_text(), tuple(outcome.remarks), found.tiles, found.blocks_per_sm, stages, edits
-    )
+    return verdict(text, options, plan, keep_stages=True)
 
 
 def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
