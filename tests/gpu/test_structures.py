@@ -58,7 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one consumer": {"consumers": 1},
     "one block": {"blocks": 1},
     "two blocks": {"blocks": 2},
-    "gated": {"gate": "model"},
+    "gated": {"gate": "model", "persistent": False},  # blocks that walk are set up once, however short the loop
 }
 BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
 
