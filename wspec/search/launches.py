@@ -1,8 +1,9 @@
 """The launches that plans are compared on.
 
 What decides trip counts is not known when a kernel is compiled, so two lengths stand for all: every integer that
-decides control flow gets the same value, once a short and once a long one. The grid has whole waves, so that no plan
-wins by its tail alone.
+decides control flow gets the same value, once a short and once a long one. Others have none, so that no SM is taken to
+want another one's tiles. The grid has whole waves, so that no plan wins by its tail alone, and more of short tiles, so
+that none wins by how it begins.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wspec.simulate import Simulator
 from wspec.tiles import TABLE, TileCost, chosen_launch
 
 SHORT, LONG = 512, 2048
-WAVES = {SHORT: 2, LONG: 4}  # of one block an SM
+WAVES = {SHORT: 8, LONG: 4}  # of one block an SM
 Grid = tuple[int, int, int]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from wspec.ir.core import Operation
 from wspec.plan.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.search.launches import LONG, Launch, arguments_of
+from wspec.search.launches import Launch, arguments_of
 from wspec.simulate import Edits, Simulator
 from wspec.simulate.drawn import drawn
 from wspec.tiles import TileCost
@@ -38,6 +39,7 @@ class Timing:
 
     launch: Launch
     microseconds: float
+    clock_mhz: float
     tile_cycles: float  # cycles of an SM for a tile, blocks that share it counted together
     utilization: Mapping[str, float]  # unit -> share of the launch
     waits: Mapping[str, float]  # cause -> cycles a tile, mean over the warp groups that do not load
@@ -56,31 +58,37 @@ class Timing:
 
 
 def time_plan(
-    module: Operation, plan: Plan | None, machine: Machine, launches: tuple[Launch, ...], registers: int | None = None
+    module: Operation,
+    plan: Plan | None,
+    machine: Machine,
+    launches: tuple[Launch, ...],
+    clocks_mhz: Sequence[float] = (),
 ) -> tuple[Timing, ...]:
-    """The launches of a module that is ready for the back end. Raises SimulationError for what cannot be played."""
-    simulator = Simulator(module, machine, registers, edits=Edits.of(plan))
-    return tuple(_time(one, simulator, plan) for one in launches)
+    """The launches of a module that is ready for the back end, each at the clock that is given, else at the model's.
+
+    Raises SimulationError for what cannot be played.
+    """
+    simulator = Simulator(module, machine, edits=Edits.of(plan))
+    clocks = clocks_mhz or [0.0] * len(launches)
+    return tuple(_time(one, simulator, plan, mhz) for one, mhz in zip(launches, clocks, strict=True))
 
 
-def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
+def _time(launch: Launch, simulator: Simulator, plan: Plan | None, clock_mhz: float) -> Timing:
     arguments, grid = arguments_of(launch, simulator, plan)
-    ways = (launch.length == LONG,)  # both ways of sharing count, and are not played twice
     tiles = launch.grid[0] * launch.grid[1] * launch.grid[2]
     if plan is not None and plan.persistent:
         together = min(simulator.blocks_per_sm, -(-grid[0] // simulator.machine.sm_count))
         origins = simulator.origins(arguments, grid, together)
         block = simulator.walker(arguments, grid, origins).block((_longest(launch, plan, grid[0]), 0, 0))
-        (way,) = simulator.sharings(block, together, ways)
-        played = simulator.play(block, together, sharing=way)
-        used: Mapping[str, float] = played.utilization
-        cycles = played.cycles
+        both = [simulator.play(block, together, sharing=way) for way in simulator.sharings(block, together)]
+        played, cycles, steps = both[0], fmean(one.cycles for one in both), sum(one.steps for one in both)
+        used: Mapping[str, float] = {unit: fmean(one.utilization[unit] for one in both) for unit in played.utilization}
         draw = drawn([(block, together)], origins, used, cycles, simulator.numbers)
-        microseconds, steps = cycles / simulator.numbers.power.mhz(draw), played.steps
+        clock = clock_mhz or simulator.numbers.power.mhz(draw)
     else:
-        prediction = simulator.predict(arguments, grid, ways=ways)
+        prediction = simulator.predict(arguments, grid, clock_mhz=clock_mhz)
         together, used = prediction.blocks_per_sm, prediction.utilization
-        cycles, microseconds, steps = prediction.cycles, prediction.microseconds, prediction.steps
+        cycles, clock, steps = prediction.cycles, prediction.clock_mhz, prediction.steps
         middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
         played = simulator.play(simulator.block(arguments, grid, middle), together)
     of_block = tiles / (grid[0] * grid[1] * grid[2])
@@ -89,7 +97,9 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None) -> Timing:
     for causes in groups.values():
         for cause, waited in causes.items():
             waits[cause] = waits.get(cause, 0.0) + waited / of_block / len(groups)
-    return Timing(launch, microseconds, cycles * simulator.machine.sm_count / tiles, used, waits, together, steps)
+    return Timing(
+        launch, cycles / clock, clock, cycles * simulator.machine.sm_count / tiles, used, waits, together, steps
+    )
 
 
 def _longest(launch: Launch, plan: Plan, blocks: int) -> int:

@@ -125,10 +125,10 @@ class Simulator:
         slots = [(0.0, [block])] * together
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
-    def sharings(self, block: Block, together: int, ways: Sequence[bool] = BOTH) -> list[Sharing]:
+    def sharings(self, block: Block, together: int) -> list[Sharing]:
         """The ways in which warp groups may share the units: out of step or in step, where several multiply."""
         several = together * sum(_multiplying(task) for task in block.tasks) > 1
-        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in (ways if several else (False,))]
+        return [Sharing(replace(self.limits, in_step=in_step)) for in_step in (BOTH if several else (False,))]
 
     def predict(
         self,
@@ -136,15 +136,11 @@ class Simulator:
         grid: Grid,
         together: int | None = None,
         clock_mhz: float = 0.0,
-        ways: Sequence[bool] = BOTH,
     ) -> Prediction:
-        """A launch with these integers, by name. `together` blocks share an SM.
-
-        `ways`: are warp groups that share units in step? The mean of both is what is expected; one is quicker to play.
-        """
+        """A launch with these integers, by name. `together` blocks share an SM."""
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most, ways)
+        classes = _Classes(self, arguments, grid, most)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -164,8 +160,8 @@ class Simulator:
 class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
-    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, ways: Sequence[bool]) -> None:
-        self.simulator, self.grid, self.most, self.ways = simulator, grid, most, ways
+    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
+        self.simulator, self.grid, self.most = simulator, grid, most
         self.origins = simulator.origins(arguments, grid, most)
         self.walker = simulator.walker(arguments, grid, self.origins)
         self.axes = sorted(simulator.program.axes())
@@ -192,7 +188,7 @@ class _Classes:
     def result(self, position: int, together: int, which: int = 0) -> SmResult:
         key = (position, together, which)
         if not self.sharings:
-            self.sharings = self.simulator.sharings(self.block(position), self.most, self.ways)
+            self.sharings = self.simulator.sharings(self.block(position), self.most)
         if key not in self.results:
             self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
         return self.results[key]
