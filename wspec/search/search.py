@@ -25,7 +25,7 @@ from wspec.search.variations import together as both
 from wspec.search.why import why_declined, why_slower
 from wspec.simulate import SimulationError
 
-STEPS = 40_000  # of the simulator, two to three seconds; not a time, so that every machine finds the same plans
+STEPS = 30_000  # of the simulator, in at most two seconds; not a time, so that every machine finds the same plans
 MARGIN = 1.05  # a little more than the mean error of a comparison with the planner's own plan, docs/simulator.md
 KEPT = 5  # runners-up that are shown
 RULE = "the planner's"
