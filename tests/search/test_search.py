@@ -99,6 +99,12 @@ def test_keep(product: Search) -> None:
     assert len(kept) == 3 and kept[0] is product.own and kept[1].ratio <= kept[2].ratio
 
 
+def test_plans_are_timed_at_the_clock_of_the_planners_own(product: Search) -> None:
+    own = [timing.clock_mhz for timing in product.own.timings]
+    timed = [[timing.clock_mhz for timing in one.timings] for one in product.ranked if one.timings]
+    assert len(timed) > 1 and all(clocks == own for clocks in timed) and len(set(own)) == len(own)
+
+
 def test_variations_have_names_of_their_own(product: Search) -> None:
     assert product.own.plan is not None
     found = list(variations(Options(), product.own.plan))
