@@ -29,9 +29,10 @@ import struct
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, replace_uses
+from wspec.ir.numbering import ID, id_of
 from wspec.ir.types import I1, Attribute, IntegerAttr, StringAttr, i32
 from wspec.plan.exponentials import GROUP, divisible
-from wspec.plan.plan import ID, Plan, id_of
+from wspec.plan.plan import Plan
 
 COEFFICIENTS = (
     float.fromhex("0x1.5bba14p-9"),

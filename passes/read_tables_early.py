@@ -19,7 +19,7 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation
 from wspec.ir.ops import is_pure
 from wspec.plan.plan import Plan
-from wspec.plan.tile_loop import POINTER
+from wspec.plan.tile_table import POINTER
 
 
 def read_tables_early(module: Operation, plan: Plan) -> Operation:

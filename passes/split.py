@@ -30,11 +30,12 @@ from dataclasses import replace
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.numbering import ID, id_of
 from wspec.ir.prune import prune
 from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
-from wspec.plan.plan import ID, Channel, Plan, Task, id_of
-from wspec.plan.team import MEMBER, differing_in, slice_in
+from wspec.plan.coarsening import MEMBER, differing_in, slice_in
+from wspec.plan.plan import Channel, Plan, Task
 from wspec.plan.values import channel_name, cut_values, drop_effects, value_buffer
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Proof, Result, Verdict
 from wspec.diagnostics import Remark, WspecError, render
+from wspec.model.machine import MachineError, load_machine
 from wspec.options import Options, table
-from wspec.plan.machine import MachineError, load_machine
 from wspec.plan.plan import Plan, PlanError
 from wspec.report import Report
 
@@ -247,7 +247,7 @@ def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, ke
 
 def _searched(text: str, own: Outcome, options: Options, keep_stages: bool) -> Outcome:
     """The outcome under the plan that the simulator prefers; `own` where that is the planner's."""
-    from wspec.search import preferred
+    from wspec.lab.search import preferred
 
     plan, remarks = preferred(ir.read(text), options)
     if plan is None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
-from wspec.plan.costs import loop_work
-from wspec.plan.division import hindrance, sums_of_a_tile
-from wspec.plan.machine import Machine
+from wspec.ir.numbering import id_of
+from wspec.model.machine import Machine
+from wspec.model.operations import loop_work
+from wspec.passes.stream_k.choice import hindrance, sums_of_a_tile
 from wspec.plan.partition import hot_loops
-from wspec.plan.plan import Plan, id_of
-from wspec.tiles import TileCost, tile_cost
+from wspec.plan.plan import Plan
+from wspec.tile_scheduler import TileCost, tile_cost
 
 
 def pays(function: Operation) -> bool:

@@ -11,36 +11,37 @@ from typing import Any, TypeVar
 from wspec.diagnostics import Declined, Remark
 from wspec.ir import print_module
 from wspec.ir.core import Operation
+from wspec.ir.numbering import number
 from wspec.ir.verify import check_valid
+from wspec.model.machine import Machine, load_machine
 from wspec.options import Options
-from wspec.passes.async_dots import async_dots
-from wspec.passes.defer_epilogue import defer_epilogue
-from wspec.passes.divide_tiles import divide_tiles
+from wspec.passes.data_partition.slice_tile import slice_tile
+from wspec.passes.epilogue_overlap.choice import defer
+from wspec.passes.epilogue_overlap.overlap_epilogue import defer_epilogue
 from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
-from wspec.passes.form_team import NoTeam, form_team
-from wspec.passes.hand_on import hand_on
 from wspec.passes.lower_channels import lower_channels
-from wspec.passes.pack_bytes import pack_bytes
-from wspec.passes.persist import obstacle, persist
-from wspec.passes.pipeline_loops import pipeline_loops
-from wspec.passes.put_off_halves import put_off_halves
+from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
+from wspec.passes.persistent.persist import obstacle, persist
+from wspec.passes.ping_pong.ping_pong import take_turns
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
-from wspec.passes.slice_tile import slice_tile
+from wspec.passes.software_pipelining.async_dots import async_dots
+from wspec.passes.software_pipelining.pipeline_loops import pipeline_loops
 from wspec.passes.split import split
-from wspec.passes.stage_stores import stage_stores
-from wspec.passes.take_turns import take_turns
+from wspec.passes.store_staging.delay_last_subtile import put_off_halves
+from wspec.passes.store_staging.stage_stores import stage_stores
+from wspec.passes.stream_k import choice as division
+from wspec.passes.stream_k.divide_tiles import divide_tiles
+from wspec.passes.stream_k.fix_up import hand_on
+from wspec.passes.tile_coarsening.coarsen_tiles import NoTeam, form_team
 from wspec.persistence import check_division, cost_of_tiles, pays
-from wspec.plan import division
-from wspec.plan.chain import has_converter
-from wspec.plan.defer import defer
 from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import Machine, load_machine
-from wspec.plan.plan import Plan, number
-from wspec.plan.planner import make_plan
-from wspec.plan.validate import validate
+from wspec.plan.plan import Plan
+from wspec.planner.chain import has_converter
+from wspec.planner.planner import make_plan
+from wspec.planner.validate import validate
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
-from wspec.plan.machine import Machine, load_machine
+from wspec.model.machine import Machine, load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
 

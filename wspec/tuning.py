@@ -9,8 +9,8 @@ from typing import Any
 from wspec import bridge, ir
 from wspec.bridge import Choice, Group, KernelSource, Result, Tuning
 from wspec.diagnostics import Declined, Remark
+from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.plan.machine import load_machine
 from wspec.plan.plan import Plan
 
 PLAIN = "the plain kernel"
@@ -20,8 +20,8 @@ Announce = Callable[[tuple[Remark, ...], Options], None]
 
 def tuning(source: KernelSource, result: Result, options: Options, with_plan: WithPlan, announce: Announce) -> Tuning:
     """How the kernel of `result` is tuned: against plans of a search, and under the gate against the plain kernel."""
+    from wspec.lab.search import RULE, search, written_arguments
     from wspec.pipeline import function_of
-    from wspec.search import RULE, search, written_arguments
 
     place = bridge.kernel_location(source)
 

@@ -43,7 +43,7 @@ def test_every_module_and_data_file_is_in_it(wheel: zipfile.ZipFile) -> None:
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".json", ".toml") and "__pycache__" not in path.parts:
                 assert f"{target}/{path.relative_to(ROOT / folder)}" in names
-    assert {"wspec/py.typed", "wspec/passes/split.py", "wspec/kernels/attention.py", "wspec/plan/h200.toml"} <= names
+    assert {"wspec/py.typed", "wspec/passes/split.py", "wspec/kernels/attention.py", "wspec/model/h200.toml"} <= names
 
 
 def test_the_command_is_declared(wheel: zipfile.ZipFile) -> None:

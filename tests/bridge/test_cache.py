@@ -168,7 +168,7 @@ from tests.bridge.sample_kernels import GEMM_BLOCKS, GEMM_SIGNATURE, gemm
 from wspec.api import offline
 
 report = offline(gemm, GEMM_SIGNATURE, {**GEMM_BLOCKS, "num_warps": 8}, gate="off").outcome()
-print(report.specialized, "wspec.plan.planner" in sys.modules, report.plan.to_text().count("[[channels]]"))
+print(report.specialized, "wspec.planner.planner" in sys.modules, report.plan.to_text().count("[[channels]]"))
 """
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bridge import partials, persistent
+from wspec.bridge import persistent
+from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
-from wspec.plan.division import SLOTS, WORDS
-from wspec.tiles import TileCost, even_table
+from wspec.tile_scheduler import TileCost, even_table
+from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 SMS = 3
 

@@ -17,7 +17,7 @@ from tests.bridge.fake_driver import FakeDriver
 from tests.bridge.sample_kernels import GEMM_BLOCKS, add, add_source, gemm
 from wspec import bridge
 from wspec.bridge import Choice, Tuning, persistent, tuned, tuning
-from wspec.bridge.copies import CannotCopy, copied
+from wspec.bridge.cloned_arguments import CannotCopy, copied
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.check.script import kernel
 from wspec.check import Report, check
-from wspec.check.ways import holds_first
+from wspec.check.branch_order import holds_first
 from wspec.ir.core import Operation
 
 MEMBER = """

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.cli.helpers import done, wspec
-from wspec.bench import environment, timing
 from wspec.cli import demo_command
 from wspec.cli.run_table import Worst
 from wspec.kernels import attention
+from wspec.lab.bench import environment, timing
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.helpers import ELEMENTWISE, KERNEL, done, refused, wspec
 from wspec import ir
-from wspec.passes.persist import persist
+from wspec.passes.persistent.persist import persist
 from wspec.pipeline import PASSES
 
 NAMES = [persist.__name__, *(one.__name__ for one in PASSES)]

@@ -100,7 +100,7 @@ def test_the_example_in_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_stage_is_visited() -> None:
-    from wspec.passes.persist import persist
+    from wspec.passes.persistent.persist import persist
     from wspec.pipeline import PASSES
 
     text = TOUR.read_text()

@@ -21,8 +21,8 @@ from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.plan.division import SLOTS, WORDS
-from wspec.tiles import PARTIALS, TABLE, TileCost, divided_launch, even_launch, partials_words
+from wspec.tile_scheduler import PARTIALS, TABLE, TileCost, divided_launch, even_launch, partials_words
+from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from tests.gpu.subjects import Pool, Problem, Subject
-from wspec.bench.accuracy import Error
-from wspec.bench.watchdog import Watchdog
+from wspec.lab.bench.accuracy import Error
+from wspec.lab.bench.watchdog import Watchdog
 
 LIMIT = 1024  # of a sequence, and of M, N and K
 BATCH = 100  # launches between two waits for the card

@@ -111,7 +111,7 @@ def _launch_small(options: argparse.Namespace) -> int:
 
 def _error_on_cpu(name: str, problem: Any) -> float:
     """The relative error of a launched problem, worked out without a kernel."""
-    from wspec.bench.accuracy import Error
+    from wspec.lab.bench.accuracy import Error
 
     error = Error.of(problem.out.cpu(), problem.expected("cpu")).relative
     if not error < endurance.RELATIVE:

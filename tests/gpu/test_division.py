@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import wspec
-from wspec.bench.in_a_row import same_in_a_row
-from wspec.bridge import partials
+from wspec.bridge import workspace as partials
 from wspec.kernels.matmul import Config, Launch, empty_output, plain_kernel
+from wspec.lab.bench.in_a_row import same_in_a_row
 
 pytestmark = pytest.mark.gpu
 

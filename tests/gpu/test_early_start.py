@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from wspec.bench.in_a_row import same_in_a_row
-from wspec.bench.quantized import Case, make_inputs
 from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights, plain_kernel, specialized_kernel
+from wspec.lab.bench.in_a_row import same_in_a_row
+from wspec.lab.bench.quantized import Case, make_inputs
 
 pytestmark = pytest.mark.gpu
 

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bench.accuracy import Error, all_identical, as_accurate
-from wspec.bench.attention_cases import ODD_SHAPES, Case, Kind, make_inputs
 from wspec.kernels import elementwise
 from wspec.kernels.attention import (
     HEAD_DIMS,
@@ -23,6 +21,8 @@ from wspec.kernels.attention import (
     plain_configs,
 )
 from wspec.kernels.matmul import VARIANTS, Variant, matmul, matmul_reference, plain_kernel
+from wspec.lab.bench.accuracy import Error, all_identical, as_accurate
+from wspec.lab.bench.attention_cases import ODD_SHAPES, Case, Kind, make_inputs
 
 pytestmark = pytest.mark.gpu
 

@@ -31,10 +31,10 @@ import wspec
 from tests.gpu import structures, structures_more
 from tests.gpu.structures import Launch, Output, Size, Tile
 from tests.support import kernels
-from wspec.bench.accuracy import ALLOWED_RATIO, Error
-from wspec.bench.precompile import precompile
-from wspec.bench.watchdog import Watchdog
 from wspec.diagnostics import render
+from wspec.lab.bench.accuracy import ALLOWED_RATIO, Error
+from wspec.lab.bench.precompile import precompile
+from wspec.lab.bench.watchdog import Watchdog
 
 pytestmark = pytest.mark.gpu
 

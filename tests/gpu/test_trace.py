@@ -12,7 +12,7 @@ import torch
 import wspec
 from wspec.cli import main
 from wspec.kernels.attention import Launch, attention_fwd
-from wspec.measure import Tracer
+from wspec.lab.trace import Tracer
 
 pytestmark = pytest.mark.gpu
 ATTENTION = f"{Path(__file__).parents[2]}/kernels/attention.py:attention_fwd"

@@ -12,8 +12,6 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from wspec import bridge
-from wspec.bench.attention import Entry, default_entry, launch_on_cpu
-from wspec.bench.attention_cases import Kind
 from wspec.bridge.launch import compile_plain
 from wspec.kernels.arguments import tma_strides
 from wspec.kernels.attention import (
@@ -28,6 +26,8 @@ from wspec.kernels.attention import (
     plain_configs,
     shared_memory_bytes,
 )
+from wspec.lab.bench.attention import Entry, default_entry, launch_on_cpu
+from wspec.lab.bench.attention_cases import Kind
 
 Tensors = dict[str, torch.Tensor]
 

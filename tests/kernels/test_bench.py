@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bench import accuracy, attention, attention_cases, launch, matmul, session, timing, tuning
-from wspec.bench.attention_cases import Case, Kind, main_cases
-from wspec.bench.environment import environment
-from wspec.bench.peers import Peer
-from wspec.bench.precompile import precompile
-from wspec.bench.report import Table, geometric_mean, number, write_json
-from wspec.bench.timing import Timing, Variant, input_sets, measure
 from wspec.kernels import attention as kernel
 from wspec.kernels import matmul as product
+from wspec.lab.bench import accuracy, attention, attention_cases, launch, matmul, session, timing, tuning
+from wspec.lab.bench.attention_cases import Case, Kind, main_cases
+from wspec.lab.bench.environment import environment
+from wspec.lab.bench.peers import Peer
+from wspec.lab.bench.precompile import precompile
+from wspec.lab.bench.report import Table, geometric_mean, number, write_json
+from wspec.lab.bench.timing import Timing, Variant, input_sets, measure
 
 # ----------------------------------------------------------------------------------------------- accuracy, report
 
@@ -287,7 +287,7 @@ def test_without_a_gpu_there_is_one_clear_error(module: Any, capsys: pytest.Capt
 
 def test_a_hang_ends_the_process_and_keeps_the_results(tmp_path: Path) -> None:
     script = (
-        "import time; from wspec.bench.watchdog import Watchdog\n"
+        "import time; from wspec.lab.bench.watchdog import Watchdog\n"
         "dog = Watchdog(0.2, lambda what: open('saved', 'w').write(what))\n"
         "with dog('quick'): pass\n"
         "with dog('the case'): time.sleep(30)\n"

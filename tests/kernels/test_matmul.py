@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from wspec import bridge
-from wspec.bench.matmul import Entry, Kind, launch_on_cpu
 from wspec.bridge.launch import compile_plain
 from wspec.kernels.matmul import (
     SHARED_MEMORY_BYTES,
@@ -26,6 +25,7 @@ from wspec.kernels.matmul import (
     plain_kernel,
     shared_memory_bytes,
 )
+from wspec.lab.bench.matmul import Entry, Kind, launch_on_cpu
 
 
 def half(*shape: int) -> torch.Tensor:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import wspec
-from wspec.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu, make_inputs, make_launch
 from wspec.bridge import from_arguments
 from wspec.bridge.early_start import WAIT
 from wspec.bridge.launch import compile_plain
@@ -36,6 +35,7 @@ from wspec.kernels.weights import (
     quantize_int4,
     quantize_int8,
 )
+from wspec.lab.bench.quantized import KINDS, Case, Entry, entries, launch_on_cpu, make_inputs, make_launch
 
 CPU = torch.device("cpu")
 A, Q, S = torch.zeros(4, 256, dtype=torch.bfloat16), torch.zeros(8, 256, dtype=torch.int8), torch.zeros(8)

@@ -27,7 +27,8 @@ from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tiles.launch import PARTIALS, TABLE, even_table
+from wspec.tile_scheduler.launch import PARTIALS, even_table
+from wspec.tile_scheduler.names import TABLE
 
 SEED = 20
 

@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     bad = [row for row in rows if row.agreement == "DISAGREE" or not row.expected]
     _summary(rows, bad, time.monotonic() - start)
     if options.json is not None:
-        from wspec.bench.environment import environment  # asks CUDA, which children would inherit
+        from wspec.lab.bench.environment import environment  # asks CUDA, which children would inherit
 
         value = {"environment": environment(), "launches": options.launches, "cases": [row.as_json() for row in rows]}
         Path(options.json).write_text(json.dumps(value, indent=1, allow_nan=True) + "\n")

@@ -22,7 +22,7 @@ from torch import Tensor
 from tests.outside.cases import CASES
 from tests.outside.launch import Launch
 from tests.outside.poison import poison
-from wspec.bench.environment import NoGpu, require_hopper
+from wspec.lab.bench.environment import NoGpu, require_hopper
 
 Kind = Literal["right", "wrong", "nan", "hang", "fault", "refused"]
 """fault: CUDA reported an error. refused: it did not compile, or did not start."""

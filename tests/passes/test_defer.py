@@ -15,11 +15,13 @@ from tests.support.worlds import assert_same_stores
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
-from wspec.passes.persist import persist
-from wspec.plan.defer import OUTSIDE, epilogue, hindrance
+from wspec.ir.numbering import id_of, number
+from wspec.passes.epilogue_overlap.choice import epilogue, hindrance
+from wspec.passes.persistent.persist import persist
 from wspec.plan.partition import hot_loops
-from wspec.plan.plan import LoopSchedule, Plan, id_of, number
-from wspec.plan.tile_loop import tile_loop
+from wspec.plan.plan import LoopSchedule, Plan
+from wspec.plan.stores import OUTSIDE
+from wspec.plan.tile_table import tile_loop
 
 ODD = {case.name: case for case in odd_cases()}
 FIT = ("attention_masked", "attention_masked_causal", "attention_two_loops", "attention_grouped")

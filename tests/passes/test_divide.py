@@ -15,9 +15,9 @@ from tests.support.compiling import Case, outcome
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.plan.division import PARTIALS, WORDS
 from wspec.plan.plan import Plan
-from wspec.tiles import TileCost
+from wspec.tile_scheduler import TileCost
+from wspec.tile_scheduler.workspace import PARTIALS, WORDS
 
 ODD = {case.name: case for case in odd_cases()}
 ASKED = {"persistent": True, "gate": "off", "blocks": 1, "chain": "off"}

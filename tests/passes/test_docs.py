@@ -6,9 +6,9 @@ import doctest
 import re
 from pathlib import Path
 
-from wspec.passes.divide_tiles import divide_tiles
-from wspec.passes.form_team import form_team
-from wspec.passes.persist import persist
+from wspec.passes.persistent.persist import persist
+from wspec.passes.stream_k.divide_tiles import divide_tiles
+from wspec.passes.tile_coarsening.coarsen_tiles import form_team
 from wspec.pipeline import PASSES
 
 DOCS = Path(__file__).parents[2] / "docs"

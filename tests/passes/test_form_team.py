@@ -11,8 +11,8 @@ from tests.support.cases import GEMM, TILE, case, desc
 from tests.support.compiling import Case, expected_place, outcome, place
 from wspec.ir.core import Operation
 from wspec.pipeline import Outcome
+from wspec.plan.coarsening import MEMBER
 from wspec.plan.plan import Plan
-from wspec.plan.team import MEMBER
 
 ROWS = {"BM": 64, "BN": 64, "D": 64, "num_warps": 4}
 TYPES = {**dict.fromkeys(("q_desc", "k_desc", "v_desc", "o_desc"), desc(64, 64)), "scale": "fp32", "length": "i32"}

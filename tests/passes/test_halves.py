@@ -18,9 +18,9 @@ from tests.support.compiling import Case, outcome, plain_module
 from wspec.execute import FirstReady, Random
 from wspec.ir.core import Operation
 from wspec.ir.types import I1, IntegerAttr, Layout, TensorType
-from wspec.passes.persist import persist
-from wspec.passes.put_off_halves import END
-from wspec.plan.halves import halving_types, hindrance
+from wspec.passes.persistent.persist import persist
+from wspec.passes.store_staging.delay_last_subtile import END
+from wspec.passes.store_staging.subtiling import halving_types, hindrance
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
 

@@ -12,8 +12,8 @@ from tests.support.compiling import Case, binary, expected_place, outcome, place
 from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
 from wspec.kernels.matmul import Config, plain_configs
-from wspec.passes.pack_bytes import rewrite
-from wspec.plan.byte_fields import find_packed
+from wspec.passes.packed_dequantization.choice import find_packed
+from wspec.passes.packed_dequantization.pack_bytes import rewrite
 
 ODD = odd_cases()
 SMALL = 4096  # bytes of barriers, alignment and scratch of reductions, which a plan does not count

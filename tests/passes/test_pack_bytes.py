@@ -9,8 +9,8 @@ from wspec.execute import Kernel, one_thread
 from wspec.execute.asm import parse
 from wspec.ir import read
 from wspec.ir.core import Operation
-from wspec.passes.pack_bytes import assembly, rewrite
-from wspec.plan.byte_fields import Field, find_packed
+from wspec.passes.packed_dequantization.choice import Field, find_packed
+from wspec.passes.packed_dequantization.pack_bytes import assembly, rewrite
 
 BLOCKED = "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [2, 16], warpsPerCTA = [1, 1], order = [1, 0]}>"
 MMA = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [1, 1], instrShape = [16, 16, 16]}>"

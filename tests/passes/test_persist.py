@@ -15,9 +15,9 @@ from wspec.ir import check_valid, print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import I32, FunctionType, PointerType, TypeAttr
-from wspec.passes.persist import TABLE, obstacle, persist
-from wspec.tiles import PARTIALS, even_table
-from wspec.tiles import launch as tiles_launch
+from wspec.passes.persistent.persist import TABLE, obstacle, persist
+from wspec.tile_scheduler import PARTIALS, even_table
+from wspec.tile_scheduler import launch as tiles_launch
 
 ODD = {case.name: case for case in odd_cases()}
 

@@ -18,10 +18,11 @@ from tests.support.goldens import assert_golden, assert_matches, prefixes
 from tests.support.invariants import assert_sound
 from wspec import bridge
 from wspec.ir import check_valid, print_module, read
-from wspec.passes.divide_tiles import divide_tiles
-from wspec.passes.persist import persist
+from wspec.ir.numbering import number
+from wspec.passes.persistent.persist import persist
+from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.pipeline import PASSES
-from wspec.plan.plan import Plan, number
+from wspec.plan.plan import Plan
 
 FOLDER = Path(__file__).parent / "programs"
 PROGRAMS = sorted(path.name for path in FOLDER.iterdir())

@@ -16,16 +16,17 @@ from tests.support.invariants import assert_sound
 from wspec import bridge
 from wspec.cli.variants import variant_signature
 from wspec.ir import print_module, read
+from wspec.ir.numbering import number
 from wspec.kernels import attention, matmul, persistent, quantized
+from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
-from wspec.plan.chain import has_converter
-from wspec.plan.chain_cost import memory_wait
-from wspec.plan.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import load_machine
 from wspec.plan.partition import hot_loops
-from wspec.plan.plan import Channel, Plan, number
+from wspec.plan.plan import Channel, Plan
+from wspec.planner.chain import has_converter
+from wspec.planner.chain_cost import memory_wait
+from wspec.planner.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
 
 MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "quantized": quantized}
 INT8, INT4 = ("quantized", "int8_weights_kernel"), ("quantized", "int4_weights_kernel")

@@ -7,15 +7,15 @@ import torch
 
 from tests.support.cases import odd_cases, our_attention, our_matmul
 from tests.support.compiling import Case, plain_module
-from wspec.bench.quantized import Case as Product
-from wspec.bench.quantized import make_inputs, make_launch
 from wspec.ir.core import Operation
+from wspec.ir.shapes import DOTS
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import Config, specialized_kernel
-from wspec.plan.converting import converting_cycles, converts
-from wspec.plan.costs import loop_work
-from wspec.plan.machine import load_machine
-from wspec.plan.tile import DOTS
+from wspec.lab.bench.quantized import Case as Product
+from wspec.lab.bench.quantized import make_inputs, make_launch
+from wspec.model.machine import load_machine
+from wspec.model.operations import loop_work
+from wspec.planner.converting import converting_cycles, converts
 
 H200 = load_machine("h200")
 

@@ -12,14 +12,15 @@ from tests.support.compiling import Case, binary, outcome, plain_module
 from tests.support.programs import function
 from wspec.diagnostics import WspecError
 from wspec.ir.core import Operation
+from wspec.ir.numbering import number
+from wspec.model.machine import Machine, load_machine
+from wspec.model.operations import loop_work
 from wspec.options import Options
 from wspec.pipeline import describe
-from wspec.plan.costs import loop_work
 from wspec.plan.exponentials import INSTRUCTIONS, divisible, exponentials, with_share
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import Machine, load_machine
-from wspec.plan.plan import Plan, number
-from wspec.plan.planner import make_plan
+from wspec.plan.plan import Plan
+from wspec.planner.planner import make_plan
 from wspec.show.explain import done
 
 H200 = load_machine("h200")

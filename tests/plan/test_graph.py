@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.programs import function, op_at, op_named, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
+from wspec.ir.numbering import id_of
 from wspec.plan.graph import build_graph, may_alias, memory_base, needed_for, readers
-from wspec.plan.plan import id_of
 
 
 def edges(root: Operation, kind: str) -> set[tuple[str, str]]:

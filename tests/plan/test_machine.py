@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wspec.plan import machine
-from wspec.plan.machine import Machine, MachineError, available, load_machine
+from wspec.model import machine
+from wspec.model.machine import Machine, MachineError, available, load_machine
 
 
 def test_the_h200_is_there() -> None:
@@ -29,7 +29,7 @@ def test_every_description_has_every_number() -> None:
 
 
 def test_every_number_says_where_it_is_from() -> None:
-    text = (files("wspec.plan") / "h200.toml").read_text()
+    text = (files("wspec.model") / "h200.toml").read_text()
     numbers = [line for line in text.splitlines() if line[:1].isalpha() and "= " in line and '"' not in line]
     assert numbers and all("#" in line for line in numbers)
 
@@ -40,7 +40,7 @@ def test_an_unknown_machine_names_the_known_ones() -> None:
 
 
 def test_a_number_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (files("wspec.plan") / "h200.toml").read_text()
+    text = (files("wspec.model") / "h200.toml").read_text()
     assert tomllib.loads(text)["latency"]["mma"]
     (tmp_path / "half.toml").write_text("\n".join(line for line in text.splitlines() if not line.startswith("mma = ")))
     monkeypatch.setattr(machine, "files", lambda _: tmp_path)

@@ -12,13 +12,13 @@ from tests.support.programs import function
 from tests.support.shipped import numbered_function, shipped
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.plan.machine import load_machine
-from wspec.plan.modulo import Edge, Node, Problem, exact, loop_problem, recurrence_bound, resource_bound, solve
-from wspec.plan.modulo.solve import Schedule
+from wspec.ir.numbering import id_of
+from wspec.ir.shapes import DOTS
+from wspec.model.machine import load_machine
+from wspec.model.modulo import Edge, Node, Problem, exact, loop_problem, recurrence_bound, resource_bound, solve
+from wspec.model.modulo.solve import Schedule
+from wspec.passes.software_pipelining.choice import choose_late, lowered
 from wspec.plan.partition import hot_loops
-from wspec.plan.plan import id_of
-from wspec.plan.stages import choose_late, lowered
-from wspec.plan.tile import DOTS
 
 MACHINE = load_machine("h200")
 

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 from tests.support.programs import PROGRAMS, numbered, op_at, op_named, program
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
+from wspec.ir.numbering import fingerprint, id_of, number
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, i32
-from wspec.plan.plan import (
-    Channel,
-    LoopSchedule,
-    Plan,
-    PlanError,
-    Prediction,
-    Task,
-    fingerprint,
-    id_of,
-    number,
-    source_warps,
-)
+from wspec.plan.plan import Channel, LoopSchedule, Plan, PlanError, Prediction, Task, source_warps
 
 # -------------------------------------------------------------------------------------------------- round trip
 

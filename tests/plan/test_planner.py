@@ -15,9 +15,9 @@ from tests.support.proved import assert_proved
 from wspec.diagnostics import Declined, Remark
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
-from wspec.plan.gate import check_pays, constant_trips
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Channel, Plan
+from wspec.planner.gate import check_pays, constant_trips
 
 ODD = {case.name: case for case in odd_cases()}
 ATTENTION = our_attention(128, False, "bf16")

@@ -11,11 +11,12 @@ from tests.support.compiling import plain_module
 from tests.support.programs import function, numbered, op_at, op_named, program
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.plan.machine import load_machine
+from wspec.ir.numbering import id_of
+from wspec.model.machine import load_machine
+from wspec.passes.software_pipelining.choice import choose_late
+from wspec.passes.software_pipelining.stages import accumulators, legal_late
 from wspec.plan.partition import find_sites, hot_loops
-from wspec.plan.plan import LoopSchedule, id_of
-from wspec.plan.schedule import accumulators, legal_late
-from wspec.plan.stages import choose_late
+from wspec.plan.plan import LoopSchedule
 
 ODD = {case.name: case for case in odd_cases()}
 

@@ -7,17 +7,8 @@ import pytest
 from tests.support.programs import function, op_at, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.plan.tile import (
-    DOTS,
-    Conflict,
-    Slicing,
-    group,
-    privatize_leaves,
-    shape_of,
-    slice_rows,
-    unit_dim_pairs,
-    walk_block,
-)
+from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
+from wspec.passes.data_partition.slicing import Conflict, Slicing, group, privatize_leaves, slice_rows, walk_block
 
 
 def loop(body: str, result: str, after: str = "") -> Operation:

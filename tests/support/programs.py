@@ -7,7 +7,7 @@ from pathlib import Path
 from wspec.ir import check_valid, read
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
-from wspec.plan.plan import number
+from wspec.ir.numbering import number
 
 PROGRAMS = Path(__file__).parents[1] / "passes" / "programs"
 

@@ -15,12 +15,12 @@ from wspec.cli.run_inputs import example_maker
 from wspec.cli.variants import spec_path, variant_signature
 from wspec.execute import Kernel, Random
 from wspec.ir import print_module, read
-from wspec.measure import Recording
-from wspec.measure.recording import empty_table
+from wspec.lab.trace import Recording
+from wspec.lab.trace.instrument import HEAD, TRACE, Instrumented, instrument
+from wspec.lab.trace.recording import empty_table
 from wspec.options import Options
-from wspec.passes.instrument import HEAD, TRACE, Instrumented, instrument
 from wspec.pipeline import Outcome, specialize
-from wspec.tiles import even_launch
+from wspec.tile_scheduler import even_launch
 
 SIZES = {"seqlen_q": 200, "seqlen_k": 330}
 

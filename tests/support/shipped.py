@@ -11,8 +11,8 @@ from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 from wspec.ir import read
 from wspec.ir.core import Operation
+from wspec.ir.numbering import number
 from wspec.pipeline import function_of
-from wspec.plan.plan import number
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.types import DenseAttr, FloatAttr, IntegerAttr, ScalarType
-from wspec.tiles import TABLE
+from wspec.tile_scheduler import TABLE
 
 Item = Any  # int: a scalar that is known; Term: anything else in registers; Buffer, View or Entry: memory
 Result = tuple[Item, ...]

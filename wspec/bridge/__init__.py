@@ -1,11 +1,11 @@
 """The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
 
-from wspec.bridge.appended import Appended, load_appended
 from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.cache import key as cache_key
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
 from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir, ttir
+from wspec.bridge.hidden_arguments import Appended, load_appended
 from wspec.bridge.launch import (
     WspecFunction,
     current_target,

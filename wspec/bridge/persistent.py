@@ -18,8 +18,8 @@ import torch
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
-from wspec.bridge.partials import partials_of
-from wspec.tiles import PARTIALS, TABLE, TileCost, divided_launch, launch_table, partials_words
+from wspec.bridge.workspace import partials_of
+from wspec.tile_scheduler import PARTIALS, TABLE, TileCost, divided_launch, launch_table, partials_words
 
 KEPT = 256  # tables a kernel keeps on a device
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.bridge.arrivals import without_idle_barriers
+from wspec.bridge.barrier_elision import without_idle_barriers
 from wspec.bridge.cleared_sums import cleared_once
 from wspec.bridge.early_start import started_early
 from wspec.bridge.held_waits import with_held_waits

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from wspec.check import code as c
+from wspec.check.canonical_form import Grows
 from wspec.check.engine import Engine
 from wspec.check.explore import search
 from wspec.check.findings import Finding, Report
 from wspec.check.lifetimes import lifetimes
 from wspec.check.names import Names
-from wspec.check.needs import Flow
-from wspec.check.normal import Grows
 from wspec.check.resources import resources
+from wspec.check.tracked_values import Flow
 from wspec.check.translate import translate
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import MemDescType

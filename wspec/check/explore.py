@@ -16,15 +16,15 @@ import time
 from collections.abc import Hashable
 from dataclasses import replace
 
+from wspec.check.branch_order import holds_first
+from wspec.check.canonical_form import Normal
 from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice
 from wspec.check.findings import Finding, Found
+from wspec.check.happens_before import Lacks, at_least, together
 from wspec.check.merge import merge
 from wspec.check.names import choices
-from wspec.check.normal import Normal
-from wspec.check.order import Lacks, at_least, together
 from wspec.check.state import State
-from wspec.check.ways import holds_first
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000

@@ -9,7 +9,7 @@ own, so that exactly those do not know of it who do not in the other state.
 from __future__ import annotations
 
 from wspec.check.code import View
-from wspec.check.order import Lacks, Past
+from wspec.check.happens_before import Lacks, Past
 from wspec.check.state import Clock, History, Touch
 
 

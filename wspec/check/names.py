@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from wspec.check import code as c
 from wspec.check.findings import Finding, Kind
-from wspec.check.needs import Flow
 from wspec.check.state import Barrier, State, Touch
+from wspec.check.tracked_values import Flow
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.types import MemDescType

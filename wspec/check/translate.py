@@ -10,7 +10,7 @@ from wspec.check import code as c
 from wspec.check import scalars
 from wspec.check.conditions import Always, Condition, Extents
 from wspec.check.linear import Terms, constant
-from wspec.check.needs import ASM_SYNCHRONIZES, DOT, WAIT, Flow, bounds, followed, is_active, moduli
+from wspec.check.tracked_values import ASM_SYNCHRONIZES, DOT, WAIT, Flow, bounds, followed, is_active, moduli
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info

@@ -59,7 +59,7 @@ def _report(error: Exception) -> int:
 def _is_about_input(error: Exception) -> bool:
     """Errors whose text tells a person what is wrong with a file."""
     from wspec import ir
-    from wspec.plan.machine import MachineError
+    from wspec.model.machine import MachineError
     from wspec.plan.plan import PlanError
 
     if isinstance(error, ir.ReadError | ir.InvalidIR | PlanError | MachineError | OSError):

@@ -1,4 +1,4 @@
-"""`wspec bench`: hands over to `python -m wspec.bench.NAME`."""
+"""`wspec bench`: hands over to `python -m wspec.lab.bench.NAME`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import importlib
 
 def run(args: argparse.Namespace) -> int:
     """Its exit code: 0 all right, 1 something is wrong, 2 there is no GPU to measure on."""
-    code: int = importlib.import_module(f"wspec.bench.{args.name}").main(args.arguments)
+    code: int = importlib.import_module(f"wspec.lab.bench.{args.name}").main(args.arguments)
     return code

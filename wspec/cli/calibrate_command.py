@@ -12,7 +12,7 @@ from wspec.cli.errors import unknown
 
 def run(args: argparse.Namespace) -> int:
     """0 all measured, 1 something could not be, 2 there is no GPU to measure on."""
-    from wspec.calibrate.topics import TOPICS
+    from wspec.lab.calibrate.topics import TOPICS
 
     for name in args.only or ():
         if name not in TOPICS:
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
                 print(f"  {quantity.name} ({quantity.unit}{by}): {quantity.what}")
         return 0
 
-    from wspec.calibrate.about import about, require_gpu
-    from wspec.calibrate.driver import NoGpu
+    from wspec.lab.calibrate.about import about, require_gpu
+    from wspec.lab.calibrate.driver import NoGpu
 
     try:
         require_gpu()
@@ -36,11 +36,11 @@ def run(args: argparse.Namespace) -> int:
         print("note: `wspec calibrate --list` says what would be measured", file=sys.stderr)
         return 2
 
-    from wspec.calibrate.run import calibrate
-    from wspec.calibrate.write import description
+    from wspec.lab.calibrate.run import calibrate
+    from wspec.lab.calibrate.write import description
 
     results = calibrate(topics, quick=args.quick, say=lambda text: print(f"... {text}", file=sys.stderr, flush=True))
-    base = (files("wspec.plan") / f"{args.base}.toml").read_text(encoding="utf-8")
+    base = (files("wspec.model") / f"{args.base}.toml").read_text(encoding="utf-8")
     name = Path(args.output).stem if args.output else args.base
     text = description(base, name, about(_command(args)), topics, results)
     if args.output:

@@ -11,7 +11,7 @@ from wspec.cli.inputs import open_input
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import SUFFIXES, Subject
 from wspec.diagnostics import Remark, WspecError
-from wspec.plan.machine import load_machine
+from wspec.model.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
 
 _FAILURES = ("internal-error", "compile-error", "miscompiled", "check-failed")

@@ -16,7 +16,7 @@ from wspec.cli.screen import remark_text, show
 from wspec.cli.signature import Signature
 from wspec.cli.subject import KernelSubject
 from wspec.cli.variants import spec_path, variant_signature
-from wspec.plan.machine import load_machine
+from wspec.model.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _on_the_cpu(variant: str) -> int:
 
 def _on_the_card(signature: Signature, args: argparse.Namespace) -> int:
     """Accuracy and time where there is a Hopper GPU; a sentence where there is none."""
-    from wspec.bench.environment import NoGpu, require_hopper
+    from wspec.lab.bench.environment import NoGpu, require_hopper
 
     try:
         device = require_hopper()
@@ -99,8 +99,8 @@ def _on_the_card(signature: Signature, args: argparse.Namespace) -> int:
 def _measure(signature: Signature, args: argparse.Namespace, device: torch.device) -> int:
     import torch
 
-    from wspec.bench.timing import Variant, measure
     from wspec.kernels.attention import attention_fwd, attention_fwd_ws, attention_reference
+    from wspec.lab.bench.timing import Variant, measure
 
     torch.manual_seed(0)
     shape = (BATCH, 2048 // args.head_dim, SEQLEN, args.head_dim)

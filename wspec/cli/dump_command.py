@@ -11,7 +11,7 @@ from wspec.cli.inputs import open_input
 from wspec.cli.modules import read_module, to_text, write_output
 from wspec.cli.screen import show
 from wspec.cli.subject import TEXT_STAGES, Subject
-from wspec.passes.persist import persist
+from wspec.passes.persistent.persist import persist
 from wspec.pipeline import PASSES
 from wspec.show.diff import diff_modules, diff_style, diff_texts
 from wspec.show.tables import table

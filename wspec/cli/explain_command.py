@@ -13,7 +13,7 @@ from wspec.cli.inputs import open_input
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import Subject
 from wspec.diagnostics import REASONS, Remark, place_text
-from wspec.plan.machine import load_machine
+from wspec.model.machine import load_machine
 from wspec.plan.plan import Plan
 from wspec.show.explain import changes, done, why
 

@@ -14,14 +14,15 @@ from wspec.diagnostics import Declined, WspecError
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
+from wspec.ir.numbering import number
+from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.passes.persist import TABLE, persist
+from wspec.passes.persistent.persist import TABLE, persist
 from wspec.pipeline import PASSES, as_planned, decide
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import load_machine
-from wspec.plan.plan import Plan, number
-from wspec.plan.planner import make_plan
-from wspec.plan.validate import validate
+from wspec.plan.plan import Plan
+from wspec.planner.planner import make_plan
+from wspec.planner.validate import validate
 
 ALL = "all"
 BY_NAME = {one.__name__: one for one in PASSES}

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import wspec
 from wspec.cli.inputs import IR_SUFFIXES, add_input, add_plan_and_options
-from wspec.plan.machine import available
+from wspec.model.machine import available
 
 FORMS = ("generic", "short", "brief", "pretty")
 _EXAMPLES = """examples:

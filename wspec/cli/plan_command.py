@@ -15,12 +15,12 @@ from wspec.cli.modules import write_output
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import KernelSubject, Subject
 from wspec.diagnostics import Declined, WspecError
-from wspec.plan.machine import load_machine
+from wspec.model.machine import load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
 
 if TYPE_CHECKING:
-    from wspec.search import Search, SteadyState
+    from wspec.lab.search import Search, SteadyState
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def _explain(args: argparse.Namespace, subject: Subject, plan: Plan | None) -> N
 def _search(subject: Subject) -> Search | None:
     """The candidates; None for a kernel that cannot be specialized at all."""
     from wspec import bridge
-    from wspec.search import search
+    from wspec.lab.search import search
 
     module = ir.read(subject.front.stages["ttgir"])
     plain = None
@@ -82,7 +82,7 @@ def _search(subject: Subject) -> Search | None:
 
 
 def _schedules(subject: Subject, plan: Plan) -> tuple[SteadyState, ...]:
-    from wspec.search import schedules
+    from wspec.lab.search import schedules
 
     stages = subject.front.stages
     module = ir.read(stages.get("persist") or stages["input"])

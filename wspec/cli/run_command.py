@@ -36,7 +36,7 @@ from wspec.execute import (
     one_thread,
 )
 from wspec.plan.plan import Plan
-from wspec.tiles import PARTIALS, TABLE
+from wspec.tile_scheduler import PARTIALS, TABLE
 
 T = TypeVar("T")
 PLAIN, SPECIALIZED = "plain", "specialized"

@@ -13,10 +13,11 @@ from wspec.cli.child import in_child
 from wspec.cli.errors import bad_input, unknown
 from wspec.diagnostics import Remark, WspecError
 from wspec.ir.loc import UNKNOWN, FileLoc
+from wspec.ir.numbering import number
+from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.plan.graph import build_graph
-from wspec.plan.machine import load_machine
-from wspec.plan.plan import Plan, number
+from wspec.plan.plan import Plan
 from wspec.show.graph import Picture, picture, tasks_of
 
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ from wspec.cli.screen import remark_text, show
 from wspec.cli.signature import split_items
 from wspec.cli.subject import Subject
 from wspec.cli.walked import walked_launch
-from wspec.plan.machine import load_machine
+from wspec.lab.simulate import Edits, Prediction, Simulator
+from wspec.lab.simulate.costs import NAMES
+from wspec.lab.simulate.power import Draw
+from wspec.lab.simulate.timeline import CAUSES, SmResult
+from wspec.lab.simulate.trace import trace
+from wspec.lab.simulate.walk import Arguments
+from wspec.model.machine import load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import table
-from wspec.simulate import Edits, Prediction, Simulator
-from wspec.simulate.costs import NAMES
-from wspec.simulate.power import Draw
-from wspec.simulate.timeline import CAUSES, SmResult
-from wspec.simulate.trace import trace
-from wspec.simulate.walk import Arguments
-from wspec.tiles import TABLE
+from wspec.tile_scheduler import TABLE
 
 Grid = tuple[int, int, int]
 

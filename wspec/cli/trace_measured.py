@@ -17,12 +17,12 @@ from wspec.cli.kernel_file import load_kernel
 from wspec.cli.run_inputs import Trial, example_maker, parse_sizes
 from wspec.cli.signature import Signature
 from wspec.diagnostics import place_text
-from wspec.measure import Recording, Tracer
-from wspec.measure.summary import PARTS, event_times, measured_parts, predicted_parts, tile_cycles
-from wspec.measure.timeline import measured_events, title
+from wspec.lab.simulate.timeline import SmResult
+from wspec.lab.trace import Recording, Tracer
+from wspec.lab.trace.summary import PARTS, event_times, measured_parts, predicted_parts, tile_cycles
+from wspec.lab.trace.timeline import measured_events, title
 from wspec.options import table as compiler_options
 from wspec.show.tables import table
-from wspec.simulate.timeline import SmResult
 
 PROCESS = 3  # the predicted timeline has 1 and 2
 _BLOCK = re.compile(r"tensordesc<\w+\[([\d, ]+)\]")
@@ -47,7 +47,7 @@ class Measured:
 
 def check(args: argparse.Namespace) -> None:
     """Raises WspecError where nothing can be measured; asks before anything is compiled."""
-    from wspec.bench.environment import NoGpu, require_hopper
+    from wspec.lab.bench.environment import NoGpu, require_hopper
 
     if is_ir(args.input):
         raise bad_input(f"--measure launches a kernel, but {args.input} is TTGIR")
@@ -64,8 +64,8 @@ def check(args: argparse.Namespace) -> None:
 def measure(args: argparse.Namespace) -> Measured:
     """Launch the example that the kernel's spec names. Raises WspecError."""
     from wspec import api
-    from wspec.bench.timing import Variant
-    from wspec.bench.timing import measure as take_turns
+    from wspec.lab.bench.timing import Variant
+    from wspec.lab.bench.timing import measure as take_turns
 
     kernel = load_kernel(args.input)
     signature = signature_of(args, kernel)

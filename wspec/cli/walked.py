@@ -11,7 +11,7 @@ import numpy.typing as npt
 from wspec.cli.errors import bad_input
 from wspec.execute.arguments import Parameter
 from wspec.plan.plan import Plan
-from wspec.tiles import (
+from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
     TileCost,

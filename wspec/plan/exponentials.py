@@ -18,9 +18,9 @@ from fractions import Fraction
 
 from wspec.ir.core import Operation
 from wspec.ir.types import ScalarType, TensorType
+from wspec.model.machine import Machine
+from wspec.model.operations import Iteration, elements, loop_work
 from wspec.options import Options
-from wspec.plan.costs import Iteration, elements, loop_work
-from wspec.plan.machine import Machine
 from wspec.plan.plan import LoopSchedule
 
 GROUP = 8  # elements of a thread, of which some go to the FMA units

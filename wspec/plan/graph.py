@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import networkx as nx
 
 from wspec.ir.core import Block, Operation, Value
-from wspec.plan.plan import id_of
+from wspec.ir.numbering import id_of
 
 LOADS = frozenset({"tt.load", "tt.descriptor_load", "tt.descriptor_gather"})
 STORES = frozenset(

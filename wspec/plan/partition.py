@@ -12,10 +12,10 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.ops import info, is_pure
+from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
 from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
-from wspec.plan.tile import DOTS, unit_dim_pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,14 @@ plan to the kernel it was made for. `plan.to_text()` and `Plan.from_text` are in
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
-from wspec.ir.core import Operation, Value
-from wspec.ir.types import IntegerAttr, i32
+from wspec.ir.core import Operation
 
-ID = "wspec.id"
 WARP_GROUP = 4  # warps of a warp group
 
 
@@ -95,7 +92,7 @@ class Plan:
     blocks_per_sm: int = 1  # thread blocks that share an SM; their registers and shared memory are divided by it
     prediction: Prediction = Prediction()
     persistent: bool = False  # blocks walk through tiles; operations are numbered with the loop over tiles in place
-    tiles: str = ""  # what a tile costs, as `wspec.tiles.TileCost.to_text` gives it
+    tiles: str = ""  # what a tile costs, as `wspec.tile_scheduler.TileCost.to_text` gives it
     team: int = 1  # consumers that each work on a tile of their own and share what they stream
     team_axis: int = 0  # the grid axis along which their tiles are neighbours
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
@@ -288,34 +285,6 @@ def is_shallow(channels: Iterable[Channel]) -> bool:
 
 
 # ------------------------------------------------------------------------------------------ numbering
-
-
-def number(function: Operation) -> None:
-    """Give every operation of the function its id, in place, as the attribute `wspec.id`."""
-    for index, op in enumerate(function.walk()):
-        op.attributes[ID] = i32(index)
-
-
-def id_of(op: Operation) -> int:
-    """The operation's id; -1 for operations a pass has added."""
-    value = op.attributes.get(ID)
-    return value.value if isinstance(value, IntegerAttr) else -1
-
-
-def fingerprint(function: Operation) -> str:
-    """A digest of the function's operations, operands, types and properties (not of its locations)."""
-    digest = hashlib.sha256()
-    numbers: dict[Value, int] = {}
-    for op in function.walk():
-        for region in op.regions:
-            for block in region.blocks:
-                numbers.update((arg, len(numbers) + i) for i, arg in enumerate(block.args))
-        numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
-        own = sorted((name, str(value)) for name, value in op.properties.items())
-        text = f"{op.name}({len(op.regions)}){[numbers.get(v, -1) for v in op.operands]}{own}"
-        types = "|".join(str(value.type) for value in (*op.operands, *op.results))
-        digest.update(f"{text}{types}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def source_warps(function: Operation) -> int:

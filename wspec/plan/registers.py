@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
+from wspec.ir.numbering import id_of
+from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, TensorType
-from wspec.plan.costs import byte_size
-from wspec.plan.machine import Machine
-from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan, id_of
-from wspec.plan.tile import DOTS
+from wspec.model.machine import Machine
+from wspec.model.operations import byte_size
+from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan
 
 WARP_GROUP_THREADS = 128
 FIXED = 24  # registers for addresses, barriers and loop control

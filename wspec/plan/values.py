@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
+from wspec.ir.numbering import ID, id_of
 from wspec.ir.ops import info
 from wspec.ir.prune import prune
 from wspec.ir.types import (
@@ -38,9 +39,9 @@ from wspec.ir.types import (
 )
 from wspec.ir.wgmma import DOT
 from wspec.plan.buffers import VIEWS, flat_layout
-from wspec.plan.plan import ID, Channel, Plan, Task, id_of
+from wspec.plan.plan import Channel, Plan, Task
 from wspec.plan.relayout import relayout
-from wspec.plan.staging import flat_shape, flat_source
+from wspec.plan.stores import flat_shape, flat_source
 
 STORE = "tt.descriptor_store"
 _ROW = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from wspec.model.machine import Machine
 from wspec.plan.exponentials import ERROR_BITS
-from wspec.plan.machine import Machine
 from wspec.plan.plan import Channel, LoopSchedule, Plan
-from wspec.plan.rings import block_smem
+from wspec.planner.rings import block_smem
 from wspec.show.tables import Operations, kib, late_names, places
 
 

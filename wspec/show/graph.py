@@ -17,8 +17,9 @@ from wspec.diagnostics import place_text
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
+from wspec.ir.numbering import id_of
 from wspec.plan.graph import readers
-from wspec.plan.plan import Plan, id_of
+from wspec.plan.plan import Plan
 
 TASKS = ("producer", "consumer", "both", "ring", "")  # ring: an allocation that a channel's ring replaces
 KINDS = ("ssa", "carried", "memory", "control")

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from wspec.diagnostics import place_text
 from wspec.ir.core import Operation
+from wspec.lab.search import Candidate, Search, SteadyState
+from wspec.lab.search.search import RULE
+from wspec.lab.search.timing import Timing
 from wspec.plan.plan import Plan
-from wspec.search import Candidate, Search, SteadyState
-from wspec.search.search import RULE
-from wspec.search.timing import Timing
 from wspec.show.tables import table
 
 SMALL = 0.02  # of the interval: operations that take less are not shown, but for dots and loads

@@ -12,7 +12,7 @@ from rich.text import Text
 from wspec.diagnostics import place_text
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.plan.machine import Machine
+from wspec.model.machine import Machine
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
 
 Operations = Mapping[int, Operation]  # number, as plans use it -> operation

@@ -1,0 +1,1 @@
+"""Consumer warp groups share a tile by rows (data partition)."""

@@ -1,0 +1,97 @@
+"""How many consumer warp groups share the tile, and which loads each of them gets only its rows of."""
+
+from __future__ import annotations
+
+from wspec.ir.core import Operation, Value
+from wspec.ir.numbering import id_of
+from wspec.ir.shapes import DOTS, shape_of
+from wspec.ir.types import Layout, TensorType
+from wspec.options import Options
+from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows
+from wspec.plan.coarsening import size_of
+from wspec.plan.layouts import LayoutError, shrink_type
+from wspec.plan.partition import Site, decline
+from wspec.plan.plan import WARP_GROUP, source_warps
+
+WGMMA_ROWS = 64
+
+
+def choose_replicas(
+    function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options
+) -> tuple[int, dict[int, int]]:
+    """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
+    if (team := size_of(function)) > 1:
+        return _of_team(function, warps, team, options)
+    rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
+    wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
+    if wanted > 1:
+        outcome = slicing_for(function, sites, wanted)
+        if not isinstance(outcome, Conflict):
+            return wanted, outcome
+        if options.consumers is not None:
+            raise decline(
+                "not-partitionable", f"{wanted} consumers cannot share the tile: {outcome.why}", outcome.op.location,
+                "ask for fewer consumers, or make the tile higher",
+            )  # fmt: skip
+    if warps > 2 * WARP_GROUP or warps % WARP_GROUP:
+        raise decline(
+            "not-partitionable", f"a consumer of {warps} warps is not supported", function.location,
+            "use num_warps=4 or num_warps=8",
+        )  # fmt: skip
+    for dot in (op for loop in loops for op in loop.walk() if op.name in DOTS):
+        layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
+        across = layout.ints("warpsPerCTA")[:1] if isinstance(layout, Layout) else ()
+        if across and shape_of(dot.result.type)[0] < 16 * across[0]:
+            raise decline(
+                "not-partitionable", f"a tile of {rows} rows has no work for {across[0]} warps", dot.location,
+                "use num_warps=4",
+            )  # fmt: skip
+    return 1, {}
+
+
+def _of_team(function: Operation, warps: int, team: int, options: Options) -> tuple[int, dict[int, int]]:
+    """A warp group for each member, on the whole of its tile."""
+    if warps != WARP_GROUP or options.consumers not in (None, team):
+        said = f"it has {warps} warps" if warps != WARP_GROUP else f"consumers={options.consumers} is asked for"
+        raise decline(
+            "not-partitionable", f"a team needs a warp group for each of its {team} tiles, {said}", function.location,
+            "use num_warps=4, and leave consumers to wspec",
+        )  # fmt: skip
+    return team, {}
+
+
+def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[int, int] | Conflict:
+    """The sliced dimension of each load that replicas share by rows, or why they cannot."""
+    if replicas == 3:
+        dot = next(op for op in function.walk() if op.name in DOTS)
+        return Conflict(dot, "Triton's tiles are powers of two, which three do not divide")
+    copy = function.clone({})
+    body = copy.regions[0].block
+    privatize_leaves(body)
+    dots = [op for op in copy.walk() if op.name in DOTS]
+    dots = dots or [op for op in copy.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
+    slicing = slice_rows(body, dots, replicas, WGMMA_ROWS)
+    if isinstance(slicing, Conflict):
+        return slicing
+    factor = max(1, source_warps(function) // WARP_GROUP)
+    if (problem := _layout_problem(copy, slicing.dims, replicas, factor)) is not None:
+        return problem
+    wanted = {id_of(site.load) for site in sites}
+    found: dict[int, int] = {}
+    for op in copy.walk():
+        if op.name == "wspec.buffer" or (id_of(op) in wanted and op.name == "tt.descriptor_load"):
+            dim = slicing.dim(op.result)
+            if dim is not None:
+                found[id_of(op)] = [d for d, size in enumerate(shape_of(op.result.type)) if size != 1].index(dim)
+    return found
+
+
+def _layout_problem(function: Operation, dims: dict[Value, int], replicas: int, factor: int) -> Conflict | None:
+    """Try every layout before the plan is made, so that slicing itself cannot fail."""
+    for op in function.walk():
+        for value in (*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)):
+            try:
+                shrink_type(value.type, dims.get(value), replicas, factor)
+            except LayoutError as error:
+                return Conflict(op, str(error))
+    return None

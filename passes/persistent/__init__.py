@@ -1,0 +1,1 @@
+"""As many blocks as fit walk through the tiles (persistent kernel)."""

@@ -1,0 +1,1 @@
+"""Consumer warp groups issue their products one after the other (ping-pong)."""

@@ -1,0 +1,1 @@
+"""Order inside a task: pipeline stages, prologue, epilogue, and asynchronous products."""

@@ -1,0 +1,1 @@
+"""Where a store's tile is staged; epilogue subtiling with a delayed last subtile."""

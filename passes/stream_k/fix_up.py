@@ -1,0 +1,291 @@
+"""hand_on: sums go from the block that does the first part of a tile to the one that does the rest.
+
+    %s = select %fresh, %z, %z {wspec.resume}   =>   %s = if %fresh: %z
+                                                          else: wait until the words of slot %from are set, clear them
+                                                                load the sums from slot %from
+    %a = select %last, %acc, %acc {wspec.hand_on}  =>  if not %last: store the sums to slot %to
+                                                                     set the words of slot %to
+                                                       %acc
+
+Both blocks run the same code, so thread t of a warp group takes exactly what thread t of that group left: each thread
+has a word of its own, which it sets when its sums are stored (release) and which its twin waits for (acquire), with no
+barrier. The other block clears the word, so that words that were zero before a launch are zero behind it. Sums lie in
+blocks of 8 x 8: a warp holds such a block in consecutive lanes.
+
+Blocks wait for blocks of lower numbers only, which hand their sums on before they wait for anything themselves
+(wspec/tile_scheduler/division.py), so nobody waits for ever. Runs behind lower_channels, when the loop carries all it will.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.assembly import AWAIT_WORD, SET_WORD
+from wspec.ir.builder import Builder
+from wspec.ir.core import Operation, Region, Value, replace_uses
+from wspec.ir.loc import value_name
+from wspec.ir.types import (
+    I1,
+    I32,
+    Attribute,
+    DenseArrayAttr,
+    DenseAttr,
+    IntegerAttr,
+    Layout,
+    TensorType,
+    i32,
+)
+from wspec.passes.stream_k.choice import HAND_ON, RESUME
+from wspec.plan.plan import Plan
+from wspec.plan.tile_table import POINTER
+from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
+
+
+def hand_on(module: Operation, plan: Plan) -> Operation:
+    """Put the code where sums are taken up and handed on, into every consumer that has such places."""
+    if not plan.divided:
+        return module
+    op = ws.find(module)
+    assert op is not None
+    function = next(f for f in module.walk() if f.name == "tt.func")
+    partials = next(arg for arg in function.regions[0].block.args if value_name(arg.location) == PARTIALS)
+    seen = ws.capture(op, partials)
+    groups = plan.consumer.replicas
+    for replica, block in enumerate(ws.task_blocks(op)[:groups]):
+        marked = [inner for top in block.ops for inner in top.walk() if inner.name == "arith.select"]
+        starts = [inner for inner in marked if RESUME in inner.attributes]
+        ends = [inner for inner in marked if HAND_ON in inner.attributes]
+        sizes = [_words(one.result) for one in ends]
+        place = _Place(seen[replica], groups, replica, plan.consumer.warps, tuple(sizes))
+        _resume(starts, place)
+        _give(ends, place)
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a warp group's words and sums are, in int32."""
+
+    partials: Value
+    groups: int
+    group: int
+    warps: int
+    sizes: tuple[int, ...]  # of the sums of one group
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def word(self) -> int:
+        """The first word of the group in slot 0."""
+        return self.group * self.threads
+
+    @property
+    def slot(self) -> int:
+        """The sums of a slot."""
+        return self.groups * sum(self.sizes)
+
+    def sums(self, number: int) -> int:
+        """The first sum of the group in slot 0."""
+        return SLOTS * WORDS + self.group * sum(self.sizes) + sum(self.sizes[:number])
+
+
+def _resume(marks: list[Operation], place: _Place) -> None:
+    fresh, taken = _condition(marks[0])
+    loop = _loop_behind(marks)
+    build = _before(marks[0])
+    yes, no = Region(), Region()
+    yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
+    within = Builder(no.add_block(), None, build.location)
+    _at_the_words(within, place, taken, AWAIT_WORD)
+    slot = _slot(within, place, taken, place.slot)
+    sums = [_load(within, slot, place.sums(number), mark.result.type) for number, mark in enumerate(marks)]
+    within.create("scf.yield", sums)
+    made = build.create("scf.if", [fresh], [mark.result.type for mark in marks], regions=[yes, no])
+    nothing = {mark.result: mark.operands[1] for mark in marks}
+    _replace(marks, made.results)
+    _only_if_it_runs(loop, made, dict(zip(made.results, nothing.values(), strict=True)))
+
+
+def _loop_behind(marks: list[Operation]) -> Operation:
+    """The loop that takes the marked values."""
+    block = marks[0].parent
+    assert block is not None
+    return next(op for op in block.ops if op.name == "scf.for" and marks[0].result in op.operands)
+
+
+def _only_if_it_runs(loop: Operation, start: Operation, nothing: dict[Value, Value]) -> None:
+    """Put the loop and what makes its first sums under a branch.
+
+    Sums that were loaded always have a rest of the loop before them. ptxas has to see it: where they could go around
+    the loop it waits for every product (note C7515).
+    """
+    build = _before(loop)
+    lower, upper = loop.operands[:2]
+    runs = build.compare("slt", lower, upper)
+    types = [value.type for value in loop.results]
+    yes, no = Region(), Region()
+    other = [nothing.get(value, value) for value in loop.operands[3:]]
+    no.add_block().append(Operation.create("scf.yield", other, location=loop.location))
+    made = build.create("scf.if", [runs], types, regions=[yes, no])
+    made.location = loop.location
+    inside = yes.add_block()
+    block = loop.parent
+    assert block is not None
+    for later in block.ops[block.ops.index(made) + 1 :]:
+        if later is not loop:
+            replace_uses(later, dict(zip(loop.results, made.results, strict=True)))
+    for op in (start, loop):
+        op.erase()
+        inside.append(op)
+    inside.append(Operation.create("scf.yield", list(loop.results), location=loop.location))
+
+
+def _before(op: Operation) -> Builder:
+    assert op.parent is not None
+    return Builder(op.parent, op.parent.ops.index(op), op.location)
+
+
+def _give(marks: list[Operation], place: _Place) -> None:
+    last, given = _condition(marks[0])
+    build = _before(marks[-1])
+    yes, no = Region(), Region()
+    yes.add_block().append(Operation.create("scf.yield", location=build.location))
+    within = Builder(no.add_block(), None, build.location)
+    slot = _slot(within, place, given, place.slot)
+    for number, mark in enumerate(marks):
+        _store(within, slot, place.sums(number), mark.operands[1])
+    _at_the_words(within, place, given, SET_WORD)
+    within.create("scf.yield")
+    build.create("scf.if", [last], [], regions=[yes, no])
+    _replace(marks, [mark.operands[1] for mark in marks])
+
+
+def _condition(mark: Operation) -> tuple[Value, Value]:
+    """(that nothing is to be done here, the number of the slot)."""
+    condition = mark.operands[0]
+    assert condition.op is not None and condition.op.name == "arith.cmpi"
+    return condition, condition.op.operands[0]
+
+
+def _replace(marks: list[Operation], values: list[Value]) -> None:
+    for mark, value in zip(marks, values, strict=True):
+        assert mark.parent is not None
+        for later in mark.parent.ops:
+            replace_uses(later, {mark.result: value})
+        mark.erase()
+
+
+def _words(value: Value) -> int:
+    assert isinstance(value.type, TensorType)
+    rows, columns = value.type.shape
+    return rows * columns
+
+
+# ------------------------------------------------------------------------------------------------ addresses
+
+
+def _slot(build: Builder, place: _Place, number: Value, size: int) -> Value:
+    """A pointer to the slot of that number, where slots have that size."""
+    offset = build.binary("arith.muli", number, build.constant(size))
+    return build.create("tt.addptr", [place.partials, offset], [POINTER]).result
+
+
+def _at_the_words(build: Builder, place: _Place, number: Value, code: str) -> None:
+    """Run the code on each thread's word of a slot."""
+    slot = _slot(build, place, number, WORDS)
+    numbers = TensorType((place.threads,), I32, _one_each(place.warps))
+    pointers = replace(numbers, element=POINTER)
+    first = build.create("tt.addptr", [slot, build.constant(place.word)], [POINTER]).result
+    thread = _range(build, numbers)
+    many = build.create("tt.splat", [first], [pointers]).result
+    each = build.create("tt.addptr", [many, thread], [pointers]).result
+    build.assembly(code, each, numbers, "=&r,l,~{memory}")
+
+
+def _one_each(warps: int) -> Layout:
+    """Element t at thread t."""
+    fields = (("sizePerThread", (1,)), ("threadsPerWarp", (32,)), ("warpsPerCTA", (warps,)), ("order", (0,)))
+    return Layout("ttg.blocked", fields)
+
+
+def _store(build: Builder, slot: Value, offset: int, sums: Value) -> None:
+    assert isinstance(sums.type, TensorType)
+    words = build.create("tt.bitcast", [sums], [replace(sums.type, element=I32)]).result
+    build.create("tt.store", [_pointers(build, slot, offset, sums.type), words], [], _STORE)
+
+
+def _load(build: Builder, slot: Value, offset: int, type: object) -> Value:
+    assert isinstance(type, TensorType)
+    pointers = _pointers(build, slot, offset, type)
+    words = build.create("tt.load", [pointers], [replace(type, element=I32)], _LOAD).result
+    return build.create("tt.bitcast", [words], [type]).result
+
+
+_STORE: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
+_LOAD: dict[str, Attribute] = {
+    "boundaryCheck": DenseArrayAttr(I32, ()),
+    "cache": i32(3),  # in L2 only: what another block wrote
+    "evict": i32(1),
+    "isVolatile": IntegerAttr(0, I1),
+    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+}
+
+
+def _pointers(build: Builder, slot: Value, offset: int, sums: TensorType) -> Value:
+    """Where each element of a tensor of sums is: in blocks of 8 x 8, row after row of blocks."""
+    columns = sums.shape[1]
+    row, column = _along(build, sums, 0), _along(build, sums, 1)
+    below = _sum(build, _times(build, _shift(build, row), 8 * columns), _times(build, _rest(build, row), 8))
+    across = _sum(build, _times(build, _shift(build, column), 64), _rest(build, column))
+    whole = replace(sums, element=I32)
+    parts = [build.create("tt.broadcast", [part], [whole]).result for part in (below, across)]
+    place = build.create("tt.addptr", [slot, build.constant(offset)], [POINTER]).result
+    pointers = replace(sums, element=POINTER)
+    many = build.create("tt.splat", [place], [pointers]).result
+    return build.create("tt.addptr", [many, _sum(build, *parts)], [pointers], attributes=_IN_PAIRS).result
+
+
+_BOTH = TensorType((2,), I32)
+_IN_PAIRS: dict[str, Attribute] = {
+    "tt.contiguity": DenseAttr("[1, 2]", _BOTH),
+    "tt.divisibility": DenseAttr("[8, 8]", _BOTH),
+}
+"""Two neighbours in a row are neighbours in memory, on 8 bytes: what Triton cannot see through the arithmetic."""
+
+
+def _along(build: Builder, sums: TensorType, dim: int) -> Value:
+    """[rows, 1] or [1, columns]: the number of each row or column."""
+    assert isinstance(sums.encoding, Layout)
+    size = sums.shape[dim]
+    line = Layout("ttg.slice", (("dim", 1 - dim), ("parent", sums.encoding)))
+    numbers = _range(build, TensorType((size,), I32, line))
+    shape = (size, 1) if dim == 0 else (1, size)
+    type = TensorType(shape, I32, sums.encoding)
+    return build.create("tt.expand_dims", [numbers], [type], {"axis": i32(1 - dim)}).result
+
+
+def _range(build: Builder, type: TensorType) -> Value:
+    return build.create("tt.make_range", [], [type], {"start": i32(0), "end": i32(type.shape[0])}).result
+
+
+def _filled(build: Builder, value: Value, number: int) -> Value:
+    return build.create("arith.constant", [], [value.type], {"value": DenseAttr(str(number), value.type)}).result
+
+
+def _shift(build: Builder, value: Value) -> Value:
+    return build.binary("arith.shrui", value, _filled(build, value, 3))
+
+
+def _rest(build: Builder, value: Value) -> Value:
+    return build.binary("arith.andi", value, _filled(build, value, 7))
+
+
+def _times(build: Builder, value: Value, number: int) -> Value:
+    return build.binary("arith.muli", value, _filled(build, value, number))
+
+
+def _sum(build: Builder, one: Value, two: Value) -> Value:
+    return build.binary("arith.addi", one, two)

@@ -1,0 +1,1 @@
+"""Consumer warp groups work on neighbouring tiles and share what they stream (tile coarsening)."""

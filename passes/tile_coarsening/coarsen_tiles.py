@@ -1,0 +1,281 @@
+"""form_team: let the consumer groups of a block work on neighbouring tiles at a time, on one stream of operands.
+
+    for tile (x, y, z):                        for tiles (x .. x + 2, y, z):
+      for j < n(x): k = load K[j]; ...    =>     x' = min(x + member, last)
+                                                 for j < min over members of n:  k = load K[j]; ...
+                                                 for j < max over members of n:  k = load K[j]
+                                                                                 if j < n(x'): ...
+
+`member` is the number of the group; later passes put it in for each. What does not depend on it is loaded once for
+all. Members whose loops end at different times (a causal mask) have a common part, which stays the loop it was, and a
+rest in which a member works or only lets the tile pass. A loop that goes on where the one before ended (the masked
+part) becomes a part of that rest. So all groups take the same number of tiles from every ring.
+
+Runs after persist and before the plan is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec.ir.builder import Builder
+from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.isomorphism import Match
+from wspec.ir.numbering import ID
+from wspec.ir.types import I32, i32
+from wspec.passes.tile_coarsening.choice import hindrance
+from wspec.plan.coarsening import MEMBER, differing_in, slice_in
+from wspec.plan.partition import hot_loops
+from wspec.plan.tile_table import grid_size, tile_loop
+
+LOAD = "tt.descriptor_load"
+
+
+class NoTeam(Exception):
+    """Why the tiles cannot be worked on by a team, and the operation at fault."""
+
+    def __init__(self, why: str, where: Operation) -> None:
+        super().__init__(why)
+        self.where = where
+
+
+def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
+    """Let `size` groups work on neighbours along a grid axis, in place. Raises NoTeam; the module is spoilt then."""
+    function = next(op for op in module.walk() if op.name == "tt.func")
+    tile = tile_loop(function)
+    if (found := hindrance(function, tile)) is not None:
+        raise NoTeam(*found)
+    block, outer = tile.regions[0].block, tile.parent
+    assert outer is not None
+    first = block.args[2 + axis]
+    if not any(first in op.operands for top in block.ops for op in top.walk()):
+        raise NoTeam(f"its tiles are all the same along {'xyz'[axis]}", tile)
+    before = Builder(outer, outer.ops.index(tile), tile.location)
+    extent = grid_size(before, function, axis)
+    last = before.binary("arith.subi", extent, before.constant(1))
+    within = Builder(block, 0, tile.location)
+    member = within.create(MEMBER, [], [I32], attributes={"size": i32(size)}).result
+    mine = within.binary("arith.minsi", within.binary("arith.addi", first, member), last)
+    mine.location = first.location
+    for op in block.ops[within.at or 0 :]:
+        replace_uses(op, {first: mine})
+    team = _Team(function, block, first, mine, last, size)
+    loops = [op for op in hot_loops(function) if op.parent is block]
+    if len(loops) != len(hot_loops(function)):
+        raise NoTeam("its loops that multiply stand in other loops or in branches", tile)
+    varies = team.varies
+    if not any(_shares(loop, varies) for loop in loops):
+        raise NoTeam("neighbouring tiles share nothing that its loops load", loops[0])
+    while loops:
+        loop = loops.pop(0)
+        if not team.varies.isdisjoint(loop.operands[:3]):
+            following = loops.pop(0) if loops and _goes_on(loop, loops[0]) else None
+            _divide(team, loop, following)
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class _Team:
+    function: Operation
+    block: Block  # the body of the loop over tiles
+    first: Value  # the tile of member 0
+    mine: Value
+    last: Value  # the last tile of the axis
+    size: int
+
+    @property
+    def varies(self) -> set[Value]:
+        return differing_in(self.function.regions[0].block, {self.mine})
+
+
+def _shares(loop: Operation, varies: set[Value]) -> bool:
+    """Does the loop load a tile whose place is the same for all members?"""
+    own = {loop.regions[0].block.args[0]}
+    loads = [op for op in loop.regions[0].block.ops if op.name == LOAD]
+    return any(not (set(load.operands) - own) & varies for load in loads)
+
+
+# ------------------------------------------------------------------------------- loops of different length
+
+
+def _goes_on(one: Operation, two: Operation) -> bool:
+    """Does the second loop take up where the first one ends: its bounds, its loads and all that it carries?"""
+    if two.operands[0] is not one.operands[1] or two.operands[2] is not one.operands[2]:
+        return False
+    return sorted(v.index for v in two.operands[3:] if v.op is one) == list(range(len(one.results)))
+
+
+def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
+    """Make a loop, and the one that goes on behind it, a common part and a rest."""
+    lower, upper, step = one.operands[:3]
+    varies = team.varies
+    stride, start = _constant(step), _constant(lower)
+    if stride is None or stride <= 0 or start is None or one.attr("unsignedCmp") is not None:
+        raise NoTeam("the members' loops differ in length, and begin or step by what is not a constant", one)
+    if not _is_multiple(upper, start, stride, team.mine):
+        raise NoTeam("the members' loops differ in length, which is not known to be whole steps", one)
+    ends = upper if two is None else two.operands[1]
+    at = one if two is None else two
+    if two is not None:
+        _check_only_carried_on(team.block, one, two)
+        _move_up(team.block, one, two)
+    build = Builder(team.block, team.block.ops.index(one), one.location)
+    common = _of_all(team, build, "arith.minsi", upper, varies)
+    furthest = ends if two is None else build.binary("arith.maxsi", upper, ends)
+    longest = _of_all(team, build, "arith.maxsi", furthest, {*varies, furthest})
+    one.operands[1] = common
+    if two is None:
+        replaced = list(one.results)
+    else:
+        replaced = [two.results[[v.index for v in two.operands[3:]].index(i)] for i in range(len(one.results))]
+    behind = team.block.ops[team.block.ops.index(at) + 1 :]
+    rest = _rest(Builder(team.block, team.block.ops.index(at) + 1, one.location), team, one, two, upper, ends, longest)
+    for op in behind:
+        replace_uses(op, dict(zip(replaced, rest.results, strict=True)))
+    if two is not None:
+        two.erase()
+
+
+def _constant(value: Value) -> int | None:
+    return value.op.int_attr("value") if value.op is not None and value.op.name == "arith.constant" else None
+
+
+def _is_multiple(value: Value, start: int, step: int, tile: Value) -> bool:
+    """Is it start, or beyond it by whole steps: the tile's first row, or `x // c * c` of an x that is not negative?
+
+    Neither overflows: the one is a row of a tensor, the other at most x.
+    """
+    op = value.op
+    if op is None or op.name != "arith.muli" or start != 0:
+        return False
+    for whole, by in (op.operands, reversed(op.operands)):
+        factor, divided = _constant(by), whole.op
+        if factor is None or factor <= 0 or factor % step:
+            continue
+        if whole is tile:
+            return True
+        if divided is None or divided.name != "arith.divsi":
+            continue
+        if (_constant(divided.operands[1]) or 0) >= factor and _not_negative(divided.operands[0]):
+            return True
+    return False
+
+
+def _not_negative(value: Value) -> bool:
+    op = value.op
+    if op is None:
+        return False
+    if op.name == "arith.constant":
+        return (_constant(op.result) or 0) >= 0
+    if op.name == "arith.maxsi":
+        return any(_not_negative(v) for v in op.operands)
+    if op.name in ("arith.divsi", "arith.minsi", "arith.shrsi", "arith.remsi"):
+        return all(_not_negative(v) for v in op.operands)
+    return False
+
+
+def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Value]) -> Value:
+    """The least or greatest of what a value is for each member."""
+    ops = slice_in(team.block, [value], varies)
+    if ops is None:
+        raise NoTeam("the length of the loop is not computed from the tile by arithmetic alone", team.function)
+    own = ops[ops.index(team.mine.op) + 1 :] if team.mine.op in ops else ops
+    found: Value | None = None
+    for member in range(team.size):
+        tile = build.binary("arith.addi", team.first, build.constant(member)) if member else team.first
+        values = {team.mine: build.binary("arith.minsi", tile, team.last) if member else tile}
+        for op in own:
+            build.add(op.clone(values))
+        this = values.get(value, value)
+        found = this if found is None else build.binary(how, found, this)
+    assert found is not None
+    return found
+
+
+def _check_only_carried_on(block: Block, one: Operation, two: Operation) -> None:
+    """The second loop alone may use what the first one computes. Raises NoTeam."""
+    results = set(one.results)
+    for top in block.ops[block.ops.index(one) + 1 :]:
+        for op in top.walk():
+            if op is not two and any(value in results for value in op.operands):
+                raise NoTeam("what the first of two loops computes is used behind it, beside the second", op)
+
+
+def _move_up(block: Block, one: Operation, two: Operation) -> None:
+    """Let everything between the two loops stand before the first: nothing there needs its results."""
+    first, second = block.ops.index(one), block.ops.index(two)
+    for op in block.ops[first + 1 : second]:
+        if op.regions or any(v in one.results for v in op.operands):
+            raise NoTeam("the second of two loops needs more of the first than what it carries on", op)
+        op.erase()
+        block.insert(block.ops.index(one), op)
+
+
+def _rest(
+    build: Builder, team: _Team, one: Operation, two: Operation | None, upper: Value, ends: Value, longest: Value
+) -> Operation:
+    """The loop in which members work as long as they have iterations left."""
+    region = Region()
+    block = region.add_block()
+    index = block.add_arg(one.regions[0].block.args[0].type, one.regions[0].block.args[0].location)
+    carried = [block.add_arg(v.type) for v in one.results]
+    inner = Builder(block, None, one.location)
+    tiles = _loads(inner, team, one, two, index)
+    goes_on = inner.compare("slt", index, upper)
+
+    def work(loop: Operation, order: list[int]) -> Region:
+        made = Region()
+        body = loop.regions[0].block
+        values: dict[Value, Value] = {body.args[0]: index}
+        values.update(zip(body.args[1:], (carried[i] for i in order), strict=True))
+        loads = [op for op in body.ops if op.name == LOAD]
+        values.update(zip((op.result for op in loads), tiles, strict=True))
+        into = made.add_block()
+        for op in body.ops[:-1]:
+            if op not in loads:
+                into.append(op.clone(values))
+        ends = [values.get(v, v) for v in body.terminator.operands]
+        back = [ends[order.index(i)] for i in range(len(order))]
+        into.append(Operation.create("scf.yield", back, location=loop.location))
+        return made
+
+    other = Region()
+    into = other.add_block()
+    passed = carried
+    if two is not None:
+        nested = Builder(into, None, two.location)
+        masked = nested.compare("slt", index, ends)
+        idle = Region()
+        idle.add_block().append(Operation.create("scf.yield", carried, location=two.location))
+        order = [v.index for v in two.operands[3:]]
+        passed = nested.create("scf.if", [masked], [v.type for v in carried], regions=[work(two, order), idle]).results
+    into.append(Operation.create("scf.yield", list(passed), location=one.location))
+    types = [v.type for v in carried]
+    done = inner.create("scf.if", [goes_on], types, regions=[work(one, list(range(len(carried)))), other])
+    block.append(Operation.create("scf.yield", done.results, location=one.location))
+    operands = [one.operands[1], longest, one.operands[2], *one.results]
+    return build.create("scf.for", operands, types, one.properties, {}, [region])
+
+
+def _loads(build: Builder, team: _Team, one: Operation, two: Operation | None, index: Value) -> list[Value]:
+    """The tiles of one iteration, for whoever needs them."""
+    body = one.regions[0].block
+    loads = [op for op in body.ops if op.name == LOAD]
+    if two is not None:
+        others = [op for op in two.regions[0].block.ops if op.name == LOAD]
+        match = Match({body.args[0]}, {two.regions[0].block.args[0]})
+        if not match.pair(body.args[0], two.regions[0].block.args[0]) or not match.operations(
+            loads, others, frozenset({ID})
+        ):
+            raise NoTeam("two loops in a row load different tiles", two)
+    varies = team.varies - {body.args[0]}
+    values = {body.args[0]: index}
+    for load in loads:
+        if any(v in varies or _inside(v, one) for v in load.operands if v is not body.args[0]):
+            raise NoTeam("a tile's place in a loop of different lengths depends on more than the iteration", load)
+        build.add(load.clone(values))
+    return [values[load.result] for load in loads]
+
+
+def _inside(value: Value, loop: Operation) -> bool:
+    return value.op is not None and value.op.is_inside(loop)

@@ -1,0 +1,162 @@
+"""Whole launches: waves, classes of blocks, what shares an SM."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.simulate.playing import MACHINE, NUMBERS
+
+from tests.check.script import kernel
+from wspec.lab.simulate import Simulator
+from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
+from wspec.lab.simulate.costs import FMA, ISSUE, LOAD
+from wspec.lab.simulate.l2_reuse import Source, Sources, arrival
+from wspec.lab.simulate.points import accuracy, rank_correlation
+from wspec.lab.simulate.power_drawn import slots_between
+
+EVEN = """
+def kernel(n):
+    a, b = buffer(64, 64), buffer(64, 64)
+    for i in range(0, n, 1):
+        one = dot_wait(0, dot(a, b, zeros(64, 64)))
+"""
+UNEVEN = EVEN.replace("range(0, n, 1)", "range(0, n - pid(0), 1)")
+TURN = NUMBERS.dot_setup + 128 + NUMBERS.dot_latency[64]  # cycles of an iteration
+
+
+def alone(n: int) -> float:
+    return NUMBERS.block_start + n * TURN
+
+
+@pytest.mark.parametrize(("blocks", "waves"), ((1, 1), (132, 1), (133, 2), (264, 2), (1000, 8)))
+def test_whole_waves(blocks: int, waves: int) -> None:
+    one = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 10}, (blocks, 1, 1), together=1)
+    assert one.cycles == pytest.approx(waves * alone(10) + NUMBERS.launch_gap)
+    assert one.dot_flop == blocks * 10 * 2 * 64**3
+    assert one.utilization["tensor"] == pytest.approx(blocks * 10 * 128 / (132 * one.cycles))
+
+
+def test_blocks_that_share_an_sm() -> None:
+    one = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 10}, (264, 1, 1), together=2)
+    assert one.cycles == pytest.approx(alone(1) + 18.5 * 128 + NUMBERS.launch_gap)  # the mean of both
+    assert one.blocks_per_sm == 2 and one.waves == 1
+
+
+def test_blocks_of_unequal_length_fill_up() -> None:
+    """Longest first: with two blocks for each SM none waits longer than the mean and one block."""
+    one = Simulator(kernel(UNEVEN), MACHINE).predict({"arg0": 300}, (264, 1, 1), together=1)
+    mean = sum(alone(300 - x) for x in range(264)) / 132 + NUMBERS.launch_gap
+    assert mean <= one.cycles <= mean + alone(300)
+    assert one.dot_flop == pytest.approx(sum(300 - x for x in range(264)) * 2 * 64**3)  # interpolation is exact here
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 300), st.integers(1, 3))
+def test_bounds(n: int, blocks: int, together: int) -> None:
+    """No launch beats its tensor cores, and none is slower than one block after the other."""
+    one = Simulator(kernel(UNEVEN), MACHINE).predict({"arg0": n}, (blocks, 1, 1), together=together)
+    assert all(-1e-9 <= share <= 1 + 1e-6 for share in one.utilization.values())
+    busy = one.cycles - NUMBERS.launch_gap
+    assert busy >= alone(n)
+    assert busy <= sum(alone(max(0, n - x)) + 20 for x in range(blocks))  # the script's subtraction
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(("flop_16bit", "smem", "load_most", "fma", "mufu")), st.floats(1.0, 4.0))
+def test_a_faster_unit_never_slows(rate: str, factor: float) -> None:
+    numbers = dataclasses.replace(NUMBERS, **{rate: getattr(NUMBERS, rate) * factor})
+    base, faster = Simulator(kernel(EVEN), MACHINE), Simulator(kernel(EVEN), MACHINE)
+    faster.numbers = numbers
+    block, other = base.block({"arg0": 20}, (1, 1, 1)), faster.block({"arg0": 20}, (1, 1, 1))
+    assert faster.play(other, 2).cycles <= base.play(block, 2).cycles + 1e-6
+
+
+def test_the_clock_follows_from_what_the_launch_draws() -> None:
+    one = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 100}, (132, 1, 1), together=1)
+    assert one.draw.tensor == one.utilization["tensor"] > 0 and one.draw.issue > one.utilization["issue"]
+    assert one.clock_mhz == NUMBERS.power.mhz(one.draw)
+    given = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 100}, (132, 1, 1), together=1, clock_mhz=1000.0)
+    assert given.microseconds == pytest.approx(given.cycles / 1000)
+
+
+def test_instructions_that_hide_behind_others_are_counted() -> None:
+    """Two waits, an arrival and three integers by 8 warps; arithmetic on the units is counted by its time."""
+    op = next(kernel(EVEN).walk())
+    integers = Action(Kind.WORK, op, pieces=(12.0,), ops=(op,) * 3)
+    sums = Action(Kind.WORK, op, pieces=(Flow.of({FMA: 10.0, ISSUE: 10.0}),), ops=(op,))
+    wait, arrive = Action(Kind.WAIT, op), Action(Kind.ARRIVE, op)
+    assert slots_between(Walked("task", 8, (wait, integers, sums, wait, arrive))) == (2 * 4 + 2 + 3) * 8 / 4
+
+
+def test_what_a_launch_draws_is_what_its_blocks_load() -> None:
+    """8192 bytes a block, the same for all: memory sends them once, L2 once a wave, and every SM gets them."""
+    one = Simulator(kernel(COPIES), MACHINE).predict({}, (264, 1, 1), together=1)
+    per_cycle = 8192 * 2 / one.cycles
+    assert one.draw.moved == pytest.approx(per_cycle)
+    assert one.draw.read == pytest.approx(per_cycle / 132)
+    assert one.draw.memory == pytest.approx(per_cycle / 264)
+
+
+def test_accuracy() -> None:
+    found = accuracy([(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)])
+    assert found.mean_error == found.worst_error == 0.5 and found.factor == pytest.approx(0.5)
+    assert found.mean_left == pytest.approx(0.0) and found.rank_correlation == pytest.approx(1.0)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
+    assert rank_correlation([1, 1], [1, 2]) == 0.0
+
+
+COPIES = """
+def kernel(n):
+    tile, full = buffer(1, 64, 64), barriers(1)
+    expect(full[0], 8192)
+    copy(tile[0], full[0])
+    wait(full[0], 0)
+"""
+
+
+def test_tiles_that_many_blocks_want_come_from_l2_once() -> None:
+    """All blocks of the script load the same tile: the first wave finds it in memory, the next in L2."""
+    module = kernel(COPIES)
+    sources = Sources(module, MACHINE)
+    (one,) = sources.of({}, (132, 1, 1), 132).values()
+    assert (one.sharers, one.cold) == (132.0, 1.0)
+    assert one.memory == pytest.approx(1 / 132)
+    (two,) = sources.of({}, (264, 1, 1), 132).values()
+    assert (two.sharers, two.cold) == (132.0, 0.0) and two.memory == pytest.approx(1 / 264)
+
+
+LOOP = """
+def kernel(n):
+    tile, full = buffer(1, 64, 64), barriers(1)
+    for i in range(0, n, 1):
+        expect(full[0], 8192)
+        copy(tile[0], full[0])
+        wait(full[0], i % 2)
+"""
+
+
+@pytest.mark.parametrize(("over", "cold"), [(0, 0.0), (1, 1.0)])
+def test_what_a_wave_loads_is_gone_for_the_next_one_if_it_is_more_than_l2_keeps(over: int, cold: float) -> None:
+    sources = Sources(kernel(LOOP), MACHINE)
+    rounds = int(MACHINE.l2_kept_bytes / 8192) + over
+    (one,) = sources.of({"arg0": rounds}, (264, 1, 1), 132).values()
+    assert one.cold == cold
+
+
+def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
+    size = 32768
+    alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0), NUMBERS)
+    cold = arrival(size, Source(1.0, 1.0), NUMBERS)
+    assert dict(alone.flow.busy)[LOAD] > 2 * dict(shared.flow.busy)[LOAD]
+    assert alone.latency == shared.latency == NUMBERS.tma_latency
+    assert cold.latency >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1) - 1e-6
+
+
+def test_serialized_instructions_take_their_latency_each() -> None:
+    module = kernel(EVEN)
+    usual, serialized = Simulator(module, MACHINE), Simulator(module, MACHINE, serialized=True)
+    times = [one.predict({"arg0": 10}, (1, 1, 1)).cycles for one in (usual, serialized)]
+    assert times[1] - times[0] == pytest.approx(10 * 4 * NUMBERS.dot_latency[64])

@@ -1,0 +1,67 @@
+"""Launching a kernel that has one argument more than its user knows of, behind all others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from wspec.bridge.cache import Group, Result
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import LaunchableKernel
+from wspec.bridge.persistent import PersistentKernel
+from wspec.tile_scheduler import TileCost
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The argument: its name, its type as a signature has it, and what to pass when so many blocks are launched."""
+
+    name: str
+    type: str
+    value: Callable[[int], int]
+
+
+def load_appended(source: KernelSource, result: Result, group: Group, argument: Appended) -> Any:
+    """The compiled kernel of a specialized result, which launches as the kernel did."""
+    if not result.tiles:
+        return _Longer(source.ast, group, result.blocks_per_sm, argument)
+    cost = TileCost.from_text(result.tiles)
+    return _LongerPersistent(source, group, cost, result.blocks_per_sm, argument)
+
+
+class _Longer(LaunchableKernel):
+    """Passes the argument."""
+
+    argument: Appended
+
+    def __init__(self, src: Any, group: Group, blocks_per_sm: int = 1, argument: Appended | None = None) -> None:
+        if argument is not None:
+            self.argument = argument
+        ast = copy.copy(src)
+        ast.signature = {**src.signature, self.argument.name: self.argument.type}
+        super().__init__(ast, group, blocks_per_sm)
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = _with_value(self._run, self.argument.value)
+
+
+class _LongerPersistent(PersistentKernel, _Longer):
+    """Of a kernel whose blocks walk through tiles: the table of tiles comes before the argument."""
+
+    def __init__(
+        self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int, argument: Appended
+    ) -> None:
+        self.argument = argument
+        super().__init__(source, group, cost, blocks_per_sm)
+
+
+def _with_value(launch: Callable[..., None], value: Callable[[int], int]) -> Callable[..., None]:
+    def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
+        launch(grid_x, grid_y, grid_z, *args, value(grid_x * grid_y * grid_z))
+
+    return run

@@ -1,0 +1,265 @@
+"""What is known of the past in a state, as far as later verdicts can depend on it.
+
+Clocks are only ever asked whether they have certain events behind them: the last accesses to each buffer, the waits
+that saw a barrier's last completion, that completion and the one before. An event that all tasks that may ask know of
+is no longer asked for, and is as good as none. So of the past there is left who does not know of which events. More
+knowledge never makes a verdict worse, and neither does an event less: a state need not be followed when one like it, in
+which as much or more was not known, was (`explore`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+
+from wspec.check.code import View
+from wspec.check.engine import Engine
+from wspec.check.future_uses import Ahead
+from wspec.check.rings import Turn
+from wspec.check.state import Barrier, Clock, History, NamedBarrier, State, Task, Touch, Unit
+
+Lacks = tuple[
+    int, ...
+]  # by holder, which events it does not know of, as bits; last the buffers that nobody has written
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that is asked for: an event of a stream; its bit."""
+
+    bit: int
+    stream: int
+    epoch: int
+    fenced: bool = False  # it is asked for in what asynchronous units see
+
+
+@dataclass(slots=True)
+class Holder:
+    """Something that knows of events: who it is, the names of its two clocks, and to whom it may hand them on."""
+
+    of: Task | Barrier | NamedBarrier
+    known: str
+    visible: str
+    readers: tuple[int, ...] | None  # tasks; None: it is asked itself
+    own: int = 0  # events that it is asked for itself
+
+
+class Bits:
+    """A bit for each event, the same in all states: who did what with which buffer, and how long ago."""
+
+    def __init__(self) -> None:
+        self._bits: dict[Hashable, int] = {}
+        self._names: list[Hashable] = []
+        self._fresh = 0
+
+    def of(self, name: Hashable) -> int:
+        found = self._bits.get(name)
+        if found is None:
+            found = self._bits[name] = 1 << len(self._bits)
+            self._names.append(name)
+        return found
+
+    def fresh(self) -> int:
+        """A number that is higher than any before."""
+        self._fresh += 1
+        return self._fresh
+
+    def names(self, bits: int) -> Iterator[tuple[int, Hashable]]:
+        """Bits, each with what it stands for."""
+        while bits:
+            bit = bits & -bits
+            yield bit, self._names[bit.bit_length() - 1]
+            bits ^= bit
+
+
+def at_least(less: Lacks, more: Lacks) -> bool:
+    """Is everything that `less` lacks lacking in `more`?"""
+    return all(one & other == one for one, other in zip(less, more, strict=True))
+
+
+def together(lacks: list[Lacks]) -> Lacks:
+    """What is lacking in any."""
+    found = list(lacks[0])
+    for more in lacks[1:]:
+        for at, bits in enumerate(more):
+            found[at] |= bits
+    return tuple(found)
+
+
+class Past:
+    """Of one state, its rings turned. `users`: whether the last use of each barrier matters (they are given up)."""
+
+    def __init__(self, engine: Engine, state: State, users: bool, turn: Turn, bits: Bits, ahead: Ahead) -> None:
+        self.engine, self.state, self.users, self.turn, self.bits = engine, state, users, turn, bits
+        self._ahead = ahead
+        self.names: dict[Hashable, View] | None = None  # of the parts of buffers, once they are asked for
+        running = [i == 0 or (t.active and not t.done) for i, t in enumerate(state.tasks)]
+        # A task that is still to be started will know what the one around it knows then.
+        again = turn.rings.again
+        self._asking = [i if running[i] else None if t.done and not again else 0 for i, t in enumerate(state.tasks)]
+        self._running = running
+        used = ((turn.key(view), view, one) for view, one in state.barriers.items() if ahead.uses(view.root))
+        self.barriers = sorted(used, key=itemgetter(0))
+        self._named = sorted(state.named.items())
+
+    def form(self) -> Lacks:
+        """Who lacks what."""
+        self.written: list[tuple[int, History, bool]] = []  # bit, part, whether its write is asked for
+        self.events: list[Event] = []
+        self.holders = [*self._of_tasks()]
+        for key, view, barrier in self.barriers:
+            self.holders += self._of_barrier(key, view, barrier)
+        self.holders += self._of_named()
+        self._of_buffers()
+        plain = _steps([event for event in self.events if not event.fenced])
+        fenced = _steps([event for event in self.events if event.fenced])
+        every = 0
+        for event in self.events:
+            every |= event.bit
+        memo: dict[tuple[int, int], int] = {}
+        self.lacks: list[int] = []
+        for holder in self.holders:
+            wanted = every
+            if holder.readers is not None:  # what those who may learn it know already does not matter
+                wanted = holder.own
+                for reader in holder.readers:
+                    wanted |= self.lacks[reader]
+            if wanted:
+                known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)
+                clocks = (id(known), id(visible))
+                bits = memo.get(clocks)
+                if bits is None:
+                    bits = memo[clocks] = every & ~(_behind(known, plain) | _behind(visible, fenced))
+                wanted &= bits
+            self.lacks.append(wanted)
+        written = 0
+        for bit, _, _ in self.written:
+            written |= bit
+        self.every = every
+        return *self.lacks, ~written
+
+    # ---- holders
+
+    def _of_tasks(self) -> Iterator[Holder]:
+        for index, task in enumerate(self.state.tasks):
+            yield Holder(task, "known", "visible", None if self._running[index] else (0,))
+
+    def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[Holder]:
+        """The events of a barrier, and what it hands on: to those who may wait, now or for its last completion."""
+        tasks_of, asking, root = self._ahead.tasks, self._asking, view.root
+        stream = self.engine.buffers.stream(("barrier", view))
+        arrivers, users, waiting = tasks_of("arrives", root), tasks_of("uses", root), tasks_of("waits", root)
+        self._ask(("now", key), stream, barrier.completions, users)
+        self._ask(("last", key), stream, barrier.completions - 1, users)
+        self._ask(("made", key), *barrier.maker, users)
+        own = 0
+        for task, (source, epoch, _) in barrier.waits.items():
+            own |= self._ask(("wait", key, task), source, epoch, arrivers)
+        if self.users:
+            for task, epoch in barrier.users.items():
+                self._ask(("use", key, task), self.engine.buffers.stream((task, root)), epoch, users)
+        readers = [asking[task] for task in waiting]
+        later = [asking[task] for task in waiting if task not in barrier.waits]
+        yield Holder(barrier, "known", "visible", tuple(t for t in readers if t is not None), own)
+        yield Holder(barrier, "done_known", "done_visible", tuple(t for t in later if t is not None))
+
+    def _of_named(self) -> Iterator[Holder]:
+        everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
+        for number, named in self._named:
+            self._ask(
+                ("named", number),
+                self.engine.buffers.stream(("named", number)),
+                named.completions,
+                range(len(self.state.tasks)),
+            )
+            yield Holder(named, "known", "visible", everybody)
+
+    # ---- events
+
+    def _of_buffers(self) -> None:
+        tasks_of = self._ahead.tasks
+        key, tiles = self.turn.key, self.engine.buffers.tiles
+        for root, parts in self.state.buffers.items():
+            writers, users = tasks_of("writes", root), tasks_of("uses", root)
+            for part, history in parts.items():
+                name = key(part)
+                if history.write is not None:
+                    touch = history.write
+                    tile = tiles.get(touch.stream)
+                    source = touch.stream if tile is None else key(tile)
+                    # That copies are over is asked at the end as well; for other units, their own task has to know.
+                    askers = (*users, 0) if touch.unit == "tile" else users
+                    asked = self._touched(("write", name, source), touch, askers)
+                    if users and not history.maybe:
+                        self.written.append((self.bits.of(("written", name)), history, asked))
+                for stream, touch in history.reads.items():
+                    self._touched(("read", name, stream), touch, writers)
+
+    def _touched(self, name: tuple[Hashable, ...], touch: Touch, askers: Iterable[int]) -> bool:
+        """The events of an access; is one of them asked for?"""
+        behind = self.behind(touch)
+        asked = self._ask((*name, behind), touch.stream, touch.epoch, askers, False, behind is not None)
+        if touch.fenced:
+            asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, askers, True)
+        return asked != 0
+
+    def _ask(
+        self,
+        name: Hashable,
+        stream: int,
+        epoch: int,
+        askers: Iterable[int],
+        fenced: bool = False,
+        always: bool = False,
+    ) -> int:
+        """The bit of an event, when there is a task that may ask for it and does not know of it."""
+        tasks, asking = self.state.tasks, self._asking
+        for one in askers:
+            index = asking[one]
+            if index is not None:
+                clock = tasks[index].visible if fenced else tasks[index].known
+                if clock.get(stream, 0) < epoch:
+                    always = True
+                    break
+        if not always:
+            return 0
+        bit = self.bits.of(name)
+        self.events.append(Event(bit, stream, epoch, fenced))
+        return bit
+
+    def behind(self, touch: Touch) -> int | None:
+        """Of an access by wgmma and the like: how many were issued since, as long as it is not waited for."""
+        task = self.state.tasks[touch.task]
+        counts: dict[Unit, int] = {"dots": task.dots, "stores": task.stores, "elements": task.elements}
+        if touch.unit not in counts or task.known.get(touch.stream, 0) >= touch.epoch:
+            return None
+        return counts[touch.unit] - touch.epoch
+
+
+Steps = list[tuple[int, list[int], list[int]]]  # stream, its events, the bits of those up to each
+
+
+def _steps(events: list[Event]) -> Steps:
+    streams: dict[int, dict[int, int]] = {}
+    for event in events:
+        epochs = streams.setdefault(event.stream, {})
+        epochs[event.epoch] = epochs.get(event.epoch, 0) | event.bit
+    found: Steps = []
+    for stream, epochs in streams.items():
+        order, bits = sorted(epochs), [0]
+        for epoch in order:
+            bits.append(bits[-1] | epochs[epoch])
+        found.append((stream, order, bits))
+    return found
+
+
+def _behind(clock: Clock, steps: Steps) -> int:
+    """The bits of the events a clock has behind it."""
+    found = 0
+    if clock:
+        for stream, order, bits in steps:
+            if (epoch := clock.get(stream, 0)) >= order[0]:
+                found |= bits[bisect_right(order, epoch)]
+    return found

@@ -1,0 +1,1 @@
+"""The laboratory: measuring, calibration, simulation, search, reports. Nothing that a launch imports."""

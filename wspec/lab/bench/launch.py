@@ -1,0 +1,113 @@
+"""`python -m wspec.lab.bench.launch`: what a warm `kernel[grid](...)` costs the host, plain and specialized.
+
+The kernels run on inputs so small that the card always keeps up; a sample is the host time of a burst of launches,
+and the card is waited for between bursts, outside of the sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from wspec.kernels import attention, matmul
+from wspec.lab.bench.environment import NoGpu, environment, require_hopper
+from wspec.lab.bench.report import Table, console, number, write_json
+
+ALLOWED_RATIO = 1.20
+"""A specialized launch may take this many times a plain one's host time."""
+
+Launch = attention.Launch | matmul.Launch
+
+
+def subjects(device: torch.device) -> dict[str, tuple[Launch, Any, Any]]:
+    """Name -> (launch, plain kernel, specialized kernel)."""
+    q, k, v, out = (torch.randn(1, 1, 128, 64, device=device, dtype=torch.bfloat16) for _ in range(4))
+    lse = torch.empty(1, 1, 128, device=device)
+    attend = attention.Launch.of(q, k, v, out, lse, causal=False, scale=0.125)
+    found: dict[str, tuple[Launch, Any, Any]] = {
+        "attention": (attend, attention.attention_fwd, attention.attention_fwd_ws())
+    }
+    a, b = (torch.randn(128, 128, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for variant in matmul.VARIANTS:
+        launch = matmul.Launch.of(a, b, torch.empty_like(a), variant=variant)
+        plain, ours = matmul.plain_kernel(variant), matmul.specialized_kernel(variant)
+        found[f"matmul, {variant}"] = launch, plain, ours
+    return found
+
+
+def host_times_us(launch: Launch, kernels: Sequence[Any], samples: int, burst: int) -> list[list[float]]:
+    """Microseconds of host time a launch, a list of samples for each kernel; kernels take turns."""
+    times: list[list[float]] = [[] for _ in kernels]
+    for kernel in kernels:
+        launch.run(kernel)
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(samples):
+            for at in range(len(kernels)):
+                index = (turn + at) % len(kernels)
+                times[index].append(_burst_us(launch, kernels[index], burst))
+    finally:
+        gc.enable()
+    return times
+
+
+def _burst_us(launch: Launch, kernel: Any, burst: int) -> float:
+    grid, args, meta = launch.grid, launch.args, launch.meta
+    torch.cuda.synchronize()
+    begin = time.perf_counter_ns()
+    for _ in range(burst):
+        kernel[grid](*args, **meta)
+    spent = time.perf_counter_ns() - begin
+    torch.cuda.synchronize()
+    return spent / burst / 1e3
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's flags."""
+    made = argparse.ArgumentParser(
+        prog="python -m wspec.lab.bench.launch", description="Measure the host time of launches."
+    )
+    made.add_argument("--samples", type=int, default=300, help="bursts of each kernel (default %(default)s)")
+    made.add_argument("--burst", type=int, default=20, help="launches in a burst (default %(default)s)")
+    made.add_argument("--json", default="launch.json", metavar="FILE")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when every ratio is within ALLOWED_RATIO, 1 when one is not, 2 when nothing could be run."""
+    options = parser().parse_args(argv)
+    try:
+        device = require_hopper()
+    except NoGpu as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    records = {}
+    for name, (launch, plain, ours) in subjects(device).items():
+        plain_us, ours_us = host_times_us(launch, [plain, ours], options.samples, options.burst)
+        ratio = statistics.median(ours_us) / statistics.median(plain_us)
+        records[name] = {
+            "plain_us": statistics.median(plain_us),
+            "specialized_us": statistics.median(ours_us),
+            "ratio": ratio,
+            "specialized": ours.outcome(*launch.args, **launch.meta).specialized,
+        }
+    write_json(options.json, {"environment": environment(), "launches": records})
+    rows = tuple(
+        (name, number(r["plain_us"], 2), number(r["specialized_us"], 2), number(r["ratio"], 3), str(r["specialized"]))
+        for name, r in records.items()
+    )
+    columns = ("kernel", "plain us", "wspec us", "ratio", "specialized")
+    Table(f"Host time of a warm launch (at most {ALLOWED_RATIO} x plain)", columns, rows).show(console())
+    return 0 if all(record["ratio"] <= ALLOWED_RATIO for record in records.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

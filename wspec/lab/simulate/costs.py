@@ -1,0 +1,256 @@
+"""What the simulator takes from the machine description: the only place where its numbers come from.
+
+Units are those of one SM. A rate is what the unit does in a cycle; times are in cycles. Numbers are those that
+`wspec calibrate` measured (docs/machine.md); of a description without measurements, those that the planner goes by, and
+constants that say their source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from wspec.lab.simulate.power import Power, fit
+from wspec.model.machine import Machine, MachineError, Measurements, load_measurements
+
+UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
+"""Tensor core; issue slots of the four schedulers; FMA pipes; integer, compare and convert pipes; exponential unit;
+load and store instructions and shuffles; shared memory's bandwidth, and the way into it; the SM's share of the way from
+L2, and to L2."""
+
+TENSOR, ISSUE, FMA, ALU, MUFU, LSU, SMEM, FILL, LOAD, STORE = range(len(UNITS))
+NAMES = {
+    "tensor": "tensor core",
+    "issue": "issue slots",
+    "fma": "FMA pipes",
+    "alu": "ALU pipes",
+    "mufu": "exponential unit",
+    "lsu": "load/store unit",
+    "smem": "shared memory",
+    "fill": "way into shared memory",
+    "load": "L2 to SM",
+    "store": "SM to L2",
+}
+
+SCHEDULERS = 4  # of an SM, each with a warp of every warp group
+THREADS = 128  # of a warp group
+WARP = 32
+_HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
+_DESCRIPTOR_CHAIN = 6  # dependent integer instructions in front of a dot, counted in the SASS of attention
+RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Rates and latencies of one SM, as the simulator uses them."""
+
+    fma: float  # float32 add, multiply, multiply-add; thread instructions a cycle, as those that follow
+    alu: float  # compare, minimum, maximum, integer arithmetic
+    mufu: float  # exp2, log2, reciprocal, ...
+    convert: float  # float32 to half width, two numbers each
+    lsu: float  # shuffles and load or store instructions
+    interference: float  # cycles of the exponential unit lost for each of the other pipes, where both are used
+    smem: float  # bytes
+    load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
+    load_most: float  # bytes that an SM can take
+    load_shared: Mapping[int, float]  # by how many SMs want the same
+    dram: float  # bytes from memory, an SM of a full grid
+    store: float  # bytes that TMA takes to L2, an SM of a full grid
+    flop_16bit: float
+    flop_8bit: float
+
+    issue_one: float  # of its issue slots that a warp group gets beside a busy tensor core
+    issue_all: float  # that all warp groups get together then
+    beside_one: Mapping[int, float]  # of the FMA, ALU and exponential units that a warp group gets then
+    beside_all: Mapping[int, float]  # of these units that all warp groups get together then
+    dots_beside_copies: float  # the speed of wgmma while tiles arrive
+    smem_left: float  # of shared memory's bandwidth, that warps get beside wgmma that reads all of it
+    copies_beside_stores: float  # the speed of arriving tiles on the way into shared memory
+
+    arithmetic_latency: float  # of one dependent instruction
+    mufu_latency: float  # of one on the exponential unit
+    shuffle_latency: float  # of one step of a reduction across lanes
+    smem_latency: float  # of a load from shared memory
+    load_latency: float  # of an ordinary load that hits L2
+    tma_latency: float  # of a TMA load that hits L2, without its transfer, until the waiting warp goes on
+    dram_latency: float  # of one that comes from memory
+    tma_issue: float  # of a warp that waits, expects and issues, one turn
+    store_latency: float  # of a TMA store, without its transfer, until its tile has been read
+    mbarrier_latency: float  # from an arrival to a waiting warp that goes on
+    ready_latency: float  # of a wait for a phase that has ended, beside warps that compute
+    ready_alone: float  # with the schedulers to itself
+    named_latency: float  # of bar.sync of a warp group, from the last arrival
+    meeting_latency: float  # for each warp group more
+    fence_latency: float  # of a warp group
+    fence_more: float  # for each warp more: they take turns
+    stored_latency: float  # more, where something was stored before it
+    handed_latency: float  # a block takes up the sums of another one
+    dot_setup: float  # from a tile that is there to the first instruction of its dot: descriptors are computed
+    dot_latency: Mapping[int, float]  # by N: issue, and from the end of the last instruction to the warp that waited
+    dot_interval: Mapping[int, float]  # by N, where it is longer than the FLOP say; A in shared memory
+    dot_issue: Mapping[int, float]  # by N: for how long an instruction whose A lies in shared memory holds its warps
+    dot_issue_registers: Mapping[int, float]  # the same with A in registers
+    launch_gap: float  # between two launches, the second waiting
+    block_start: float  # from a block's end to the first instruction of the next
+    fork: float  # from a specialized kernel's start to its tasks' first instructions
+    power: Power  # what takes clock
+
+    @property
+    def crowding(self) -> float:
+        """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
+        return self.ready_latency / self.ready_alone - 1
+
+    def load_rate(self, sharers: float) -> float:
+        """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
+        known = sorted(self.load_shared)
+        if not known:
+            return self.load
+        low = max((one for one in known if one <= sharers), default=known[0])
+        high = min((one for one in known if one >= sharers), default=known[-1])
+        if low >= high:
+            return self.load_shared[low]
+        share = (sharers - low) / (high - low)
+        return self.load_shared[low] * (1 - share) + self.load_shared[high] * share
+
+
+@lru_cache(maxsize=8)
+def numbers(machine: Machine) -> Numbers:
+    """The numbers of a machine."""
+    try:
+        measured = load_measurements(machine.name)
+    except MachineError:
+        measured = Measurements({}, {}, {}, {})
+    return _Source(measured).numbers(machine)
+
+
+class _Source:
+    """Measurements by name; where one is missing, what is given instead."""
+
+    def __init__(self, measured: Measurements) -> None:
+        self.measured = measured
+
+    def one(self, name: str, otherwise: float) -> float:
+        found = self.measured.numbers.get(name)
+        return otherwise if found is None else found.value
+
+    def table(self, name: str) -> dict[int, float]:
+        return {row: one.value for row, one in self.measured.tables.get(name, {}).items()}
+
+    def row(self, name: str, row: int, otherwise: float) -> float:
+        return self.table(name).get(row, otherwise)
+
+    def numbers(self, machine: Machine) -> Numbers:
+        fma, alu = self.one("arithmetic.ffma_rate", machine.fma), self.one("arithmetic.fmnmx_rate", 64)
+        mufu = self.one("arithmetic.ex2_rate", machine.exp2)
+        turn = self.row("handshakes.bar_sync", 4, 20)
+        return Numbers(
+            fma=fma,
+            alu=alu,
+            mufu=mufu,
+            convert=self.one("arithmetic.cvt_bf16x2_rate", machine.convert / 2),
+            lsu=self.one("arithmetic.shfl_rate", 32),
+            interference=self._interference(fma, alu, mufu),
+            smem=self.row("shared.load_rate", 16, machine.smem_rate),
+            load=self.row("tma_load.own_rate", 32, machine.tma_rate),
+            load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
+            load_shared=self.table("tma_load.shared_rate"),
+            dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
+            store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
+            flop_16bit=machine.mma_flop_16bit,
+            flop_8bit=machine.mma_flop_8bit,
+            issue_one=self._beside(4, fma),
+            issue_all=self._beside(8, fma),
+            beside_one=self._units_beside(4, fma, alu, mufu),
+            beside_all=self._units_beside(8, fma, alu, mufu),
+            dots_beside_copies=self.row("mixed.bf16_ss_alone", 128, 1) / self.row("mixed.bf16_ss_own", 128, 1),
+            smem_left=self.row("shared_beside.load_rate_bf16_ss_4", 64, 16)
+            / self.row("shared.load_rate", 16, machine.smem_rate),
+            copies_beside_stores=self._copies_beside_stores(self.row("tma_load.alone_rate", 32, machine.tma_rate)),
+            arithmetic_latency=self.one("arithmetic.ffma_latency", 5),
+            mufu_latency=self.one("arithmetic.ex2_latency", 17),
+            shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
+            smem_latency=self.one("shared.load_latency", machine.smem_latency),
+            load_latency=self.one("memory.l2_latency", machine.l2_latency),
+            tma_latency=self._without_transfer("tma_load.l2_latency", machine.l2_latency + machine.tma_extra_latency),
+            dram_latency=self._without_transfer("tma_load.dram_latency", machine.dram_latency),
+            tma_issue=self.one("tma_load.issue", 0.0),
+            store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
+            mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
+            ready_latency=machine.ready_latency,
+            ready_alone=self.one("handshakes.wait_ready", machine.ready_latency),
+            named_latency=turn,
+            meeting_latency=self.row("handshakes.bar_sync", 8, turn) - turn,
+            fence_latency=self.row("handshakes.fence", 4, machine.smem_latency),
+            fence_more=(self.row("handshakes.fence", 4, 0.0) - self.row("handshakes.fence", 1, 0.0)) / 3,
+            stored_latency=self.row("handshakes.store_fence", 4, 0.0) - self.row("handshakes.fence", 4, 0.0),
+            handed_latency=machine.handed_latency,
+            dot_setup=_DESCRIPTOR_CHAIN * self.one("arithmetic.iadd_latency", 5),
+            dot_latency=self._less("wgmma.bf16_rs_latency", "wgmma.bf16_rs_issue"),
+            dot_interval=self.table("wgmma.bf16_ss_issue"),
+            dot_issue={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_ss_held").items()},
+            dot_issue_registers={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_rs_held").items()},
+            launch_gap=self.one("blocks.launch_gap", 0.0),
+            block_start=self.row("blocks.turnover", 384, machine.dram_latency),
+            fork=self._fork(machine),
+            power=self._power(machine),
+        )
+
+    def _interference(self, fma: float, alu: float, mufu: float) -> float:
+        """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
+        pairs = self.one("arithmetic.softmax_pair_rate", 0.0)
+        return (1 / pairs - 2 / mufu) / (4 / fma + 4 / alu) if pairs else 0.0
+
+    def _beside(self, warps: int, fma: float) -> float:
+        """The part of the issue slots that the mix of a softmax, 10 instructions for two elements, got beside wgmma.
+
+        wgmma reads and writes its accumulators through the ports that other instructions need.
+        """
+        pairs = self.row("mixed.softmax_pair_rate", warps, 0.0)
+        return 10 * pairs / fma if pairs else 1.0
+
+    def _units_beside(self, warps: int, fma: float, alu: float, mufu: float) -> dict[int, float]:
+        """The part of each unit that instructions of one kind got beside wgmma.
+
+        The mix of a softmax loses less, in issue slots, since its instructions take turns at the units.
+        """
+        kinds = ((FMA, "ffma", fma), (ALU, "fmnmx", alu), (MUFU, "ex2", mufu))
+        found = {unit: self.row(f"mixed.{name}_rate", warps, rate) / rate for unit, name, rate in kinds}
+        alone = self.row("shared.store_rate", 16, 1.0)
+        return {**found, SMEM: self.row(f"shared_beside.store_rate_bf16_rs_{warps}", 64, alone) / alone}
+
+    def _copies_beside_stores(self, most: float) -> float:
+        """The bytes that arrived on what stores left of the way, over those that an SM alone can get in a cycle."""
+        alone = self.row("shared.store_rate", 16, 128)
+        copied = self.table("shared_beside.copies_beside_store")
+        stored = self.table("shared_beside.store_rate_copies")
+        found = [copied[warps] / (1 - rate / alone) / most for warps, rate in stored.items() if warps in copied]
+        return min(1.0, sum(found) / len(found)) if found else 1.0
+
+    def _power(self, machine: Machine) -> Power:
+        light = self.one("clock.light_mhz", 1980)  # H200, vendor
+        found = fit(self.measured.tables, light, machine.sm_count)
+        return Power(light) if found is None else found.power
+
+    def _without_transfer(self, name: str, otherwise: float) -> float:
+        """What a line through the smallest and the largest tile says of a tile of no bytes."""
+        rows = self.table(name)
+        if len(rows) < 2:
+            return otherwise
+        few, many = min(rows), max(rows)
+        return rows[few] - few * (rows[many] - rows[few]) / (many - few)
+
+    def _less(self, latency: str, issue: str) -> dict[int, float]:
+        issues = self.table(issue)
+        return {row: cycles - issues[row] for row, cycles in self.table(latency).items() if row in issues}
+
+    def _fork(self, machine: Machine) -> float:
+        """All warps meet twice, hand values over through shared memory, and consumers wait for registers.
+
+        The parts are measured, their sum is not.
+        """
+        registers = self.one("blocks.setmaxnreg_inc", 0.0)
+        if not registers:
+            return machine.setup_latency
+        meeting = self.row("handshakes.bar_sync", 12, 36)
+        return 2 * meeting + self.one("shared.store_load_latency", 49) + registers

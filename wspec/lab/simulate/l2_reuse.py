@@ -1,0 +1,106 @@
+"""Where tiles come from: how many SMs want the same one at the same time, and whether L2 has it already.
+
+L2 sends so many bytes a cycle of data that nobody else wants; a tile that several SMs ask for at about the same time is
+read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine description). What
+no block before has loaded comes from memory, and so does what one loaded a wave ago, if the whole wave loads more than
+L2 keeps. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
+those that run after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wspec.ir.core import Operation
+from wspec.lab.simulate.actions import Flow
+from wspec.lab.simulate.costs import Numbers
+from wspec.lab.simulate.dots import arriving
+from wspec.lab.simulate.program import Compiler
+from wspec.lab.simulate.tiles import byte_size
+from wspec.lab.simulate.walk import Arguments, Grid, Walker
+from wspec.model.machine import Machine
+
+Tiles = dict[Operation, list[object]]
+"""Of each load, coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the tiles of one load come from."""
+
+    sharers: float = 1.0  # blocks of a wave that want a tile; the mean over tiles
+    cold: float = 1.0  # the part of the tiles that nobody loaded before, in all waves but the first
+    memory: float = 1.0  # the part of all that is loaded that memory has to send
+
+
+Origins = Mapping[Operation, Source]
+"""Of the loads whose coordinates are known."""
+UNKNOWN = Source(cold=0.0, memory=0.0)
+"""Of the others: L2 has their tiles, and sends them to one SM each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a tile comes: the way to the SM, and cycles from its end until the waiting warp goes on."""
+
+    flow: Flow
+    latency: float
+
+
+class Sources:
+    """Of the loads of one module."""
+
+    def __init__(self, module: Operation, machine: Machine) -> None:
+        self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
+
+    def of(self, arguments: Arguments, grid: Grid, at_once: int) -> Origins:
+        """Where `at_once` blocks run at a time."""
+        walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
+        first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
+        second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * rounds[op] for op, tiles in first.items())
+        found = {}
+        for op, tiles in first.items():
+            wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
+            new = len(later - wanted) / len(later) if later and wave <= self.kept else 1.0
+            if None not in wanted:
+                sharers = len(tiles) / len(wanted)
+                waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
+                found[op] = Source(sharers, new, (1 + (waves - 1) * new) / waves / sharers)
+        return found
+
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, int]]:
+        """The coordinates of the first tile of each block, those of its later ones, and the most rounds of the loop
+        that a load is in."""
+        first: Tiles = {}
+        more: Tiles = {}
+        most: dict[Operation, int] = {}
+        for program_id in ids:
+            walker.block(program_id)
+            seen = set()
+            for op, coordinates, rounds in walker.touched:
+                most[op] = max(most.get(op, 0), rounds)
+                (more if op in seen else first).setdefault(op, []).append(coordinates)
+                seen.add(op)
+        return first, more, most
+
+
+def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
+    """What loads take, given where their tiles come from."""
+    return {op: arrival(byte_size(op.operands[-2].type), source, numbers) for op, source in sources.items()}
+
+
+def arrival(size: int, source: Source, numbers: Numbers) -> Arrival:
+    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
+    rate = numbers.load_rate(source.sharers)
+    flow = arriving(size, size / rate, numbers)
+    slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
+    more = numbers.dram_latency - numbers.tma_latency + slower
+    return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))
+
+
+def _ids(grid: Grid, start: int, end: int) -> Sequence[Grid]:
+    """The program ids of blocks in the order of the grid."""
+    x, y, z = grid
+    return [(at % x, at // x % y, at // (x * y)) for at in range(start, min(end, x * y * z))]

@@ -1,0 +1,1 @@
+"""The model: one machine file, and what an operation costs on it."""

@@ -1,0 +1,64 @@
+"""The loop over tiles of a persistent kernel, and the table that it reads (passes/persistent/persist.py)."""
+
+from __future__ import annotations
+
+from wspec.ir.builder import Builder
+from wspec.ir.core import Operation, Value
+from wspec.ir.loc import NameLoc
+from wspec.ir.types import (
+    I1,
+    I32,
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DictAttr,
+    FunctionType,
+    IntegerAttr,
+    PointerType,
+    TypeAttr,
+    i32,
+)
+
+POINTER = PointerType(I32)
+"""Of the table, and of its entries."""
+
+_LOAD: dict[str, Attribute] = {
+    "boundaryCheck": DenseArrayAttr(I32, ()),
+    "cache": i32(1),
+    "evict": i32(1),
+    "isVolatile": IntegerAttr(0, I1),
+    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+}
+
+
+def tile_loop(function: Operation) -> Operation:
+    """The loop over tiles of a kernel that `persist` has wrapped; its body's arguments: count, entry, x, y, z."""
+    for op in function.regions[0].block.ops:
+        if op.name == "scf.for" and len(op.operands) > 3 and op.operands[3].type == POINTER:
+            return op
+    raise AssertionError("the kernel has no loop over tiles")
+
+
+def add_pointer(function: Operation, name: str, type: PointerType = POINTER) -> Value:
+    """A new last argument of a function, aligned to 16 bytes, which a launcher adds to those that the user gives."""
+    added = function.regions[0].block.add_arg(type, NameLoc(name, function.location))
+    old = function.properties["function_type"]
+    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
+    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, type), old.type.results))
+    known = function.properties.get("arg_attrs")
+    if isinstance(known, ArrayAttr):
+        aligned = DictAttr((("tt.divisibility", i32(16)),))
+        function.properties["arg_attrs"] = ArrayAttr((*known.items, aligned))
+    return added
+
+
+def grid_size(build: Builder, function: Operation, axis: int) -> Value:
+    """The size of the user's grid along an axis, out of the table's header."""
+    return load_number(build, function.regions[0].block.args[-1], 1 + axis)
+
+
+def load_number(build: Builder, pointer: Value, offset: int) -> Value:
+    """The int32 that stands `offset` of them behind a pointer."""
+    if offset:
+        pointer = build.create("tt.addptr", [pointer, build.constant(offset)], [POINTER]).result
+    return build.create("tt.load", [pointer], [I32], _LOAD).result

@@ -1,0 +1,1 @@
+"""Decides: asks the rooms of `passes` in order and builds the plan."""

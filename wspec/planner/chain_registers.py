@@ -1,0 +1,72 @@
+"""Registers of the tasks of a chain: each gets what it needs, the consumer what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wspec.ir.core import Operation
+from wspec.ir.shapes import DOTS
+from wspec.ir.types import TensorType
+from wspec.model.machine import Machine
+from wspec.model.operations import bits, byte_size, elements
+from wspec.options import Options
+from wspec.plan.partition import decline, hot_loops
+from wspec.plan.plan import WARP_GROUP, Task
+from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.relayout import STORE_BITS
+
+LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
+
+
+def choose_registers(
+    tasks: tuple[Task, Task, Task],
+    loops: list[Operation],
+    helper_function: Operation,
+    blocks: int,
+    machine: Machine,
+    options: Options,
+) -> tuple[Task, Task, Task]:
+    """The tasks with their registers when `blocks` blocks share an SM. Raises Declined when they do not fit."""
+    consumer, helper, producer = tasks
+    groups = consumer.warps * consumer.replicas
+    own = helper.warps * helper.replicas if helper.warps >= WARP_GROUP else 0  # else it shares the producer's
+    warps = groups + own + WARP_GROUP
+    start = min(MAX_START, machine.registers // (32 * warps * blocks) // 8 * 8)
+    needed = helper_need(helper_function, helper) if own else producer.registers
+    spare = start * warps - producer.registers * WARP_GROUP - needed * own
+    given = options.consumer_registers or min(MAX_CONSUMER, spare // groups // 8 * 8)
+    least, wanted = instruction_need(loops), consumer_need(loops, (), 32 * groups)
+    if start < least or given < wanted:
+        raise decline(
+            "registers",
+            f"a chain of {warps} warps leaves {start} registers a thread at launch and {given} to the dots, which need "
+            f"{least} and {wanted}",
+            loops[0].location,
+            "use smaller tiles, or chain=off",
+        )
+    return replace(consumer, registers=given), replace(helper, registers=needed), producer
+
+
+def helper_need(function: Operation, helper: Task) -> int:
+    """Registers a thread of the helper needs, in steps of 8."""
+    threads = 32 * helper.warps * helper.replicas
+    loops = hot_loops(function)
+    if loops:
+        own = max(byte_size(op.result.type) for loop in loops for op in loop.walk() if op.name in DOTS)
+        return min(MAX_CONSUMER, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
+    tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
+    largest = max((type for type in tiles if isinstance(type, TensorType)), key=byte_size, default=None)
+    if largest is None:
+        return min(MAX_CONSUMER, -(-FIXED // 8) * 8)
+    need = FIXED + SHARE * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
+    return min(MAX_CONSUMER, -(-int(need) // 8) * 8)
+
+
+def carried(function: Operation, tile: TensorType, threads: int) -> int:
+    """Registers of a thread for the numbers that each row of `tile` takes along from one iteration to the next, such as
+    scales: every thread of a row has them all, one a register (relayout.py)."""
+    lanes = min(32, tile.shape[-1] * bits(tile) // STORE_BITS) if len(tile.shape) == 2 else 1
+    loops = [op for op in function.walk() if op.name == "scf.for"]
+    rows = [result.type for loop in loops for result in loop.results]
+    vectors = [type for type in rows if isinstance(type, TensorType) and len(type.shape) == 1]
+    return sum(elements(type) * lanes // threads for type in vectors)

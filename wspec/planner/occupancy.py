@@ -1,0 +1,143 @@
+"""How many thread blocks share an SM, and which loops are pipelined: what registers and shared memory allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from wspec.diagnostics import Declined
+from wspec.ir.core import Block, Operation
+from wspec.ir.numbering import id_of
+from wspec.model.machine import Machine
+from wspec.options import Options
+from wspec.passes.software_pipelining.choice import choose_late
+from wspec.passes.software_pipelining.stages import accumulators
+from wspec.plan.buffers import VIEWS
+from wspec.plan.partition import Site, decline
+from wspec.plan.plan import Channel, LoopSchedule, is_shallow
+from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
+
+MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; a guess, more was not tried
+
+
+def _flat(loops: list[Operation]) -> tuple[LoopSchedule, ...]:
+    return tuple(LoopSchedule(id_of(loop)) for loop in loops)
+
+
+def _pipelined(loops: list[Operation], sites: list[Site], machine: Machine, blocks: int) -> tuple[LoopSchedule, ...]:
+    loads = {site.load for site in sites}
+    return tuple(choose_late(loop, lambda op: op in loads, machine, blocks) for loop in loops)
+
+
+def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[LoopSchedule, ...]) -> bool:
+    """Does a loop need a later tile of the next iteration before it gives back an earlier one of this iteration?
+
+    Then the producer, which fills rings in program order, needs a second buffer for the earlier tile.
+    """
+    loads = {site.load for site in sites}
+    for loop, schedule in zip(loops, schedules, strict=True):
+        late = set(schedule.late)
+        block = loop.regions[0].block
+        tiles = [_readers(block, op) for op in block.ops if op in loads]
+        for at, readers in enumerate(tiles):
+            if readers & late and any(other - late for other in tiles[at + 1 :]):
+                return True
+    return False
+
+
+def _readers(block: Block, load: Operation) -> set[int]:
+    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
+    values, found = {load.result}, set[int]()
+    for op in block.ops:
+        if any(value in values for inner in op.walk() for value in inner.operands):
+            if op.name in VIEWS or op.name == "ttg.local_alloc":
+                values.update(op.results)
+            else:
+                found.add(id_of(op))
+    return found
+
+
+def keep_in_flight(
+    loops: list[Operation],
+    sites: list[Site],
+    schedules: tuple[LoopSchedule, ...],
+    channels: tuple[Channel, ...],
+    options: Options,
+) -> tuple[LoopSchedule, ...]:
+    """Let loops that only accumulate run their dots on into the next iteration.
+
+    Their buffers are then released an iteration later, which takes rings of two or more.
+    """
+    if not options.overlap or is_shallow(channels):
+        return schedules
+    loads = {site.load for site in sites}
+    return tuple(
+        replace(schedule, in_flight=True) if accumulators(loop.regions[0].block, loads.__contains__) else schedule
+        for loop, schedule in zip(loops, schedules, strict=True)
+    )
+
+
+def choose_occupancy(
+    loops: list[Operation],
+    sites: list[Site],
+    consumer_warps: int,
+    memory: Callable[[int], tuple[tuple[Channel, ...], int]],
+    machine: Machine,
+    options: Options,
+    team: int = 1,
+) -> tuple[int, tuple[LoopSchedule, ...]]:
+    """How many blocks share an SM, and whether the loops are pipelined; `team` groups of warps each have a tile.
+
+    More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
+    blocks as registers and two stages of rings allow, pipelined if that still fits.
+    """
+    threads = 32 * consumer_warps // team
+    wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
+    for blocks in wanted or [1]:
+        if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
+            continue
+        tried: tuple[LoopSchedule, ...] = ()
+        for overlap in (True, False) if options.overlap else (False,):
+            schedules = _pipelined(loops, sites, machine, blocks) if overlap else _flat(loops)
+            if blocks > 1 and not overlap and tried and not any(one.late for one in tried):
+                continue  # the same kernel as with overlap, for which there was no room
+            tried = schedules
+            need = consumer_need(loops, schedules, threads)
+            fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
+            if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
+                continue
+            if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
+                return blocks, schedules
+    blocks = wanted[-1] if wanted else 1
+    start, least = launch_registers(machine, blocks, consumer_warps), instruction_need(loops)
+    if start < least:
+        raise decline(
+            "registers",
+            f"a dot needs {least} registers a thread when the kernel starts, {blocks} blocks an SM leave {start}",
+            loops[0].location,
+            "use smaller tiles, or fewer blocks",
+        )
+    need = consumer_need(loops, _flat(loops), threads)
+    room = options.consumer_registers or _available(machine, blocks, consumer_warps, options)
+    if options.gate == "model" and need > room:
+        have = "can be had" if options.consumer_registers is None else "are asked for"
+        raise decline(
+            "registers",
+            f"a consumer would need about {need} registers a thread, {room} {have}",
+            loops[0].location,
+            "use smaller tiles, or more warps",
+        )
+    return blocks, _flat(loops)
+
+
+def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:
+    return available(machine, blocks, consumer_warps, options.producer_registers)
+
+
+def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks: int, depth: int) -> bool:
+    """Room for rings of `depth`? One buffer will do where another block computes while this one waits."""
+    try:
+        channels, _ = memory(blocks)
+    except Declined:
+        return False
+    return all(channel.depth >= depth for channel in channels if channel.reused and not channel.stays)

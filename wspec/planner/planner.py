@@ -1,0 +1,217 @@
+"""make_plan: decide tasks, channels, depths, schedules and registers for one kernel, from its graph.
+
+The order of the decisions: which loads are streamed (partition.py), how many consumer warp groups share the tile
+(replicas.py), what runs late in a consumer (schedule.py) and how many blocks share an SM (occupancy.py), how deep the
+rings are (rings.py), whether it all pays (gate.py), and whether a third task would be faster still (chain_choice.py).
+Every refusal is a `Declined` with a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import networkx as nx
+
+from wspec.diagnostics import Declined
+from wspec.ir.core import Operation
+from wspec.ir.numbering import fingerprint, id_of
+from wspec.model.machine import Machine
+from wspec.model.operations import Iteration
+from wspec.options import Options
+from wspec.passes.data_partition.choice import choose_replicas
+from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
+from wspec.passes.ping_pong.choice import take_turns
+from wspec.passes.software_pipelining.stages import accumulators
+from wspec.passes.store_staging.choice import (
+    choose,
+    fits,
+    has_halves,
+    in_halves,
+    named,
+    own_bytes,
+    staging_options,
+    why_whole,
+)
+from wspec.plan.coarsening import size_of
+from wspec.plan.exponentials import move_exponentials, with_share
+from wspec.plan.partition import (
+    Site,
+    check_addresses,
+    check_effects,
+    check_memory,
+    check_understood,
+    find_loops,
+    find_streams,
+)
+from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
+from wspec.plan.registers import available, check_registers
+from wspec.plan.stores import BUFFER, HALVES, OWN, RING, Place, Staging
+from wspec.planner.chain_choice import choose as choose_chain
+from wspec.planner.gate import check_pays, predict
+from wspec.planner.occupancy import choose_occupancy, keep_in_flight
+from wspec.planner.ptx_edits import with_ptx_edits
+from wspec.planner.rings import make_channels, private_loads
+
+
+def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Plan:
+    """The plan for the function whose graph this is. Raises Declined when it is to be left alone."""
+    function = next(op for _, op in graph.nodes(data="op") if op.name == "tt.func")
+    check_understood(function)
+    check_effects(function)
+    loops = find_loops(function)
+    sites = find_streams(function, loops)
+    for site in sites:
+        check_addresses(function, site)
+    check_memory(function, sites)
+    single = partial(_without_chain, function, loops, sites, machine)
+    off = options.chain == "off"
+    plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
+    warps = max(task.warps * task.replicas for task in plan.tasks)
+    plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
+    return with_ptx_edits(plan, loops, machine, options)
+
+
+def _without_chain(
+    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options
+) -> Plan:
+    """Loading and multiplying, no third task."""
+    warps = source_warps(function)
+    replicas, sliced = choose_replicas(function, loops, sites, warps, options)
+    consumer_warps = WARP_GROUP if replicas > 1 else warps
+    mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
+    options_of = staging_options(function, sites, mine, replicas)
+    whole = partial(_whole, function, loops, sites, replicas * consumer_warps, machine, options)
+
+    def rings(staging: Staging) -> Callable[[int], tuple[tuple[Channel, ...], int]]:
+        own = own_bytes(function, staging)
+        return partial(make_channels, function, sites, sliced, replicas, frozenset(staging), own, machine, options)
+
+    for staging in _stagings(options_of, whole, options.staging):
+        own, memory = own_bytes(function, staging), rings(staging)
+        try:
+            blocks, schedules = choose_occupancy(
+                loops, sites, replicas * consumer_warps, memory, machine, options, size_of(function)
+            )
+            channels, smem = memory(blocks)
+        except Declined:
+            if own:
+                continue
+            raise
+        if (
+            fits(function, staging, channels)
+            and not (own and is_shallow(channels))
+            and (blocks == 1 or not has_halves(staging))
+        ):
+            break
+    if options.staging is None and blocks == 1 and not has_halves(staging) and not whole(staging):
+        halves = in_halves(staging)
+        deeper, smaller = rings(halves)(blocks)
+        if sum(channel.depth for channel in deeper) > sum(channel.depth for channel in channels):
+            staging, channels, smem = halves, deeper, smaller
+    not_staged = _not_staged(staging, options_of, whole, blocks, options.staging)
+    schedules = keep_in_flight(loops, sites, schedules, channels, options)
+    if size_of(function) > 1:
+        schedules = _first_pipelined(schedules)
+    schedules = take_turns(loops, schedules, replicas, machine, options)
+    tile_warps = replicas * consumer_warps // size_of(function)
+    schedules = move_exponentials(loops, schedules, tile_warps, machine, options)
+    tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
+    groups = blocks * replicas * consumer_warps // WARP_GROUP
+    shares = {one.loop: one.exp2_on_fma for one in schedules}
+
+    def ours(loop: Operation, work: Iteration) -> Iteration:
+        packed = replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
+        return with_share(packed, loop, shares[id_of(loop)], tile_warps, machine)
+
+    late = any(schedule.late for schedule in schedules)
+    prediction = predict(loops, machine, late, groups, warps, ours, blocks)
+    plan = Plan(
+        function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
+        named(staging, channels), smem, blocks, prediction, team=size_of(function), not_staged=not_staged,
+    )  # fmt: skip
+    check_registers(plan, function, loops, machine)
+    if options.gate == "model":
+        check_pays(plan, loops, options.depth)
+    return plan
+
+
+def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:
+    """Only the first loop pipelined: three groups leave no registers for what two pipelined loops hand over."""
+    late = [schedule for schedule in schedules if schedule.late]
+    return tuple(schedule if schedule in late[:1] else replace(schedule, late=()) for schedule in schedules)
+
+
+_PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
+"""Where stores may be staged, what is tried first in front."""
+
+
+def _stagings(
+    options_of: dict[int, list[Place]], whole: Callable[[Staging], str], asked: str | None
+) -> Iterator[Staging]:
+    """What the stores may go through, what is tried first in front: what is asked for, if it can be had."""
+    first = choose(options_of, _PLACES[0])
+    if asked == HALVES and not whole(first):
+        yield in_halves(first)
+    elif asked not in (None, HALVES) and (staging := choose(options_of, (str(asked),))):
+        yield staging
+    for kinds in _PLACES:
+        staging = choose(options_of, kinds)
+        if OWN not in kinds:
+            yield staging
+        elif any(place.kind == OWN for place in staging.values()):
+            yield staging
+            if asked is None and not whole(staging):
+                yield in_halves(staging)
+
+
+def _whole(
+    function: Operation, loops: list[Operation], sites: list[Site], warps: int, machine: Machine, options: Options,
+    staging: Staging,
+) -> str:  # fmt: skip
+    """Why no store that has a buffer of its own is made in halves, where one block has the SM; empty where one can be.
+
+    Its dots run on from one iteration to the next, so that the second half is stored beside them.
+    """
+    loads = {site.load for site in sites}
+    if not options.overlap or not all(accumulators(loop.regions[0].block, loads.__contains__) for loop in loops):
+        return "products do not run on from one iteration to the next"
+    if size_of(function) > 1:
+        return "each group of a team has a tile of its own"
+    if options.defer:
+        return "a tile is to be finished beside the next one's first product"
+    registers = options.consumer_registers or available(machine, 1, warps, options.producer_registers)
+    return why_whole(function, staging, warps, registers)
+
+
+def _not_staged(
+    staging: Staging,
+    options_of: dict[int, list[Place]],
+    whole: Callable[[Staging], str],
+    blocks: int,
+    asked: str | None,
+) -> str:
+    """What a person is told of stores that do not go where they were asked to, or are not made in halves."""
+    kinds = {place.kind for place in staging.values()}
+    if not options_of or asked in kinds or not (asked or OWN in kinds):
+        return ""
+    if asked not in (None, HALVES):
+        possible = any(place.kind == asked for places in options_of.values() for place in places)
+        why = "shared memory has no room for it" if possible else "no store can have it"
+        return f"staging={asked!r} was asked for, but {why}"
+    why = whole(choose(options_of, _PLACES[0])) or (
+        "blocks share the SM" if blocks > 1 else "the rings would not be deeper" if asked is None else "nothing fits"
+    )
+    said = "stores are not made in halves" if asked is None else f"staging={asked!r} was asked for, but cannot be had"
+    return f"{said}: {why}"
+
+
+def _tasks(replicas: int, consumer_warps: int, blocks: int, machine: Machine, options: Options) -> tuple[Task, ...]:
+    registers = options.consumer_registers or available(
+        machine, blocks, replicas * consumer_warps, options.producer_registers
+    )
+    return (
+        Task("mma", "consumer", consumer_warps, registers, replicas),
+        Task("load", "producer", options.producer_warps, options.producer_registers),
+    )

@@ -1,0 +1,222 @@
+"""The rings: which loads fill them, how deep they are, and what else takes shared memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+from wspec.ir.core import Operation, Value
+from wspec.ir.loc import value_name
+from wspec.ir.numbering import id_of
+from wspec.ir.shapes import DOTS
+from wspec.ir.types import Layout, TensorType
+from wspec.model.machine import Machine
+from wspec.model.operations import byte_size, loop_work
+from wspec.options import Options
+from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
+from wspec.plan.coarsening import differing_in, size_of, slice_in
+from wspec.plan.partition import Site, deciding, decline, hot_loops
+from wspec.plan.plan import Channel
+from wspec.plan.stores import rank_changes
+
+MAX_DEPTH = 8
+BARRIER_BYTES = 16  # one full and one empty barrier of a stage
+
+
+def make_channels(
+    function: Operation,
+    sites: list[Site],
+    sliced: dict[int, int],
+    replicas: int,
+    staged: frozenset[int],
+    own: int,
+    machine: Machine,
+    options: Options,
+    blocks: int,
+    scratch: int | None = None,
+) -> tuple[tuple[Channel, ...], int]:
+    """The channels of these loads and the bytes of shared memory they take, with `own` bytes of others' buffers.
+
+    Others are stores, and values that tasks compute; `scratch` is what is needed beside all buffers, where it is known.
+    A tile that stays while a loop runs has one buffer; those that the loop streams have rings of equal depth.
+    Raises Declined where they do not fit.
+    """
+    groups = _group(sites)
+    team, private = size_of(function), private_loads(function, sites)
+    bytes_of = [byte_size(g[0].load.result.type) * (team if _any_in(g, private) else 1) for g in groups]
+    fixed = sum(size for size, g in zip(bytes_of, groups, strict=True) if not g[0].hot)
+    per_stage = sum(size for size, g in zip(bytes_of, groups, strict=True) if g[0].hot)
+    if scratch is None:
+        scratch = scratch_bytes(function, [site.load for site in sites], 1 if team > 1 else replicas, staged) * team
+    scratch += own * team
+    budget = block_smem(machine, blocks)
+    room = budget - fixed - scratch - 1024
+    stages = sum(1 for g in groups if g[0].hot)
+    room_for = int(room // (per_stage + stages * BARRIER_BYTES)) if per_stage else 1
+    depth = min(useful_depth(hot_loops(function), machine), room_for)
+    if options.depth is not None:
+        depth = options.depth
+    if depth < 1 or fixed + depth * per_stage + scratch > budget:
+        raise decline(
+            "shared-memory",
+            f"the tiles in flight need {fixed + max(depth, 1) * per_stage + scratch} bytes of shared memory, "
+            f"a block may use {budget}",
+            groups[0][0].load.location,
+            "use smaller tiles" if options.depth is None else "ask for less depth",
+        )
+    names: set[str] = set()
+    channels = tuple(
+        _channel(function, group, size, _any_in(group, private), depth, sliced, names)
+        for size, group in zip(bytes_of, groups, strict=True)
+    )
+    return channels, fixed + depth * per_stage + scratch
+
+
+def useful_depth(loops: list[Operation], machine: Machine) -> int:
+    """Buffers that keep a loop fed: what arrives during twice the latency of a load, one being read, one being freed.
+
+    Twice is a margin for a loaded memory system, assumed and not measured. Loops of short iterations need the most.
+    """
+    shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
+    latency = machine.dram_latency + machine.tma_extra_latency
+    return min(MAX_DEPTH, math.ceil(2 * latency / max(shortest, 1.0)) + 2)
+
+
+def block_smem(machine: Machine, blocks: int) -> int:
+    """Shared memory each of `blocks` thread blocks on one SM may use; the hardware keeps 1 KiB of each for itself."""
+    return min(machine.smem_bytes, (machine.smem_bytes + 1024) // blocks - 1024)
+
+
+def _group(sites: list[Site]) -> list[list[Site]]:
+    """Loads of the same tiles in loops that follow each other share a ring; loads of one loop never do."""
+    groups: list[list[Site]] = []
+    for site in sites:
+        group = next((g for g in groups if can_share(g, site)), None)
+        if group is None:
+            groups.append([site])
+        else:
+            group.append(site)
+    return groups
+
+
+def can_share(group: list[Site], site: Site) -> bool:
+    """May `site` fill the ring of `group`? Only loads of the same tiles in loops that follow each other may."""
+    first = group[0]
+    if site.loop is None or first.loop is None or any(site.loop is other.loop for other in group):
+        return False
+    nested = any(site.loop.is_inside(g.loop) or g.loop.is_inside(site.loop) for g in group if g.loop is not None)
+    same = site.load.operands[0] is first.load.operands[0] and site.load.result.type == first.load.result.type
+    return same and not nested
+
+
+def _any_in(group: list[Site], loads: set[Operation]) -> bool:
+    return any(site.load in loads for site in group)
+
+
+def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
+    """The loads whose tiles are a team member's own. Raises Declined where that cannot be arranged."""
+    differing = differing_in(function.regions[0].block)
+    found = {site.load for site in sites if any(value in differing for value in site.load.operands)}
+    for site in sites if differing else ():
+        if any(decides in differing for op in site.load.ancestors() for decides in deciding(op)):
+            raise decline(
+                "not-partitionable",
+                "the members of a team would not all take this tile: what is around it depends on their number",
+                site.load.location,
+                "team=1 lets no tiles share what they read",
+            )
+    for load in found:
+        if load.parent is None or slice_in(load.parent, load.operands, differing) is None:
+            raise decline(
+                "not-partitionable",
+                "the place of a tile that is a team member's own depends on more than arithmetic on its number",
+                load.location,
+                "team=1 lets no tiles share what they read",
+            )
+    return found
+
+
+def _channel(
+    function: Operation,
+    group: list[Site],
+    size: int,
+    private: bool,
+    depth: int,
+    sliced: dict[int, int],
+    names: set[str],
+) -> Channel:
+    load = group[0].load
+    name = unique(_source_name(function, load), names)
+    return Channel(
+        name,
+        tuple(id_of(site.load) for site in group),
+        depth if group[0].hot else 1,
+        size,
+        sliced.get(id_of(load), -1),
+        bool(outer_loops(load)),
+        stays=not group[0].hot,
+        private=private,
+    )
+
+
+def outer_loops(load: Operation) -> list[Operation]:
+    """The loops around a load."""
+    return [op for op in load.ancestors() if op.name == "scf.for"]
+
+
+def _source_name(function: Operation, load: Operation) -> str:
+    """The tile's name in the source; of a load written inside a dot's call, the descriptor's."""
+    name = value_name(load.location)
+    if name is not None and all(value_name(op.location) != name for op in function.walk() if op.name in DOTS):
+        return name
+    desc = load.operands[0]
+    owner = value_name(desc.op.location if desc.op is not None else desc.location) or name or "tile"
+    return owner.removesuffix("_desc")
+
+
+def unique(name: str, taken: set[str]) -> str:
+    name = name.replace(".", "_")
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}{count}"
+    taken.add(candidate)
+    return candidate
+
+
+def scratch_bytes(
+    function: Operation, loads: Iterable[Operation], replicas: int, staged: frozenset[int] = frozenset()
+) -> int:
+    """Shared memory beside the rings: buffers made of registers, and the largest layout conversion or store.
+
+    `loads` are the streamed ones, whose allocations are the rings themselves. Conversions may be padded, by an eighth.
+    """
+    dead = {v.op for store in function.walk() if id_of(store) in staged for v in rank_changes(store.operands[1])}
+    largest = 0
+    for op in (op for op in function.walk() if op not in dead):
+        if op.name == "tt.descriptor_store" and id_of(op) not in staged:
+            largest = max(largest, byte_size(op.operands[1].type))
+        elif op.name == "ttg.convert_layout" and isinstance(op.result.type, TensorType):
+            layout = op.result.type.encoding
+            free = isinstance(layout, Layout) and layout.name == "ttg.dot_op"
+            largest = max(largest, 0 if free else byte_size(op.result.type) * 9 // 8)
+    return largest + _made_of_registers(function, frozenset(loads), replicas)
+
+
+def _made_of_registers(function: Operation, loads: frozenset[Operation], replicas: int) -> int:
+    """Bytes of the allocations that stay in the consumers; each replica has its own copy of a dot's B."""
+    total = 0
+    for alloc in (op for op in function.walk() if op.name == "ttg.local_alloc" and op.operands):
+        source = alloc.operands[0].op
+        if source is not None and source in loads and is_the_buffer(alloc, buffer_type(source)):
+            continue
+        total += byte_size(alloc.result.type) * (replicas if _is_b(function, alloc.result) else 1)
+    return total
+
+
+def _is_b(function: Operation, buffer: Value) -> bool:
+    users = [op for op in function.walk() if buffer in op.operands]
+    views = [op for op in users if op.name in VIEWS]
+    direct = any(op.name in DOTS and op.operands[1] is buffer for op in users)
+    return direct or any(_is_b(function, view.result) for view in views)

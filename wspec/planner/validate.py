@@ -1,0 +1,228 @@
+"""Check a plan that comes from outside against the kernel it is for.
+
+A plan may be edited by hand. What it may say is bounded by the kernel: every rule here is one the passes rely on, and
+breaking it would give a kernel that hangs, races or computes something else. Raises Declined("plan-mismatch") with the
+field at fault.
+"""
+
+from __future__ import annotations
+
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.core import Operation
+from wspec.ir.numbering import fingerprint, id_of
+from wspec.ir.shapes import DOTS
+from wspec.model.machine import Machine
+from wspec.model.operations import byte_size
+from wspec.passes.data_partition.choice import slicing_for
+from wspec.passes.data_partition.slicing import Conflict
+from wspec.passes.epilogue_overlap.choice import hindrance
+from wspec.passes.packed_dequantization.choice import packed_tiles
+from wspec.passes.software_pipelining.stages import accumulators, legal_late
+from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_options, why_whole
+from wspec.plan.coarsening import size_of
+from wspec.plan.exponentials import exponentials, is_share
+from wspec.plan.partition import (
+    Site,
+    check_addresses,
+    check_effects,
+    check_memory,
+    check_understood,
+    find_loops,
+    find_streams,
+)
+from wspec.plan.plan import WARP_GROUP, Channel, Plan, is_shallow, source_warps
+from wspec.plan.registers import check_registers
+from wspec.plan.stores import BUFFER, HALVES, OWN, Place
+from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
+from wspec.planner.validate_chain import check_chain
+
+
+def validate(plan: Plan, function: Operation, machine: Machine) -> None:
+    """Raises Declined when the plan does not fit the function."""
+    _fits_kernel(plan, function)
+    check_understood(function)
+    check_effects(function)
+    loops = find_loops(function)
+    sites = {id_of(site.load): site for site in find_streams(function, loops)}
+    if plan.team != size_of(function):
+        raise _mismatch("team", f"says {plan.team}, the kernel is made for {size_of(function)}", function)
+    _tasks(plan, function, loops, machine)
+    _channels(plan, function, sites)
+    scratch = None
+    if plan.helpers or plan.values:
+        scratch = check_chain(plan, function, sites)
+    else:
+        _slicing(plan, function, sites)
+        _staging(plan, function, sites)
+        _loops(plan, loops, sites)
+        _halves(plan, function)
+    _packed(plan, function)
+    _deferred(plan, function, loops)
+    _memory(plan, function, sites, machine, scratch)
+
+
+def _mismatch(field: str, message: str, function: Operation) -> Declined:
+    note = "edit the plan or make it anew"
+    return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
+
+
+def _fits_kernel(plan: Plan, function: Operation) -> None:
+    found = fingerprint(function)
+    if plan.fingerprint != found:
+        raise _mismatch("fingerprint", f"made for kernel {plan.fingerprint}, this one is {found}", function)
+    if plan.source_warps != source_warps(function):
+        raise _mismatch("source_warps", f"says {plan.source_warps}, the kernel has {source_warps(function)}", function)
+
+
+def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
+    consumer, producer = plan.consumer, plan.producer
+    allowed = (WARP_GROUP,) if consumer.replicas > 1 else (plan.source_warps,)
+    if consumer.warps not in allowed:
+        raise _mismatch("tasks.warps", f"a consumer has {allowed[0]} warps here, found {consumer.warps}", function)
+    if producer.warps not in (1, 2, 4) or producer.replicas != 1:
+        raise _mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
+    for task in (consumer, producer):
+        if task.registers % 8 or not 24 <= task.registers <= 256:
+            raise _mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
+    if plan.blocks_per_sm < 1:
+        raise _mismatch("blocks_per_sm", "must be at least 1", function)
+    try:
+        check_registers(plan, function, loops, machine)
+    except Declined as declined:
+        raise _mismatch("tasks.registers", declined.remark.message, function) from None
+
+
+def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    seen: set[int] = set()
+    for channel in plan.channels:
+        field = f"channels.{channel.name}"
+        if channel.source:
+            continue
+        for load in channel.loads:
+            if load not in sites or load in seen:
+                raise _mismatch(f"{field}.loads", f"operation {load} is not a load that can be streamed once", function)
+            seen.add(load)
+        _ring(plan, channel, field, function, [sites[load] for load in channel.loads])
+    if not any(sites[load].hot for load in seen):
+        raise _mismatch("channels", "no tile of a loop is streamed", function)
+    names = [channel.name for channel in plan.channels]
+    if len(set(names)) != len(names) or any("." in name for name in names):
+        raise _mismatch("channels", "names must differ and have no dots", function)
+    for site in (sites[load] for load in seen):
+        check_addresses(function, site)
+    check_memory(function, [sites[load] for load in seen])
+
+
+def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:
+    if not group:
+        raise _mismatch(f"{field}.loads", "no load fills the ring", function)
+    for position in range(1, len(group)):
+        if not can_share(group[:position], group[position]):
+            raise _mismatch(f"{field}.loads", "these loads cannot share a ring", function)
+    if not channel.reused and (len(group) > 1 or outer_loops(group[0].load)):
+        raise _mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
+    if channel.stays == group[0].hot:
+        raise _mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
+    if channel.private != any(site.load in private_loads(function, group) for site in group):
+        raise _mismatch(f"{field}.private", f"must be {str(not channel.private).lower()} here", function)
+    size = byte_size(group[0].load.result.type) * (plan.team if channel.private else 1)
+    if channel.buffer_bytes != size:
+        raise _mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
+
+
+def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    if plan.team > 1 and plan.consumer.replicas != plan.team:
+        raise _mismatch("tasks.replicas", f"a team of {plan.team} has as many consumers", function)
+    if plan.consumer.replicas == 1 or plan.team > 1:
+        expected: dict[int, int] | Conflict = {}
+    else:
+        expected = slicing_for(function, list(sites.values()), plan.consumer.replicas)
+    if isinstance(expected, Conflict):
+        raise _mismatch("tasks.replicas", f"the tile cannot be shared: {expected.why}", function)
+    for channel in plan.channels:
+        for load in channel.loads:
+            if channel.sliced_dim != expected.get(load, -1):
+                raise _mismatch(
+                    f"channels.{channel.name}.sliced_dim", f"must be {expected.get(load, -1)} here", function
+                )
+
+
+def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    sliced = {load: channel.sliced_dim for channel in plan.channels if channel.apart for load in channel.loads}
+    allowed = staging_options(function, list(sites.values()), sliced, plan.consumer.replicas)
+    for store, name, kind in plan.staging:
+        channel = next((channel for channel in plan.channels if channel.name == name), None)
+        places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
+        if kind in (OWN, HALVES) and any(place.kind == OWN for place in allowed.get(store, [])):
+            continue
+        holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
+        if not holds or kind not in [place.kind for place in places]:
+            raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
+
+
+def _halves(plan: Plan, function: Operation) -> None:
+    """What is stored in halves can be, and stands beside products that run on."""
+    halves = [store for store, _, kind in plan.staging if kind == HALVES]
+    if not halves:
+        return
+    whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, HALVES)}
+    warps = plan.consumer.warps * plan.consumer.replicas
+    alone = plan.team == 1 and plan.blocks_per_sm == 1 and not plan.deferred and not plan.helpers
+    run_on = all(schedule.in_flight for schedule in plan.loops)
+    if not alone or not run_on or why_whole(function, whole, warps, plan.consumer.registers):
+        raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
+
+
+def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
+    by_id = {id_of(loop): loop for loop in loops}
+    loads = {site.load for site in sites.values()}
+    for schedule in plan.loops:
+        loop = by_id.get(schedule.loop)
+        if loop is None:
+            raise _mismatch("loops.loop", f"operation {schedule.loop} is not a loop that multiplies", loops[0])
+        body = loop.regions[0].block
+        if schedule.late and not legal_late(loop, frozenset(schedule.late), lambda op: op in loads):
+            raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
+        if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
+            raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
+        if not is_share(schedule.exp2_on_fma):
+            raise _mismatch("loops.exp2_on_fma", "a share is a number of eighths from 0 to 1", loop)
+        warps = plan.consumer.warps * plan.consumer.replicas
+        if schedule.exp2_on_fma and not exponentials(loop, warps):
+            raise _mismatch("loops.exp2_on_fma", "the loop has no exponentials to divide between units", loop)
+        if schedule.turns and not any(op.name in DOTS for op in body.ops):
+            raise _mismatch("loops.turns", "the body of the loop has no dot of its own", loop)
+        shallow = [c.name for c in plan.channels if is_shallow([c])]
+        if schedule.in_flight and shallow:
+            raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
+
+
+def _packed(plan: Plan, function: Operation) -> None:
+    known = set(packed_tiles(function, 1))
+    for number in plan.packed:
+        if number not in known:
+            raise _mismatch("packed", f"operation {number} makes no tile of bits of bytes", function)
+
+
+def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
+    if not plan.deferred:
+        return
+    if not plan.persistent or plan.helpers or plan.values:
+        raise _mismatch("deferred", "blocks do not walk through tiles, or in a chain of tasks", function)
+    if (found := hindrance(loops, plan)) is not None:
+        raise _mismatch("deferred", found[0], found[1])
+
+
+def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> None:
+    """`scratch`: what the tasks of a chain take beside the rings; None: to be found out."""
+    rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
+    if scratch is None:
+        loads = [sites[load].load for channel in plan.channels for load in channel.loads]
+        staged = frozenset(store for store, *_ in plan.staging)
+        replicas = 1 if plan.team > 1 else plan.consumer.replicas
+        scratch = scratch_bytes(function, loads, replicas, staged) * plan.team
+    own = own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) * plan.team
+    need = rings + own + scratch
+    budget = block_smem(machine, plan.blocks_per_sm)
+    if need > budget:
+        raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)

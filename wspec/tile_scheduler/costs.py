@@ -1,0 +1,298 @@
+"""What one tile costs, as a function of its program ids and the launch's scalar arguments.
+
+A tile costs a fixed number of cycles, and for each loop the cycles of an iteration times its trip count. The trip
+counts come from the integers that loop bounds are computed from: constants, arguments, program ids and arithmetic on
+them (`wspec.tile_scheduler.scalars`). A loop whose trip count is not of that kind counts as one iteration, the same for every
+tile; `TileCost.unknown` says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wspec.ir.core import Operation
+from wspec.ir.numbering import id_of
+from wspec.tile_scheduler.integers import Array, product, trips
+from wspec.tile_scheduler.scalars import Scalar, Slice, Unknown, evaluate
+
+Grid = tuple[int, int, int]
+Costs = npt.NDArray[np.float32]
+_VERSION = 1
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """A loop's bounds, as positions in `TileCost.scalars`."""
+
+    lower: int
+    upper: int
+    step: int
+    unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch that the loop stands in: it runs when the scalar at `condition` is `taken`."""
+
+    condition: int
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCost:
+    """The loop `loop`: how often it runs is the product of its factors, its own bounds and those of what is around."""
+
+    loop: int
+    cycles: float
+    factors: tuple[Trips | Branch, ...] = ()
+    unknown: str = ""  # why the trip count is not known; it counts as 1 then
+
+
+@dataclass(frozen=True)
+class TileCost:
+    """What a tile costs. `to_text` and `from_text` are inverse."""
+
+    fixed: float
+    loops: tuple[LoopCost, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+    team: int = 1  # neighbouring tiles that a block works on at a time
+    axis: int = 0  # of the grid, along which they are neighbours
+    divides: int = -1  # the loop that two blocks may share; -1: none
+    handing: float = 0.0  # cycles that handing sums on and taking them up costs a block
+    slot: int = 0  # sums of a tile that go on the way, each of 32 bits
+
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """The positions of the function's arguments whose values are needed, ascending."""
+        return tuple(sorted({scalar.value for scalar in self.scalars if scalar.name == "argument"}))
+
+    @cached_property
+    def uniform(self) -> bool:
+        """No trip count that is known depends on a program id."""
+        return not any(scalar.name == "program_id" for scalar in self.scalars)
+
+    @property
+    def unknown(self) -> dict[int, str]:
+        """The loops whose trip count is not known, with the reason."""
+        return {loop.loop: loop.unknown for loop in self.loops if loop.unknown}
+
+    def evaluate(self, grid: Grid, values: Mapping[int, int]) -> Costs:
+        """The cost of every tile, [gz, gy, gx]; `values`: the arguments in `parameters`, by position.
+
+        Raises ValueError for a grid that is none and for values that are missing.
+        """
+        total: npt.NDArray[np.float64] = np.full((1, 1, 1), self.fixed)
+        counts = self._counts(grid, values)
+        for loop in self.loops:
+            total = total + (loop.cycles if loop.unknown else loop.cycles * counts[loop.loop])
+        return np.array(np.broadcast_to(np.minimum(total, _LARGEST).astype(np.float32), grid[::-1]))
+
+    def trips(self, grid: Grid, values: Mapping[int, int]) -> dict[int, Array]:
+        """The iterations of each loop in every tile, [gz, gy, gx], those of loops around it multiplied in.
+
+        Loops whose trip count is not known are left out.
+        """
+        counts = self._counts(grid, values)
+        return {loop: np.array(np.broadcast_to(count, grid[::-1])) for loop, count in counts.items()}
+
+    def _counts(self, grid: Grid, values: Mapping[int, int]) -> dict[int, Array]:
+        """As `trips`, with dimensions of size 1 where nothing depends on them."""
+        if len(grid) != 3 or min(grid) < 0:
+            raise ValueError(f"a grid has three sizes, none negative; got {grid}")
+        if missing := [index for index in self.parameters if index not in values]:
+            raise ValueError(f"the value of argument {missing[0]} is needed")
+        arrays = evaluate(self.scalars, grid, values)
+        return {loop.loop: self._count(loop, arrays) for loop in self.loops if not loop.unknown}
+
+    def _count(self, loop: LoopCost, arrays: list[Array]) -> Array:
+        count: Array = np.ones((1, 1, 1), np.int64)
+        for factor in loop.factors:
+            if isinstance(factor, Branch):
+                count = np.where((arrays[factor.condition] != 0) == factor.taken, count, 0)
+            else:
+                lower, upper, step = (arrays[at] for at in (factor.lower, factor.upper, factor.step))
+                bits = self.scalars[factor.lower].bits
+                count = product(count, trips(lower, upper, step, bits, factor.unsigned))
+        return count
+
+    def to_text(self) -> str:
+        """As JSON, on one line."""
+        scalars = [[s.name, s.bits, s.value, list(s.operands)] for s in self.scalars]
+        loops = [
+            {"loop": x.loop, "cycles": x.cycles, "factors": [_factor_row(f) for f in x.factors], "unknown": x.unknown}
+            for x in self.loops
+        ]
+        top = {"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars}
+        team = {"team": self.team, "axis": self.axis} if self.team > 1 else {}
+        divided = {"divides": self.divides, "handing": self.handing, "slot": self.slot} if self.divides >= 0 else {}
+        return json.dumps(top | team | divided)
+
+    @staticmethod
+    def from_text(text: str) -> TileCost:
+        """Read `to_text`'s form. Raises ValueError saying what is wrong with it."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a tile's cost is not valid JSON: {error}") from None
+        alone = {"team": 1, "axis": 0} if isinstance(data, dict) and "team" not in data else {}
+        whole = {"divides": -1, "handing": 0.0, "slot": 0} if isinstance(data, dict) and "divides" not in data else {}
+        names = ("version", "fixed", "loops", "scalars", "team", "axis", "divides", "handing", "slot")
+        top = _fields({**data, **alone, **whole} if isinstance(data, dict) else data, names, "the top level")
+        if _whole(top["version"], "version") != _VERSION:
+            raise _wrong("version", top["version"])
+        scalars: list[Scalar] = []
+        for at, row in enumerate(_list(top["scalars"], "scalars")):
+            scalars.append(_scalar(row, f"scalars[{at}]"))
+            if problem := scalars[-1].problem(at):
+                raise ValueError(f"a tile's cost: scalars[{at}]: {problem}")
+        loops = [_loop(x, f"loops[{i}]", len(scalars)) for i, x in enumerate(_list(top["loops"], "loops"))]
+        if len({loop.loop for loop in loops}) != len(loops):
+            raise ValueError("a tile's cost: a loop occurs twice")
+        team, axis = _whole(top["team"], "team"), _whole(top["axis"], "axis")
+        if team < 1 or axis not in (0, 1, 2):
+            raise _wrong("team", team) if team < 1 else _wrong("axis", axis)
+        divides, slot = _whole(top["divides"], "divides"), _whole(top["slot"], "slot")
+        if divides != -1 and (divides not in {loop.loop for loop in loops} or slot < 1 or team > 1):
+            raise _wrong("divides" if slot > 0 else "slot", divides if slot > 0 else slot)
+        fixed, handing = _number(top["fixed"], "fixed"), _number(top["handing"], "handing")
+        return TileCost(fixed, tuple(loops), tuple(scalars), team, axis, divides, handing, slot)
+
+
+# ------------------------------------------------------------------------------------------ from a function
+
+
+def tile_cost(function: Operation, cycles: Mapping[int, float], fixed: float) -> TileCost:
+    """What a tile of the numbered `function` costs: `fixed` cycles and, for each loop in `cycles`, those an iteration.
+
+    The cycles of a loop around another are those of its own operations: both loops' cycles are added up. Raises
+    ValueError for an id that no operation has, or cycles that are not finite or negative.
+    """
+    found = {id_of(op): op for op in function.walk()}
+    slice = Slice(function)
+    loops: list[LoopCost] = []
+    for loop, each in sorted(cycles.items()):
+        if loop < 0 or loop not in found:
+            raise ValueError(f"the function has no operation {loop}")
+        number = _number(each, f"cycles of {loop}")
+        try:
+            loops.append(LoopCost(loop, number, _factors(found[loop], function, slice)))
+        except Unknown as reason:
+            loops.append(LoopCost(loop, number, unknown=str(reason)))
+    used = [at for loop in loops for factor in loop.factors for at in _positions(factor)]
+    scalars, moved = slice.kept(used)
+    moved_loops = [
+        LoopCost(loop.loop, loop.cycles, tuple(_moved(factor, moved) for factor in loop.factors), loop.unknown)
+        for loop in loops
+    ]
+    return TileCost(_number(fixed, "fixed"), tuple(moved_loops), scalars)
+
+
+def _factors(loop: Operation, function: Operation, slice: Slice) -> tuple[Trips | Branch, ...]:
+    """What decides how often the loop runs, innermost first. Raises Unknown."""
+    if loop.name != "scf.for":
+        raise Unknown(f"{loop.name} is not a counted loop")
+    factors: list[Trips | Branch] = []
+    op = loop
+    while op is not function:
+        block, around = op.parent, op.parent_op
+        assert block is not None and around is not None
+        if op.name == "scf.for":
+            lower, upper, step = (slice.position(value) for value in op.operands[:3])
+            factors.append(
+                Trips(lower, upper, step, op.attr("unsignedCmp") is not None and op.int_attr("unsignedCmp") != 0)
+            )
+        if around.name == "scf.if":
+            factors.append(Branch(slice.position(around.operands[0]), block.parent is around.regions[0]))
+        elif around.name != "scf.for" and (around is not function or block is not function.regions[0].blocks[0]):
+            raise Unknown("it stands behind a branch" if around is function else f"it stands inside {around.name}")
+        op = around
+    return tuple(factors)
+
+
+def _positions(factor: Trips | Branch) -> tuple[int, ...]:
+    return (factor.condition,) if isinstance(factor, Branch) else (factor.lower, factor.upper, factor.step)
+
+
+def _moved(factor: Trips | Branch, moved: Mapping[int, int]) -> Trips | Branch:
+    if isinstance(factor, Branch):
+        return Branch(moved[factor.condition], factor.taken)
+    return Trips(moved[factor.lower], moved[factor.upper], moved[factor.step], factor.unsigned)
+
+
+# ---------------------------------------------------------------------------------------------------- text
+
+
+def _factor_row(factor: Trips | Branch) -> list[Any]:
+    if isinstance(factor, Branch):
+        return ["branch", factor.condition, factor.taken]
+    return ["trips", factor.lower, factor.upper, factor.step, factor.unsigned]
+
+
+def _wrong(where: str, value: Any) -> ValueError:
+    return ValueError(f"a tile's cost: {where}: {value!r:.80} cannot stand here")
+
+
+def _fields(data: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
+    if not isinstance(data, dict) or set(data) != set(names):
+        raise ValueError(f"a tile's cost: {where} must have the fields {', '.join(names)}")
+    return data
+
+
+def _list(data: Any, where: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise _wrong(where, data)
+    return data
+
+
+def _whole(data: Any, where: str) -> int:
+    if type(data) is not int:
+        raise _wrong(where, data)
+    return data
+
+
+def _number(data: Any, where: str) -> float:
+    """Finite and not negative."""
+    if type(data) not in (int, float) or not 0 <= data <= _LARGEST:
+        raise _wrong(where, data)
+    return float(data)
+
+
+def _truth(data: Any, where: str) -> bool:
+    if type(data) is not bool:
+        raise _wrong(where, data)
+    return data
+
+
+def _scalar(data: Any, where: str) -> Scalar:
+    row = _list(data, where)
+    if len(row) != 4 or not isinstance(row[0], str):
+        raise _wrong(where, data)
+    operands = tuple(_whole(at, where) for at in _list(row[3], where))
+    return Scalar(row[0], _whole(row[1], where), operands, _whole(row[2], where))
+
+
+def _loop(data: Any, where: str, scalars: int) -> LoopCost:
+    row = _fields(data, ("loop", "cycles", "factors", "unknown"), where)
+    factors = tuple(_factor(factor, where) for factor in _list(row["factors"], where))
+    if not isinstance(row["unknown"], str) or bool(factors) == bool(row["unknown"]):
+        raise _wrong(f"{where}.unknown", row["unknown"])
+    if any(not 0 <= at < scalars for factor in factors for at in _positions(factor)):
+        raise ValueError(f"a tile's cost: {where}: a scalar that does not exist")
+    return LoopCost(_whole(row["loop"], where), _number(row["cycles"], where), factors, row["unknown"])
+
+
+def _factor(data: Any, where: str) -> Trips | Branch:
+    match _list(data, where):
+        case ["trips", lower, upper, step, unsigned]:
+            return Trips(_whole(lower, where), _whole(upper, where), _whole(step, where), _truth(unsigned, where))
+        case ["branch", condition, taken]:
+            return Branch(_whole(condition, where), _truth(taken, where))
+    raise _wrong(where, data)
