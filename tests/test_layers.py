@@ -1,6 +1,6 @@
-"""Imports go one way: ir <- plan <- passes <- pipeline <- api, cli. Passes do not know each other, nor triton.
+"""Imports go one way, file by file, and rooms of `passes` know neither each other nor triton.
 
-Checker and executor know the IR alone: neither what made it nor each other.
+Imports inside functions count, and so do those for type checkers: what is not there cannot tie anything.
 """
 
 from __future__ import annotations
@@ -9,30 +9,35 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import networkx as nx
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kernels": ROOT / "kernels"}
-# What each layer may import of ours, itself included. The names are those of the files and folders of wspec.
-BASE = {"diagnostics", "ir"}
-PLAN = BASE | {"options", "plan"}
-MAY = {
-    "ir": {"ir"},
-    "diagnostics": BASE,
-    "options": {"diagnostics", "options"},
-    "plan": PLAN,
-    "passes": {"ir", "plan"},
-    "tiles": {"ir", "plan", "tiles"},
-    "persistence": PLAN | {"tiles"},
-    "pipeline": PLAN | {"passes", "persistence", "pipeline"},
-    "bridge": BASE | {"options", "bridge", "tiles"},
-    "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
-    "execute": BASE | {"execute"},
-    "simulate": BASE | {"plan", "simulate"},
-    "search": PLAN | {"passes", "persistence", "pipeline", "tiles", "simulate", "search"},
-    "kernels": {"kernels"},
-}
-# Above the pipeline: these may import what they like, but triton.
-UPPER = {"api", "tuning", "cli", "proof", "report", "show", "bench", "calibrate", "measure"}
-TRITON = {"bridge", "kernels", "bench", "calibrate"}
+LAYERS = (
+    ("version", "ir"),
+    ("diagnostics",),
+    ("options", "model", "tile_scheduler", "check", "execute"),
+    ("plan",),
+    ("passes",),
+    ("planner",),
+    ("pipeline",),
+    ("bridge", "show"),
+    ("proof", "specs"),
+    ("report",),
+    ("tuning",),
+    ("api",),
+    ("",),  # wspec itself: what a user imports
+    ("kernels",),
+    ("lab",),
+    ("cli",),
+)
+"""From the bottom up; a file imports files of its own part and of lower layers. Parts of one layer are strangers."""
+
+CORE = ("version", "ir", "diagnostics", "options", "model", "tile_scheduler", "plan", "passes", "planner", "pipeline")
+SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:4], "tile_scheduler"}}
+"""Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
+
+TRITON = {"bridge", "kernels", "lab"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -57,35 +62,72 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def layer(name: str) -> str:
-    """ir, plan, ...: the part of wspec a dotted name belongs to; "" for wspec itself and for what is not ours."""
+def part(name: str) -> str:
+    """ir, plan, ...: the part of wspec a dotted name belongs to; "" for wspec itself."""
     parts = name.split(".")
-    return parts[1] if parts[0] == "wspec" and len(parts) > 1 else ""
+    return parts[1] if len(parts) > 1 else ""
+
+
+def room(name: str) -> str:
+    """The room of `passes` a module belongs to."""
+    return name.split(".")[2] if name.startswith("wspec.passes.") else ""
 
 
 MODULES = dict(modules())
+HEIGHT = {one: height for height, layer in enumerate(LAYERS) for one in layer}
+
+
+def graph() -> nx.DiGraph:
+    """An edge from each module to each module of ours that it imports."""
+    made = nx.DiGraph()
+    made.add_nodes_from(MODULES)
+    for name, path in MODULES.items():
+        for other in imports(path):
+            target = other if other in MODULES else other.rpartition(".")[0]
+            if target in MODULES and target != name:
+                made.add_edge(name, target)
+    return made
+
+
+GRAPH = graph()
 
 
 def test_every_module_belongs_to_a_layer() -> None:
-    unknown = {name for name in MODULES if layer(name) not in (*MAY, *UPPER, "")}
-    assert unknown == set(), "say in this test what they may import"
+    assert {name for name in MODULES if part(name) not in HEIGHT} == set(), "say in LAYERS where it belongs"
+
+
+def test_no_file_imports_itself_in_the_end() -> None:
+    assert [sorted(one) for one in nx.strongly_connected_components(GRAPH) if len(one) > 1] == []
 
 
 def test_imports_go_downwards() -> None:
-    wrong = {
-        name: sorted(others)
-        for name, path in MODULES.items()
-        if (here := layer(name)) in MAY and (others := {layer(other) for other in imports(path)} - MAY[here] - {""})
-    }
-    assert wrong == {}
+    upwards = [
+        (name, other)
+        for name, other in GRAPH.edges
+        if part(name) != part(other) and HEIGHT[part(name)] <= HEIGHT[part(other)]
+    ]
+    assert upwards == []
 
 
-def test_passes_do_not_know_each_other() -> None:
-    passes = {name: path for name, path in MODULES.items() if name.startswith("wspec.passes.")}
-    assert passes
-    assert {name for name, path in passes.items() if any(layer(o) == "passes" for o in imports(path))} == set()
+def test_some_parts_know_only_these() -> None:
+    strangers = [
+        (name, other)
+        for name, other in GRAPH.edges
+        if (known := SPECIAL.get(part(name))) is not None and part(other) not in {*known, part(name)}
+    ]
+    assert strangers == []
+
+
+def test_rooms_of_passes_do_not_know_each_other() -> None:
+    assert {room(name) for name in MODULES} > {"data_partition", "split"}
+    assert [(a, b) for a, b in GRAPH.edges if room(a) and room(b) and room(a) != room(b)] == []
 
 
 def test_only_these_import_triton() -> None:
-    found = {layer(name) for name, path in MODULES.items() if any(o.split(".")[0] == "triton" for o in imports(path))}
+    found = {part(name) for name, path in MODULES.items() if any(o.split(".")[0] == "triton" for o in imports(path))}
     assert "bridge" in found and found <= TRITON
+
+
+def test_a_launch_does_not_import_the_laboratory() -> None:
+    needed = {"wspec.api", *nx.descendants(GRAPH, "wspec.api")}
+    assert sorted(name for name in needed if part(name) in ("lab", "cli", "execute", "kernels")) == []

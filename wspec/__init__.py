@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from wspec.diagnostics import REASONS, Remark, WspecError, render
 from wspec.options import Options
+from wspec.version import VERSION
 
 if TYPE_CHECKING:
     from wspec.api import Offline, compile, offline
     from wspec.report import Report
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = ["REASONS", "Offline", "Options", "Remark", "Report", "WspecError", "compile", "offline", "render"]
 

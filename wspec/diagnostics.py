@@ -7,9 +7,11 @@ A remark is a value. Passes return remarks or raise `Declined`; only `api` turns
 from __future__ import annotations
 
 import ast
+import difflib
 import linecache
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -195,3 +197,20 @@ def _location_json(location: Location) -> list[str | int] | None:
 
 def _location_from(data: list[Any] | None) -> Location:
     return UNKNOWN if data is None else FileLoc(str(data[0]), int(data[1]), int(data[2]))
+
+
+# ------------------------------------------------------------------------------- what a person got wrong
+
+
+def bad_input(message: str, note: str = "") -> WspecError:
+    """An error to raise; the command line prints it and ends with exit code 2."""
+    return WspecError(Remark("bad-input", message, note=note, severity="error"))
+
+
+def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> WspecError:
+    """`name` is no `what`: the close names if there are any, and all of them in the note."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    guess = f"; did you mean {' or '.join(close)}?" if close else ""
+    note = f"there {'is' if len(names) == 1 else 'are'}: {', '.join(names)}" if names else "there are none"
+    return bad_input(f"{where}no {what} {name!r}{guess}", note)

@@ -35,11 +35,11 @@ from wspec.passes.stream_k import choice as division
 from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.passes.stream_k.fix_up import hand_on
 from wspec.passes.tile_coarsening.coarsen_tiles import NoTeam, form_team
-from wspec.persistence import check_division, cost_of_tiles, pays
 from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
 from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
+from wspec.planner.persistence import check_division, cost_of_tiles, pays
 from wspec.planner.planner import make_plan
 from wspec.planner.validate import validate
 

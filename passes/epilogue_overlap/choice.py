@@ -1,7 +1,8 @@
 """Whether the end of a tile can wait for the next tile's first product, and whether that pays.
 
 Blocks that walk through tiles come to the end of one, normalise and store it, while their tensor core is idle; then
-they wait for the first product of the next one with nothing to do. passes/epilogue_overlap/overlap_epilogue.py puts the one beside the
+they wait for the first product of the next one with nothing to do. passes/epilogue_overlap/overlap_epilogue.py puts
+the one beside the
 other. What it moves must be straight-line code behind the last loop, and what that reads must be carried to the next
 tile.
 """

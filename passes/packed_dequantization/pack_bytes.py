@@ -4,8 +4,8 @@
     %f = arith.sitofp %n : i8 to bf16     =>    %t = elementwise_inline_asm %q     // and, 2 prmt, 2 sub.bf16x2
     %t = arith.subf %f, dense<8.0>                                                 //   for four elements
 
-`passes/packed_dequantization/choice.py` says which tiles those are and why the numbers are the same to the bit. Inline assembly
-keeps the tensor and its layout whole; a thread's registers are taken in their own order.
+`passes/packed_dequantization/choice.py` says which tiles those are and why the numbers are the same to the bit.
+Inline assembly keeps the tensor and its layout whole; a thread's registers are taken in their own order.
 
 Runs when types are those of one replica and a helper has its layout, and before pipeline_loops, which copies what it
 moves.

@@ -7,7 +7,8 @@
                                         rest of body
                                         yield %next, %nx, %ny, %nz
 
-The user's grid stays what it was: the launcher turns it into a table of tiles (wspec/tile_scheduler/table.py), which says what
+The user's grid stays what it was: the launcher turns it into a table of tiles (wspec/tile_scheduler/table.py), which
+says what
 each block does and in which order. The next entry is loaded behind the last loop, where registers are free and what
 follows hides the latency. Inside the loop the rest of the compiler sees an ordinary kernel with an outer loop: rings
 and their phases go on over tiles, the producer fetches the next tile's operands while the consumers finish this one.

@@ -1,7 +1,7 @@
 """A pipelined loop taken apart: what of it is issued first, what follows, what runs an iteration late.
 
-passes/software_pipelining/pipeline_loops.py puts the parts together again, and says what they are for. The loop is one of a task that has
-been split off: what fills its buffers stands elsewhere.
+passes/software_pipelining/pipeline_loops.py puts the parts together again, and says what they are for. The loop is
+one of a task that has been split off: what fills its buffers stands elsewhere.
 """
 
 from __future__ import annotations

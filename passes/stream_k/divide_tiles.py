@@ -8,7 +8,8 @@
                                                if to >= 0: sums of slot `to` = acc                  // hand on
                                                store acc, where to < 0
 
-The table of tiles says who does what (wspec/tile_scheduler/division.py): a whole tile has neither slot. A part that is not the
+The table of tiles says who does what (wspec/tile_scheduler/division.py): a whole tile has neither slot. A part that
+is not the
 last stores nothing: its coordinates lie outside of the tensor then, where TMA writes nothing. Where sums are resumed
 and handed on is only marked here, on values that change nothing; hand_on puts the code there when every warp group has
 its own rows. Runs on a kernel that persist has wrapped, before the plan is made.
@@ -27,7 +28,7 @@ from wspec.tile_scheduler.workspace import PARTIALS
 
 
 def divide_tiles(module: Operation) -> Operation:
-    """Give the loop of a persistent kernel the bounds of its part, in place. passes/stream_k/choice.py says which can."""
+    """Give the loop of a persistent kernel the bounds of its part, in place; choice.py says which can."""
     function = next(op for op in module.walk() if op.name == "tt.func")
     add_pointer(function, PARTIALS)
     tile = tile_loop(function)

@@ -13,7 +13,8 @@ barrier. The other block clears the word, so that words that were zero before a 
 blocks of 8 x 8: a warp holds such a block in consecutive lanes.
 
 Blocks wait for blocks of lower numbers only, which hand their sums on before they wait for anything themselves
-(wspec/tile_scheduler/division.py), so nobody waits for ever. Runs behind lower_channels, when the loop carries all it will.
+(wspec/tile_scheduler/division.py), so nobody waits for ever. Runs behind lower_channels, when the loop carries all it
+will.
 """
 
 from __future__ import annotations

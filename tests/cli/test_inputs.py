@@ -15,11 +15,11 @@ from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wsp
 from tests.support import kernels
 from tests.support.goldens import ROOT
 from wspec.cli import child
-from wspec.cli.kernel_file import load_kernel
-from wspec.cli.signature import Signature, from_flags, split_items
-from wspec.cli.variants import read_variants, variant_signature
 from wspec.diagnostics import WspecError
 from wspec.kernels import attention, matmul
+from wspec.specs.kernel_file import load_kernel
+from wspec.specs.signature import Signature, from_flags, split_items
+from wspec.specs.variants import read_variants, variant_signature
 
 SCRIPT = """
 import triton

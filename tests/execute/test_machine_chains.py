@@ -11,12 +11,12 @@ import torch
 from tests.execute.test_machine_kernels import Subject, bits
 from tests.plan.test_chain import MODULES, text_of
 from tests.support.goldens import ROOT
-from wspec.cli.variants import variant_signature
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
 from wspec.options import Options
 from wspec.pipeline import specialize
+from wspec.specs.variants import variant_signature
 
 Which = tuple[str, str, str]
 CHAINS: tuple[Which, ...] = (

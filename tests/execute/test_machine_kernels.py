@@ -12,8 +12,6 @@ import torch
 
 from tests.support.goldens import ROOT
 from wspec import bridge
-from wspec.cli.signature import Signature
-from wspec.cli.variants import variant_signature
 from wspec.execute import ExecutionError, FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
@@ -21,6 +19,8 @@ from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
+from wspec.specs.signature import Signature
+from wspec.specs.variants import variant_signature
 from wspec.tile_scheduler import PARTIALS, TABLE, TileCost, divided_launch, even_launch, partials_words
 from wspec.tile_scheduler.workspace import SLOTS, WORDS
 

@@ -23,13 +23,13 @@ from tests.fuzz.program import ProgramError
 from tests.fuzz.reference import Memory, Unsure
 from wspec import bridge
 from wspec.check import check
-from wspec.cli.walked import executed_launch
 from wspec.diagnostics import REASONS, render
 from wspec.execute.errors import ExecutionError
 from wspec.execute.launch import Kernel
 from wspec.execute.schedule import FirstReady, Priorities, Random, Schedule, adversarial
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
+from wspec.lab.persistent_launch import executed_launch
 from wspec.pipeline import Outcome
 from wspec.plan.plan import Plan
 

@@ -14,7 +14,6 @@ from tests.support.compiling import Case
 from tests.support.goldens import ROOT
 from tests.support.invariants import assert_sound
 from wspec import bridge
-from wspec.cli.variants import variant_signature
 from wspec.ir import print_module, read
 from wspec.ir.numbering import number
 from wspec.kernels import attention, matmul, persistent, quantized
@@ -27,6 +26,7 @@ from wspec.plan.plan import Channel, Plan
 from wspec.planner.chain import has_converter
 from wspec.planner.chain_cost import memory_wait
 from wspec.planner.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
+from wspec.specs.variants import variant_signature
 
 MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "quantized": quantized}
 INT8, INT4 = ("quantized", "int8_weights_kernel"), ("quantized", "int4_weights_kernel")

@@ -15,11 +15,11 @@ import triton
 from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.runtime.cache import get_cache_manager, triton_key
 
-import wspec
 from wspec.bridge.backend import Finished
 from wspec.bridge.frontend import KernelSource
 from wspec.diagnostics import Remark, from_json, to_json
 from wspec.options import Options
+from wspec.version import VERSION
 
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
@@ -59,8 +59,8 @@ class Result:
 @functools.lru_cache(maxsize=1)
 def wspec_digest() -> str:
     """Our version and every source and data file that takes part in compiling."""
-    hasher = hashlib.sha256(wspec.__version__.encode())
-    root = Path(wspec.__file__).parent
+    hasher = hashlib.sha256(VERSION.encode())
+    root = Path(__file__).parents[1]
     for path in sorted(_source_files(root)):
         hasher.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     return hasher.hexdigest()

@@ -7,7 +7,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from wspec.cli.errors import unknown
+from wspec.diagnostics import unknown
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,11 +12,10 @@ from rich.text import Text
 
 from wspec import ir
 from wspec.check import Report, check
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_flags
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
-from wspec.diagnostics import Remark, to_json
+from wspec.diagnostics import Remark, bad_input, to_json
 
 if TYPE_CHECKING:
     from wspec.cli.subject import KernelSubject

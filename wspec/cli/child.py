@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
-from wspec.cli.errors import bad_input
+from wspec.diagnostics import bad_input
 
 T = TypeVar("T")
 

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import open_input
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import SUFFIXES, Subject
-from wspec.diagnostics import Remark, WspecError
+from wspec.diagnostics import Remark, WspecError, bad_input
 from wspec.model.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
 

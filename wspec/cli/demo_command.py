@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wspec.cli.compile_command import verdict, write_stages
-from wspec.cli.kernel_file import load_kernel
 from wspec.cli.screen import remark_text, show
-from wspec.cli.signature import Signature
 from wspec.cli.subject import KernelSubject
-from wspec.cli.variants import spec_path, variant_signature
 from wspec.model.machine import load_machine
 from wspec.show.tables import BinaryFacts, binaries_view, plan_view
+from wspec.specs.kernel_file import load_kernel
+from wspec.specs.signature import Signature
+from wspec.specs.variants import spec_path, variant_signature
 
 if TYPE_CHECKING:
     import torch

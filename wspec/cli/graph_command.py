@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import open_input
 from wspec.cli.modules import read_text, write_output
+from wspec.diagnostics import bad_input
 from wspec.show.draw import CannotDraw, to_dot, to_svg
 from wspec.show.graph import Picture, around_hot_loops
 

@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wspec.cli.errors import bad_input
 from wspec.cli.modules import read_text
-from wspec.cli.signature import Signature, from_flags
-from wspec.cli.variants import read_variants, spec_path, variant_signature
+from wspec.diagnostics import bad_input
 from wspec.options import Options, add_arguments, from_arguments, table
 from wspec.plan.plan import Plan, PlanError
+from wspec.specs.signature import Signature, from_flags
+from wspec.specs.variants import read_variants, spec_path, variant_signature
 
 if TYPE_CHECKING:
-    from wspec.cli.kernel_file import Kernel
     from wspec.cli.subject import KernelSubject, Subject
+    from wspec.specs.kernel_file import Kernel
 
 IR_SUFFIXES = (".ttgir", ".ttir", ".mlir")
 INPUT_HELP = "FILE.py:KERNEL, package.module:KERNEL, FILE.ttgir, or - for TTGIR from standard input"
@@ -94,8 +94,8 @@ def refuse_kernel_flags(args: argparse.Namespace, more: tuple[str, ...] = ()) ->
 def open_kernel(args: argparse.Namespace) -> KernelSubject:
     """The kernel the command line names. Raises WspecError."""
     from wspec import api
-    from wspec.cli.kernel_file import load_kernel
     from wspec.cli.subject import KernelSubject
+    from wspec.specs.kernel_file import load_kernel
 
     options, plan = given_options(args), read_plan(args.plan)
     kernel = load_kernel(args.input)
@@ -107,7 +107,7 @@ def open_kernel(args: argparse.Namespace) -> KernelSubject:
 
 def each_variant(args: argparse.Namespace) -> list[argparse.Namespace]:
     """The same arguments for each variant of the kernel's spec, in its order. Raises WspecError."""
-    from wspec.cli.kernel_file import load_kernel
+    from wspec.specs.kernel_file import load_kernel
 
     if args.variant is not None or args.sig is not None:
         raise bad_input(f"--{'variant' if args.variant is not None else 'sig'} and --all do not go together")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from wspec import ir
 from wspec.cli.child import in_child
-from wspec.cli.errors import bad_input
-from wspec.diagnostics import Remark, WspecError
+from wspec.diagnostics import Remark, WspecError, bad_input
 from wspec.show.brief import print_brief
 
 _PRETTY = re.compile(r"^\s*(?:module|[a-z]+\.(?:module|func))\b", re.M)  # generic form has these names in quotes

@@ -6,11 +6,10 @@ import argparse
 
 from wspec import ir
 from wspec.cli.child import in_child
-from wspec.cli.errors import bad_input, unknown
 from wspec.cli.inputs import given_options, read_plan
 from wspec.cli.modules import invalid, read_module, read_text, to_text, write_output
 from wspec.cli.screen import show
-from wspec.diagnostics import Declined, WspecError
+from wspec.diagnostics import Declined, WspecError, bad_input, unknown
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name

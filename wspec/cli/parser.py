@@ -7,9 +7,9 @@ import importlib
 from collections.abc import Callable
 from typing import NoReturn
 
-import wspec
 from wspec.cli.inputs import IR_SUFFIXES, add_input, add_plan_and_options
 from wspec.model.machine import available
+from wspec.version import VERSION
 
 FORMS = ("generic", "short", "brief", "pretty")
 _EXAMPLES = """examples:
@@ -42,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"wspec {wspec.__version__}")
+    parser.add_argument("--version", action="version", version=f"wspec {VERSION}")
     parser.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for add in (_compile, _plan, _explain, _check, _dump, _graph, _run, _trace, _opt, _bench, _calibrate, _demo):

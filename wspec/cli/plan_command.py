@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace, subject: Subject, plan: Plan | None) -> None:
-    from wspec.show.plans import plan_json, schedule_view, search_view
+    from wspec.lab.search.tables import plan_json, schedule_view, search_view
 
     found = None if args.no_runners_up or args.plan is not None else _search(subject)
     steady = () if plan is None else _schedules(subject, plan)

@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from wspec import ir
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import is_ir, open_input, signature_of
-from wspec.cli.kernel_file import load_kernel
 from wspec.cli.modules import read_text
 from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_sizes, random_maker
 from wspec.cli.run_table import Line, Worst, view
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import Subject
-from wspec.cli.walked import executed_launch
+from wspec.diagnostics import bad_input
 from wspec.execute import (
     ExecutionError,
     FirstReady,
@@ -35,7 +33,9 @@ from wspec.execute import (
     minimize,
     one_thread,
 )
+from wspec.lab.persistent_launch import executed_launch
 from wspec.plan.plan import Plan
+from wspec.specs.kernel_file import load_kernel
 from wspec.tile_scheduler import PARTIALS, TABLE
 
 T = TypeVar("T")

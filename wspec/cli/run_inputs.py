@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wspec.cli.errors import bad_input, unknown
-from wspec.cli.kernel_file import Kernel, load_file
-from wspec.cli.signature import Signature, split_items
+from wspec.diagnostics import bad_input, unknown
 from wspec.execute import Parameter
 from wspec.execute.elements import dtype_of
 from wspec.ir.types import PointerType, ScalarType, TensorDescType
+from wspec.specs.kernel_file import Kernel, load_file
+from wspec.specs.signature import Signature, split_items
 
 
 @dataclass(frozen=True, slots=True)

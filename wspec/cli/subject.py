@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wspec import ir
 from wspec.cli.child import in_child
-from wspec.cli.errors import bad_input, unknown
-from wspec.diagnostics import Remark, WspecError
+from wspec.diagnostics import Remark, WspecError, bad_input, unknown
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
 from wspec.model.machine import load_machine

@@ -15,13 +15,12 @@ from rich.table import Table
 
 from wspec import ir
 from wspec.cli import trace_measured
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import is_ir, open_input, signature_of
 from wspec.cli.modules import invalid, read_module, write_output
 from wspec.cli.screen import remark_text, show
-from wspec.cli.signature import split_items
 from wspec.cli.subject import Subject
-from wspec.cli.walked import walked_launch
+from wspec.diagnostics import bad_input
+from wspec.lab.persistent_launch import walked_launch
 from wspec.lab.simulate import Edits, Prediction, Simulator
 from wspec.lab.simulate.costs import NAMES
 from wspec.lab.simulate.power import Draw
@@ -31,6 +30,7 @@ from wspec.lab.simulate.walk import Arguments
 from wspec.model.machine import load_machine
 from wspec.plan.plan import Plan
 from wspec.show.tables import table
+from wspec.specs.signature import split_items
 from wspec.tile_scheduler import TABLE
 
 Grid = tuple[int, int, int]
@@ -131,8 +131,8 @@ def _launch(args: argparse.Namespace, simulator: Simulator) -> tuple[dict[str, i
 
 def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:
     """The scalars and the grid of the example that the kernel's spec names."""
-    from wspec.cli.kernel_file import load_kernel
     from wspec.cli.run_inputs import example_maker, parse_sizes
+    from wspec.specs.kernel_file import load_kernel
 
     kernel = load_kernel(args.input)
     trial = example_maker(signature_of(args, kernel), kernel, parse_sizes(args.sizes), outputs=False)(0)

@@ -11,18 +11,17 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from wspec.cli.errors import bad_input
 from wspec.cli.inputs import given_options, is_ir, read_plan, signature_of
-from wspec.cli.kernel_file import load_kernel
 from wspec.cli.run_inputs import Trial, example_maker, parse_sizes
-from wspec.cli.signature import Signature
-from wspec.diagnostics import place_text
+from wspec.diagnostics import bad_input, place_text
 from wspec.lab.simulate.timeline import SmResult
 from wspec.lab.trace import Recording, Tracer
 from wspec.lab.trace.summary import PARTS, event_times, measured_parts, predicted_parts, tile_cycles
 from wspec.lab.trace.timeline import measured_events, title
 from wspec.options import table as compiler_options
 from wspec.show.tables import table
+from wspec.specs.kernel_file import load_kernel
+from wspec.specs.signature import Signature
 
 PROCESS = 3  # the predicted timeline has 1 and 2
 _BLOCK = re.compile(r"tensordesc<\w+\[([\d, ]+)\]")

@@ -8,44 +8,15 @@ as it is until the task has *waited* for it, even if the schedule let it read ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 
 from wspec.execute.barrier import Barrier
 from wspec.execute.dots import dot
+from wspec.execute.effects import Effect, Issuer
 from wspec.execute.errors import ExecutionError
 from wspec.execute.shared import View, fill_poison
 from wspec.ir.core import Operation
-
-if TYPE_CHECKING:
-    from wspec.execute.machine import Task
-
-
-class Effect:
-    """Something issued that has not happened yet."""
-
-    __slots__ = ("done", "op", "site", "task")
-    is_task = False
-    what = "an asynchronous operation"
-
-    def __init__(self, task: Task, op: Operation) -> None:
-        self.task = task
-        self.op = op
-        self.site = task.machine.sites.get(op, -1)
-        self.done = False
-
-    @property
-    def index(self) -> int:
-        return self.task.index
-
-    def can_happen(self) -> bool:
-        """Or must something else of the task happen first?"""
-        return True
-
-    def happen(self) -> None:
-        """Do it. Called once."""
-        self.done = True
 
 
 class Copy(Effect):
@@ -55,7 +26,7 @@ class Copy(Effect):
     what = "a copy"
 
     def __init__(
-        self, task: Task, op: Operation, view: View, fetch: Callable[[], torch.Tensor], barrier: Barrier | None = None
+        self, task: Issuer, op: Operation, view: View, fetch: Callable[[], torch.Tensor], barrier: Barrier | None = None
     ) -> None:
         super().__init__(task, op)
         self.view, self.fetch, self.barrier = view, fetch, barrier
@@ -77,7 +48,7 @@ class Arrival(Effect):
     __slots__ = ("after", "barrier", "count")
     what = "an arrival after copies"
 
-    def __init__(self, task: Task, op: Operation, barrier: Barrier, after: list[Copy]) -> None:
+    def __init__(self, task: Issuer, op: Operation, barrier: Barrier, after: list[Copy]) -> None:
         super().__init__(task, op)
         self.barrier, self.after, self.count = barrier, after, task.threads
 
@@ -94,7 +65,7 @@ class Reader(Effect):
 
     __slots__ = ("views",)
 
-    def __init__(self, task: Task, op: Operation, views: list[View]) -> None:
+    def __init__(self, task: Issuer, op: Operation, views: list[View]) -> None:
         super().__init__(task, op)
         self.views = views
         for view in views:
@@ -113,7 +84,7 @@ class Store(Reader):
     __slots__ = ("write",)
     what = "a TMA store"
 
-    def __init__(self, task: Task, op: Operation, view: View, write: Callable[[torch.Tensor], None]) -> None:
+    def __init__(self, task: Issuer, op: Operation, view: View, write: Callable[[torch.Tensor], None]) -> None:
         super().__init__(task, op, [view])
         self.write = write
 
@@ -132,7 +103,7 @@ class Dot(Reader):
     what = "an asynchronous dot"
 
     def __init__(
-        self, task: Task, op: Operation, a: Factor, b: Factor, acc: torch.Tensor | Dot, dtype: torch.dtype
+        self, task: Issuer, op: Operation, a: Factor, b: Factor, acc: torch.Tensor | Dot, dtype: torch.dtype
     ) -> None:
         super().__init__(task, op, [factor for factor in (a, b) if isinstance(factor, View)])
         self.a, self.b, self.acc, self.dtype = a, b, acc, dtype

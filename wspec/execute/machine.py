@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wspec.diagnostics import place_text
-from wspec.execute.asynchrony import Copy, Dot, Effect, Store
+from wspec.execute.asynchrony import Copy, Dot, Store
 from wspec.execute.barrier import NamedBarrier
 from wspec.execute.context import Context
+from wspec.execute.effects import Effect
 from wspec.execute.errors import ExecutionError
 from wspec.execute.schedule import Actor, Chooser
 from wspec.execute.shared import View
@@ -92,6 +93,10 @@ class Task:
     @property
     def title(self) -> str:
         return self.name or "the kernel"
+
+    def site_of(self, op: Operation) -> int:
+        """The number of the operation in the program; -1 for one that is not numbered."""
+        return self.machine.sites.get(op, -1)
 
     def can_go_on(self) -> bool:
         return self.wait is None or self.wait.ready()

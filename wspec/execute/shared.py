@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 
 from wspec.diagnostics import place_text
 from wspec.execute.barrier import Barrier
+from wspec.execute.effects import Effect
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
-
-if TYPE_CHECKING:
-    from wspec.execute.asynchrony import Effect
 
 WRITTEN, EMPTY, FLYING, LOST, FREED = range(5)
 _STATES = {

@@ -2,8 +2,8 @@
 
 A tile costs a fixed number of cycles, and for each loop the cycles of an iteration times its trip count. The trip
 counts come from the integers that loop bounds are computed from: constants, arguments, program ids and arithmetic on
-them (`wspec.tile_scheduler.scalars`). A loop whose trip count is not of that kind counts as one iteration, the same for every
-tile; `TileCost.unknown` says why.
+them (`wspec.tile_scheduler.scalars`). A loop whose trip count is not of that kind counts as one iteration, the same
+for every tile; `TileCost.unknown` says why.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from wspec.cli.walked import walked_launch
 from wspec.lab.bench import simulator
 from wspec.lab.bench.model_changes import CHANGES, compiler_options, distinct, in_words, tiles
 from wspec.lab.bench.model_measure import at_one_clock
 from wspec.lab.bench.model_plans import shapes
 from wspec.lab.bench.model_report import FEWEST, Row, choices, comparisons, error_table, in_turns, notes
+from wspec.lab.persistent_launch import walked_launch
 from wspec.lab.simulate import Prediction
 from wspec.lab.simulate.points import Point
 from wspec.lab.simulate.power import Draw

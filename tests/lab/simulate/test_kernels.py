@@ -14,11 +14,11 @@ from tests.simulate.playing import MACHINE, NUMBERS
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, done, refused
 from wspec import api, bridge, ir
-from wspec.cli.kernel_file import load_kernel
 from wspec.lab.bench.measured_points import attention_point, points_from_tables
 from wspec.lab.simulate import Edits, Simulator
 from wspec.lab.simulate.actions import Action, Kind
 from wspec.lab.simulate.points import Point, read_points, write_points
+from wspec.specs.kernel_file import load_kernel
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ("--grid", "32,16,4", "--set", "seqlen_q=4096,seqlen_k=4096,heads=16,group=1")

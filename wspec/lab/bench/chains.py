@@ -1,4 +1,5 @@
-"""`python -m wspec.lab.bench.chains`: a persistent product and attention, plain, specialized, and as chains of three tasks.
+"""`python -m wspec.lab.bench.chains`: a persistent product and attention, plain, specialized, and as chains of three
+tasks.
 
 As in `wspec.lab.bench.quantized`, the best tile of each kind is chosen briefly and then timed in shuffled rounds; every
 kernel that is timed is checked against float32 first.

@@ -1,6 +1,7 @@
 """Which plans of a tile the model is held against: the planner's own, and the same with one decision forced.
 
-The list is one for all shapes and tiles, and has the decisions that `wspec.lab.search` varies. A change that the planner
+The list is one for all shapes and tiles, and has the decisions that `wspec.lab.search` varies. A change that the
+planner
 cannot follow makes no plan, and one that it would have decided itself makes the kernel of an earlier plan once more:
 both are left out before anything is compiled (`distinct`). What is compiled and then left alone, because ptxas spilled
 registers, say, is left out when it is measured.
@@ -111,7 +112,7 @@ def refused(report: Report) -> str:
 def offline_point(point: Point) -> Any:
     """The kernel of a point, specialized without a GPU (`wspec.api.Offline`)."""
     from wspec import api
-    from wspec.cli.kernel_file import load_kernel
+    from wspec.specs.kernel_file import load_kernel
 
     kernel, is_plain = load_kernel(point.kernel).function, point.kind == "plain"
     options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}

@@ -70,8 +70,8 @@ def choices(rows: Sequence[Row]) -> list[Choice]:
 
 
 def comparisons(rows: Sequence[Row]) -> list[float]:
-    """What `wspec.lab.search` goes by, and how wrong it is: by which factor, less 1, the time of a plan over that of the
-    planner's own at its tile was foretold too high or too low. Of plans with a decision forced that it looks at."""
+    """What `wspec.lab.search` goes by, and how wrong it is: by which factor, less 1, the time of a plan over that of
+    the planner's own at its tile was foretold too high or too low. Of plans with a decision forced that it looks at."""
     own = {(row.point.shape, row.point.name): row for row in rows if _is_own(row.point)}
     found = []
     for row in rows:
@@ -92,8 +92,8 @@ def _is_seen(point: Point) -> bool:
 
 
 def _taken(rows: Sequence[Row], chosen: Row) -> Row:
-    """As `wspec.lab.search` has it: nothing forced, at the tile that the model finds fastest so, unless another plan that
-    it would look at is expected to be faster by more than the model errs."""
+    """As `wspec.lab.search` has it: nothing forced, at the tile that the model finds fastest so, unless another plan
+    that it would look at is expected to be faster by more than the model errs."""
     own = [row for row in rows if not row.point.forced]
     if not own:
         return chosen

@@ -1,4 +1,5 @@
-"""`python -m wspec.lab.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of tasks.
+"""`python -m wspec.lab.bench.quantized`: products with int8 and int4 weights, plain, specialized, and as chains of
+tasks.
 
 For each case every kernel at every tile of a grid is compared briefly; the best of each kind are then timed against
 each other in shuffled rounds, with cuBLAS on the weights in bfloat16 beside them. A sample is a CUDA graph of many

@@ -18,15 +18,15 @@ from rich.console import Console
 from rich.progress import track
 
 from wspec import api, bridge, ir
-from wspec.cli.kernel_file import load_kernel
-from wspec.cli.walked import walked_launch
 from wspec.lab.bench.measured_points import points_from_tables
 from wspec.lab.bench.precompile import pool
 from wspec.lab.bench.report import Table, console
+from wspec.lab.persistent_launch import walked_launch
 from wspec.lab.simulate import Edits, Prediction, Simulator
 from wspec.lab.simulate.costs import NAMES
 from wspec.lab.simulate.points import Accuracy, Point, accuracy, read_points, write_points
 from wspec.model.machine import load_machine
+from wspec.specs.kernel_file import load_kernel
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wspec.lab.calibrate.assemble import assemble
 from wspec.lab.calibrate.driver import Argument, Driver, Function
-from wspec.lab.calibrate.topic import Topic
+from wspec.lab.calibrate.ptx import Kernel
 
 OUT_BYTES = 1 << 22
 IN_BYTES = 1 << 17
@@ -20,14 +20,15 @@ IN_BYTES = 1 << 17
 class Bench:
     """What `measure` of a topic is given."""
 
-    def __init__(self, driver: Driver, topic: Topic, folder: Path, *, quick: bool) -> None:
+    def __init__(self, driver: Driver, modules: Sequence[Sequence[Kernel]], folder: Path, *, quick: bool) -> None:
+        """`modules`: the kernels of a topic, those of each assembled together."""
         self.driver = driver
         self.quick = quick
         self.repeats = 5 if quick else 21
         self.sm_count = driver.sm_count
-        self._kernels = topic.kernels
+        self._kernels = {kernel.name: kernel for part in modules for kernel in part}
         self._functions: dict[str, Function] = {}
-        for part in topic.modules:
+        for part in modules:
             cubin = assemble(part, folder).read_bytes()
             self._functions |= driver.load(cubin, [kernel.name for kernel in part])
         self.out = driver.allocate(OUT_BYTES)

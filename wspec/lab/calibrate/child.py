@@ -16,7 +16,7 @@ from wspec.lab.calibrate.topics import TOPICS
 def main(name: str, folder: str, quick: str) -> None:
     """`folder` holds cubins, or gets them; `quick` is "1" for fewer repeats."""
     topic = TOPICS[name]
-    samples = topic.measure(Bench(Driver(), topic, Path(folder), quick=quick == "1"))
+    samples = topic.measure(Bench(Driver(), topic.modules, Path(folder), quick=quick == "1"))
     wanted = {quantity.name for quantity in topic.quantities}
     if set(samples) != wanted:
         raise ValueError(f"{name}: measured {sorted(set(samples) ^ wanted)} too much or too little")

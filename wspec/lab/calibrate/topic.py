@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from wspec.lab.calibrate.bench import Bench
 from wspec.lab.calibrate.ptx import Kernel
-
-if TYPE_CHECKING:
-    from wspec.lab.calibrate.bench import Bench
 
 Samples = dict[str, dict[int, list[float]]]
 """Quantity -> key of its table -> samples; a quantity that is a single number has the key 0 alone."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 
 from wspec.lab.simulate.actions import Action, Flow, Kind
 from wspec.lab.simulate.clock import Running
+from wspec.lab.simulate.handshakes import Handshakes
+from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group
-
-if TYPE_CHECKING:
-    from wspec.lab.simulate.engine import Engine
 
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
@@ -25,8 +23,8 @@ TENSOR_CORE = "tensor core"
 class Asynchrony:
     """The actions on units that work on their own. Each says whether the warp group goes on at once."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.numbers = engine, engine.numbers
+    def __init__(self, engine: Player, handshakes: Handshakes) -> None:
+        self.engine, self.numbers, self.handshakes = engine, engine.numbers, handshakes
         self.kinds: dict[Kind, Callable[[Group, Action], bool]] = {
             Kind.DOT: self._dot,
             Kind.DOT_WAIT: lambda group, action: self._drain(group, "dots", action.a),
@@ -88,11 +86,11 @@ class Asynchrony:
         """The tile is there, and reported, a latency after its last byte was sent."""
         if not group.is_first:
             return True
-        barrier = self.engine.handshakes.barrier(group, action.a)
+        barrier = self.handshakes.barrier(group, action.a)
 
         def finished(one: Running) -> None:
             key, by = ("landed", group.instance.slot, action.a, action.b), ("TMA", self.engine.clock.now)
-            arrive = self.engine.handshakes.landed
+            arrive = self.handshakes.landed
             self.engine.clock.at(action.after, key, lambda: arrive(barrier, action.b, by))
 
         self._start(group, action, TMA, finished)
@@ -132,13 +130,13 @@ class Asynchrony:
         """The copies issued so far arrive at a barrier when they are done; approximated by when all are sent."""
         bound = [one for copies in (*group.groups, group.copies) for one in copies if not one.done]
         if not bound:
-            self.engine.handshakes.arrive_later(group, action, 1)
+            self.handshakes.arrive_later(group, action, 1)
             return True
         last, then = bound[-1], bound[-1].then
 
         def also(one: Running) -> None:
             then(one)
-            self.engine.handshakes.arrive_later(group, action, 1)
+            self.handshakes.arrive_later(group, action, 1)
 
         last.then = also
         return True

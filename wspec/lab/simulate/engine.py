@@ -39,7 +39,8 @@ class Engine:
         self.numbers = numbers
         self.result = SmResult(record=Record() if record else None)
         self.clock = Clock(self.result.record, sharing=sharing or Sharing())
-        self.handshakes, self.asynchrony = Handshakes(self), Asynchrony(self)
+        self.handshakes = Handshakes(self)
+        self.asynchrony = Asynchrony(self, self.handshakes)
         self.todo = [deque(blocks) for _, blocks in slots]
         self.instances: dict[int, Instance] = {}  # by slot, those that are on the SM
         self.periods = Periods(self) if extrapolate and not record else None

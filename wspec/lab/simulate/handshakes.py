@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from wspec.lab.simulate.actions import Action, Kind
 from wspec.lab.simulate.costs import THREADS, WARP
+from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group, Mbarrier, Named
 from wspec.lab.simulate.timeline import Arrow
-
-if TYPE_CHECKING:
-    from wspec.lab.simulate.engine import Engine
 
 
 class Handshakes:
     """The actions at barriers. Each says whether the warp group goes on at once."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Player) -> None:
         self.engine, self.numbers = engine, engine.numbers
         self.kinds: dict[Kind, Callable[[Group, Action], bool]] = {
             Kind.WAIT: self._wait,

@@ -132,7 +132,7 @@ def _at(exponent: float, loads: Sequence[Load], base: Power) -> Power:
 
 
 def _loads(tables: Tables, base: Power, sm_count: int) -> Iterator[Load]:
-    """All that were measured (`wspec.lab.calibrate.power`): copies are of one tile for all SMs, from memory, or from L2."""
+    """All that were measured (lab/calibrate/power.py): copies are of one tile for all SMs, from memory, or from L2."""
     for key, clocks in tables.items():
         topic, _, load = key.partition(".mhz_")
         if topic != "power":

@@ -17,13 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from wspec.lab.simulate.actions import Action, Kind
+from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group, Instance
-
-if TYPE_CHECKING:
-    from wspec.lab.simulate.engine import Engine
 
 _REMEMBERED = 64
 PATIENCE, WINDOW = 48, 32
@@ -42,7 +39,7 @@ class _Moment:
 class Periods:
     """Finds repetitions and jumps over them."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Player) -> None:
         self.engine = engine
         self._moments: dict[Hashable, _Moment] = {}
         self._rough: dict[Hashable, _Moment] = {}

@@ -18,8 +18,8 @@ class Tracer:
     """`tracer.kernel[grid](...)` launches the instrumented kernel, `tracer.recording()` is what the last launch wrote.
 
     `kernel` is a Triton kernel, plain or under `wspec.compile`; `options` are those of `wspec.compile`. `detail` is one
-    of "tiles", "loops" and "all" (wspec/lab/trace/instrument.py); of each of the first `blocks` blocks, every task has room for
-    `rows` events, 8 bytes each. One specialization at a time: a launch with other types begins anew.
+    of "tiles", "loops" and "all" (wspec/lab/trace/instrument.py); of each of the first `blocks` blocks, every task
+    has room for `rows` events, 8 bytes each. One specialization at a time: a launch with other types begins anew.
     """
 
     def __init__(

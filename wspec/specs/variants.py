@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wspec.cli.errors import bad_input, unknown
-from wspec.cli.signature import Signature, value_of
+from wspec.diagnostics import bad_input, unknown
+from wspec.specs.signature import Signature, value_of
 
 _TABLES = ("signature", "constexprs", "options")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wspec.cli.errors import bad_input
+from wspec.diagnostics import bad_input
 
 _OPEN, _CLOSE = "<[({", ">])}"
 

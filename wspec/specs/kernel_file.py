@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wspec.cli.errors import bad_input, unknown
+from wspec.diagnostics import bad_input, unknown
 
 
 @dataclass(frozen=True, slots=True)

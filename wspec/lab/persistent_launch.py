@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wspec.cli.errors import bad_input
+from wspec.diagnostics import bad_input
 from wspec.execute.arguments import Parameter
 from wspec.plan.plan import Plan
 from wspec.tile_scheduler import (

@@ -1,0 +1,1 @@
+"""Kernels in files, and what they are compiled for: signatures, and specs with named variants."""

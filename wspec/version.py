@@ -1,0 +1,3 @@
+"""The version of wspec."""
+
+VERSION = "0.1.0"
