@@ -234,8 +234,8 @@ def verdict(text: str, options: Options, plan: Plan | None, keep_stages: bool) -
     found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
     if found is None:
         return Verdict(module, remarks=remarks, stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, found.divided)
-    return Verdict(module, found.to_text(), remarks, found.tiles, found.blocks_per_sm, stages, edits)
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, bool(found.stream_k))
+    return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
 
 
 def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, keep_stages: bool) -> Outcome:

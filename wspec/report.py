@@ -15,6 +15,7 @@ from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
 from wspec.plan.plan import Plan
+from wspec.planner.tile_loops import walk_tiles
 from wspec.show.tables import plan_view
 
 TEXT_WIDTH = 150
@@ -77,10 +78,8 @@ def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Oper
     Numbers count the walk of the kernel's function, with the loop over tiles and the team where the plan has them.
     """
     module = ir.read(bridge.ttgir(source))
-    if plan is not None and plan.persistent:
-        from wspec.pipeline import as_planned  # a cached kernel needs no passes
-
-        module = as_planned(module, plan)
+    if plan is not None:
+        module = walk_tiles(module, plan.tile_loop)
     function = next(op for op in module.walk() if op.name == "tt.func")
     return dict(enumerate(function.walk()))
 

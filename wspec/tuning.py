@@ -21,7 +21,7 @@ Announce = Callable[[tuple[Remark, ...], Options], None]
 def tuning(source: KernelSource, result: Result, options: Options, with_plan: WithPlan, announce: Announce) -> Tuning:
     """How the kernel of `result` is tuned: against plans of a search, and under the gate against the plain kernel."""
     from wspec.lab.search import RULE, search, written_arguments
-    from wspec.pipeline import function_of
+    from wspec.planner.decide import function_of
 
     place = bridge.kernel_location(source)
 

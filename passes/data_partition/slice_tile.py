@@ -38,7 +38,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     blocks, regions = ws.task_blocks(op), plan.regions()
-    if plan.team > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
+    if plan.coarsening > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
         return module
     for block, (task, replica) in zip(blocks[:-1], regions[:-1], strict=True):
         if any(inner.name == TMA_STORE for inner in _walk(block)):

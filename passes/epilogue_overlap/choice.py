@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from wspec.decision import Decision
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import is_pure
@@ -60,7 +61,7 @@ def first_to_multiply(body: Block) -> Operation | None:
     return next((op for op in body.ops if any(inner.name in DOTS for inner in op.walk())), None)
 
 
-def defer(function: Operation, plan: Plan, machine: Machine, options: Options) -> Plan:
+def choose_epilogue_overlap(function: Operation, plan: Plan, machine: Machine, options: Options) -> Plan:
     """The plan of a kernel whose blocks walk through tiles, with the end of a tile put off where that can be and pays.
 
     Where the options ask for it, it need not pay. The plan says why it is not done.
@@ -70,7 +71,7 @@ def defer(function: Operation, plan: Plan, machine: Machine, options: Options) -
     loops = hot_loops(function)
     found = hindrance(loops, plan)
     why = found[0] if found is not None else "" if options.defer else _why_not(loops, plan, machine)
-    return replace(plan, deferred=not why, not_deferred=why)
+    return replace(plan, epilogue_overlap=Decision(None if why else True, why))
 
 
 def hindrance(loops: Iterable[Operation], plan: Plan) -> tuple[str, Operation] | None:
@@ -99,7 +100,7 @@ def _why_not(loops: list[Operation], plan: Plan, machine: Machine) -> str:
     issued early waits for theirs: measured at head dimension 128, 0 to 2 % slower (docs/experiments.md).
     """
     work = loop_work(loops[0], machine)
-    if plan.team > 1:
+    if plan.coarsening > 1:
         return "a team's groups are busy beside each other"
     if work.mma >= work.compute:
         return "the tensor core is the bound, and busy with other groups' products at the end of a tile"

@@ -1,4 +1,4 @@
-"""defer_epilogue: finish a tile beside the first product of the next one.
+"""overlap_epilogue: finish a tile beside the first product of the next one.
 
     for tile t:                                 for tile t, carrying acc and place of tile t - 1:
       if there is a loop:                         if there is a loop:
@@ -39,11 +39,11 @@ from wspec.plan.stores import OUTSIDE
 TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 
-def defer_epilogue(module: Operation, plan: Plan) -> Operation:
+def overlap_epilogue(module: Operation, plan: Plan) -> Operation:
     """Let every consumer finish a tile while the first product of the next one runs."""
     op = ws.find(module)
     assert op is not None
-    if plan.deferred:
+    if plan.epilogue_overlap:
         for block in ws.task_blocks(op)[: plan.consumer.replicas]:
             tile = first_to_multiply(block)
             assert tile is not None and tile.name == "scf.for"

@@ -26,9 +26,7 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.types import I32, i32
 from wspec.plan.tile_table import POINTER, add_pointer, load_number
-
-TABLE = "wspec_tiles"
-"""Name of the argument the launcher adds, after all others."""
+from wspec.tile_scheduler.names import TABLE
 
 ENTRY = 8  # int32 of one entry, and of the header
 PLACE = (0, 1, 2)  # x, y, z in an entry

@@ -1,4 +1,4 @@
-"""put_off_halves: store the second half of a tile beside the first products of the next one.
+"""delay_last_subtile: store the second half of a tile beside the first products of the next one.
 
     for tile t:                              for tile t, carrying right and its place of tile t - 1:
       loop:                                    loop:
@@ -15,7 +15,7 @@ tile, END(right) would wait for as long as half of a tile takes to be stored, wi
 run meanwhile, of this warp group and of the others.
 
 The branch holds dots in flight, and may: it neither reads nor writes their sums (ptxas waits for them only then).
-What it stores has been computed; only the values that END takes are carried. Runs behind hand_on, when loops carry all
+What it stores has been computed; only the values that END takes are carried. Runs behind fix_up, when loops carry all
 they will; the plan says where this can be (passes/store_staging/subtiling.py).
 """
 
@@ -35,7 +35,7 @@ from wspec.plan.stores import HALVES
 END = ("ttng.async_tma_store_wait", "ttg.local_store", "ttng.fence_async_shared", "ttng.async_tma_copy_local_to_global")
 
 
-def put_off_halves(module: Operation, plan: Plan) -> Operation:
+def delay_last_subtile(module: Operation, plan: Plan) -> Operation:
     """Let every consumer store the second half of a tile while products of the next one run."""
     if not any(kind == HALVES for *_, kind in plan.staging):
         return module

@@ -25,7 +25,7 @@ is a value of its own, and no element leaves the thread that has it:
     wait, store, fence, copy of %left
     wait, store, fence, copy of %right, at %o[.., .. + columns / 2]
 
-put_off_halves moves the second half to the next tile.
+delay_last_subtile moves the second half to the next tile.
 
 Runs after slice_tile, when buffer and tile belong to one replica, and before release_buffers, which sees the copy as
 the last reader.

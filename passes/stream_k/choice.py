@@ -15,7 +15,7 @@ from wspec.ir.wgmma import is_sum
 from wspec.plan.graph import LOADS
 from wspec.plan.partition import hot_loops
 
-RESUME, HAND_ON = "wspec.resume", "wspec.hand_on"
+RESUME, HAND_ON = "wspec.resume", "wspec.fix_up"
 """Attributes of the places where sums are taken up, and handed on: their number in the loop."""
 
 

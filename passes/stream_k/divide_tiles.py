@@ -11,7 +11,7 @@
 The table of tiles says who does what (wspec/tile_scheduler/division.py): a whole tile has neither slot. A part that
 is not the
 last stores nothing: its coordinates lie outside of the tensor then, where TMA writes nothing. Where sums are resumed
-and handed on is only marked here, on values that change nothing; hand_on puts the code there when every warp group has
+and handed on is only marked here, on values that change nothing; fix_up puts the code there when every warp group has
 its own rows. Runs on a kernel that persist has wrapped, before the plan is made.
 """
 

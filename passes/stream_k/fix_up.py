@@ -3,7 +3,7 @@
     %s = select %fresh, %z, %z {wspec.resume}   =>   %s = if %fresh: %z
                                                           else: wait until the words of slot %from are set, clear them
                                                                 load the sums from slot %from
-    %a = select %last, %acc, %acc {wspec.hand_on}  =>  if not %last: store the sums to slot %to
+    %a = select %last, %acc, %acc {wspec.fix_up}  =>  if not %last: store the sums to slot %to
                                                                      set the words of slot %to
                                                        %acc
 
@@ -43,9 +43,9 @@ from wspec.plan.tile_table import POINTER
 from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
 
 
-def hand_on(module: Operation, plan: Plan) -> Operation:
+def fix_up(module: Operation, plan: Plan) -> Operation:
     """Put the code where sums are taken up and handed on, into every consumer that has such places."""
-    if not plan.divided:
+    if not plan.stream_k:
         return module
     op = ws.find(module)
     assert op is not None

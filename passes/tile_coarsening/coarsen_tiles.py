@@ -1,4 +1,4 @@
-"""form_team: let the consumer groups of a block work on neighbouring tiles at a time, on one stream of operands.
+"""coarsen_tiles: let the consumer groups of a block work on neighbouring tiles at a time, on one stream of operands.
 
     for tile (x, y, z):                        for tiles (x .. x + 2, y, z):
       for j < n(x): k = load K[j]; ...    =>     x' = min(x + member, last)
@@ -31,7 +31,7 @@ from wspec.plan.tile_table import grid_size, tile_loop
 LOAD = "tt.descriptor_load"
 
 
-class NoTeam(Exception):
+class CannotCoarsen(Exception):
     """Why the tiles cannot be worked on by a team, and the operation at fault."""
 
     def __init__(self, why: str, where: Operation) -> None:
@@ -39,17 +39,20 @@ class NoTeam(Exception):
         self.where = where
 
 
-def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
-    """Let `size` groups work on neighbours along a grid axis, in place. Raises NoTeam; the module is spoilt then."""
+def coarsen_tiles(module: Operation, size: int, axis: int = 0) -> Operation:
+    """Let `size` groups work on neighbours along a grid axis, in place.
+
+    Raises CannotCoarsen; the module is spoilt then.
+    """
     function = next(op for op in module.walk() if op.name == "tt.func")
     tile = tile_loop(function)
     if (found := hindrance(function, tile)) is not None:
-        raise NoTeam(*found)
+        raise CannotCoarsen(*found)
     block, outer = tile.regions[0].block, tile.parent
     assert outer is not None
     first = block.args[2 + axis]
     if not any(first in op.operands for top in block.ops for op in top.walk()):
-        raise NoTeam(f"its tiles are all the same along {'xyz'[axis]}", tile)
+        raise CannotCoarsen(f"its tiles are all the same along {'xyz'[axis]}", tile)
     before = Builder(outer, outer.ops.index(tile), tile.location)
     extent = grid_size(before, function, axis)
     last = before.binary("arith.subi", extent, before.constant(1))
@@ -62,10 +65,10 @@ def form_team(module: Operation, size: int, axis: int = 0) -> Operation:
     team = _Team(function, block, first, mine, last, size)
     loops = [op for op in hot_loops(function) if op.parent is block]
     if len(loops) != len(hot_loops(function)):
-        raise NoTeam("its loops that multiply stand in other loops or in branches", tile)
+        raise CannotCoarsen("its loops that multiply stand in other loops or in branches", tile)
     varies = team.varies
     if not any(_shares(loop, varies) for loop in loops):
-        raise NoTeam("neighbouring tiles share nothing that its loops load", loops[0])
+        raise CannotCoarsen("neighbouring tiles share nothing that its loops load", loops[0])
     while loops:
         loop = loops.pop(0)
         if not team.varies.isdisjoint(loop.operands[:3]):
@@ -111,9 +114,9 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
     varies = team.varies
     stride, start = _constant(step), _constant(lower)
     if stride is None or stride <= 0 or start is None or one.attr("unsignedCmp") is not None:
-        raise NoTeam("the members' loops differ in length, and begin or step by what is not a constant", one)
+        raise CannotCoarsen("the members' loops differ in length, and begin or step by what is not a constant", one)
     if not _is_multiple(upper, start, stride, team.mine):
-        raise NoTeam("the members' loops differ in length, which is not known to be whole steps", one)
+        raise CannotCoarsen("the members' loops differ in length, which is not known to be whole steps", one)
     ends = upper if two is None else two.operands[1]
     at = one if two is None else two
     if two is not None:
@@ -178,7 +181,7 @@ def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Val
     """The least or greatest of what a value is for each member."""
     ops = slice_in(team.block, [value], varies)
     if ops is None:
-        raise NoTeam("the length of the loop is not computed from the tile by arithmetic alone", team.function)
+        raise CannotCoarsen("the length of the loop is not computed from the tile by arithmetic alone", team.function)
     own = ops[ops.index(team.mine.op) + 1 :] if team.mine.op in ops else ops
     found: Value | None = None
     for member in range(team.size):
@@ -193,12 +196,12 @@ def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Val
 
 
 def _check_only_carried_on(block: Block, one: Operation, two: Operation) -> None:
-    """The second loop alone may use what the first one computes. Raises NoTeam."""
+    """The second loop alone may use what the first one computes. Raises CannotCoarsen."""
     results = set(one.results)
     for top in block.ops[block.ops.index(one) + 1 :]:
         for op in top.walk():
             if op is not two and any(value in results for value in op.operands):
-                raise NoTeam("what the first of two loops computes is used behind it, beside the second", op)
+                raise CannotCoarsen("what the first of two loops computes is used behind it, beside the second", op)
 
 
 def _move_up(block: Block, one: Operation, two: Operation) -> None:
@@ -206,7 +209,7 @@ def _move_up(block: Block, one: Operation, two: Operation) -> None:
     first, second = block.ops.index(one), block.ops.index(two)
     for op in block.ops[first + 1 : second]:
         if op.regions or any(v in one.results for v in op.operands):
-            raise NoTeam("the second of two loops needs more of the first than what it carries on", op)
+            raise CannotCoarsen("the second of two loops needs more of the first than what it carries on", op)
         op.erase()
         block.insert(block.ops.index(one), op)
 
@@ -267,12 +270,14 @@ def _loads(build: Builder, team: _Team, one: Operation, two: Operation | None, i
         if not match.pair(body.args[0], two.regions[0].block.args[0]) or not match.operations(
             loads, others, frozenset({ID})
         ):
-            raise NoTeam("two loops in a row load different tiles", two)
+            raise CannotCoarsen("two loops in a row load different tiles", two)
     varies = team.varies - {body.args[0]}
     values = {body.args[0]: index}
     for load in loads:
         if any(v in varies or _inside(v, one) for v in load.operands if v is not body.args[0]):
-            raise NoTeam("a tile's place in a loop of different lengths depends on more than the iteration", load)
+            raise CannotCoarsen(
+                "a tile's place in a loop of different lengths depends on more than the iteration", load
+            )
         build.add(load.clone(values))
     return [values[load.result] for load in loads]
 

@@ -19,6 +19,7 @@ from wspec.bridge.backend import Finished
 from wspec.bridge.frontend import KernelSource
 from wspec.diagnostics import Remark, from_json, to_json
 from wspec.options import Options
+from wspec.tile_scheduler import TileLoop
 from wspec.version import VERSION
 
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
@@ -44,7 +45,7 @@ class Result:
     plan: str = ""  # the plan's text; empty when there is none
     ptxas_log: str = ""
     proof: str = ""  # what the checker said of the specialized kernel, in a line; empty when there is none
-    tiles: str = ""  # what a tile costs, when blocks walk through tiles; empty when there is one block for each
+    tile_loop: TileLoop | None = None  # how blocks take tiles; None where each takes one
     blocks_per_sm: int = 1
 
     @property
@@ -141,12 +142,15 @@ def _result_json(result: Result) -> dict[str, Any]:
         "plan": result.plan,
         "ptxas_log": result.ptxas_log,
         "proof": result.proof,
-        "tiles": result.tiles,
+        "tile_loop": None if result.tile_loop is None else result.tile_loop.to_data(),
         "blocks_per_sm": result.blocks_per_sm,
     }
 
 
 def _result_from(data: dict[str, Any]) -> Result:
     remarks = tuple(from_json(item) for item in data["remarks"])
-    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof", "tiles")}
-    return Result(bool(data["specialized"]), remarks, **texts, blocks_per_sm=int(data["blocks_per_sm"]))
+    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof")}
+    tiles = None if data["tile_loop"] is None else TileLoop.from_data(data["tile_loop"])
+    return Result(
+        bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"])
+    )

@@ -26,6 +26,7 @@ from wspec.bridge.text import BridgeError
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
+from wspec.tile_scheduler import TileLoop
 
 SHARED_LIMIT_BYTES = 232448  # of a block on sm_90: 228 KiB of the SM less 1 KiB
 THREADS_LIMIT = 1024
@@ -38,7 +39,7 @@ class Verdict:
     text: str | None  # specialized TTGIR; None to leave the kernel alone
     plan: str = ""
     remarks: tuple[Remark, ...] = ()
-    tiles: str = ""  # as Result has it
+    tile_loop: TileLoop | None = None  # as Result has it
     blocks_per_sm: int = 1
     stages: Mapping[str, str] = field(default_factory=dict)
     edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
@@ -148,7 +149,9 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
         result = _declined(verdict, *ruling.remarks).result
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
-    made = Result(True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tiles, verdict.blocks_per_sm)
+    made = Result(
+        True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tile_loop, verdict.blocks_per_sm
+    )
     return _Made(made, finished)
 
 

@@ -11,7 +11,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel
 from wspec.bridge.persistent import PersistentKernel
-from wspec.tile_scheduler import TileCost
+from wspec.tile_scheduler import TileLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,9 @@ class Appended:
 
 def load_appended(source: KernelSource, result: Result, group: Group, argument: Appended) -> Any:
     """The compiled kernel of a specialized result, which launches as the kernel did."""
-    if not result.tiles:
+    if result.tile_loop is None:
         return _Longer(source.ast, group, result.blocks_per_sm, argument)
-    cost = TileCost.from_text(result.tiles)
-    return _LongerPersistent(source, group, cost, result.blocks_per_sm, argument)
+    return _LongerPersistent(source, group, result.tile_loop, result.blocks_per_sm, argument)
 
 
 class _Longer(LaunchableKernel):
@@ -54,10 +53,10 @@ class _LongerPersistent(PersistentKernel, _Longer):
     """Of a kernel whose blocks walk through tiles: the table of tiles comes before the argument."""
 
     def __init__(
-        self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int, argument: Appended
+        self, source: KernelSource, group: Group, tiles: TileLoop, blocks_per_sm: int, argument: Appended
     ) -> None:
         self.argument = argument
-        super().__init__(source, group, cost, blocks_per_sm)
+        super().__init__(source, group, tiles, blocks_per_sm)
 
 
 def _with_value(launch: Callable[..., None], value: Callable[[int], int]) -> Callable[..., None]:

@@ -19,7 +19,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
 from wspec.bridge.workspace import partials_of
-from wspec.tile_scheduler import PARTIALS, TABLE, TileCost, divided_launch, launch_table, partials_words
+from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, launch_table, partials_words
 
 KEPT = 256  # tables a kernel keeps on a device
 
@@ -30,27 +30,27 @@ def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
     """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel."""
     if not result.specialized:
         return load_plain(source)
-    if not result.tiles:
+    if result.tile_loop is None:
         return LaunchableKernel(source.ast, group, result.blocks_per_sm)
-    return PersistentKernel(source, group, TileCost.from_text(result.tiles), result.blocks_per_sm)
+    return PersistentKernel(source, group, result.tile_loop, result.blocks_per_sm)
 
 
 class PersistentKernel(LaunchableKernel):
     """A compiled kernel that is launched on the grid its user gives, and runs on as many blocks as fit."""
 
-    def __init__(self, source: KernelSource, group: Group, cost: TileCost, blocks_per_sm: int) -> None:
+    def __init__(self, source: KernelSource, group: Group, tiles: TileLoop, blocks_per_sm: int) -> None:
         ast = copy.copy(source.ast)
         ast.signature = {**source.ast.signature, TABLE: "*i32"}
-        if cost.divides >= 0:
+        if tiles.stream_k:
             ast.signature[PARTIALS] = "*i32"
         super().__init__(ast, group, blocks_per_sm)
-        self.tables = Tables(cost, slots_of(source.ast.signature), blocks_per_sm)
+        self.tables = Tables(tiles, slots_of(source.ast.signature), blocks_per_sm)
 
     def _init_handles(self) -> None:
         first = self.module is None
         super()._init_handles()
         if first:
-            divides = self.tables.cost.divides >= 0
+            divides = self.tables.tiles.stream_k
             self._run = (_over_parts if divides else _over_tiles)(self._run, self.tables)
 
 
@@ -116,9 +116,9 @@ class _Entry:
 class Tables:
     """The tables of one kernel; several threads may launch it."""
 
-    def __init__(self, cost: TileCost, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
-        self.cost = cost
-        self.slots = [(index, slots[index]) for index in cost.parameters]
+    def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
+        self.tiles = tiles
+        self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
         self.entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
         self.captured: list[tuple[torch.Tensor, torch.Tensor]] = []  # what CUDA graphs read, and copy from
@@ -138,7 +138,7 @@ class Tables:
         sms = torch.cuda.get_device_properties(device).multi_processor_count
         named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
         slots = sms * self.blocks_per_sm
-        blocks, table = launch_table(self.cost, grid, named, slots)
+        blocks, table = launch_table(self.tiles, grid, named, slots)
         host = torch.from_numpy(table)
         if torch.cuda.is_current_stream_capturing():  # the graph fills its own copy whenever it runs
             pinned = host.pin_memory()
@@ -146,9 +146,10 @@ class Tables:
             self.captured.append((captured.table, pinned))
             return captured
         entry = _Entry(blocks, host.to(torch.device("cuda", device)))
-        if (parts := divided_launch(self.cost, grid, named, slots)) is not None:
+        divided = self.tiles.stream_k.value
+        if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
             made = torch.from_numpy(parts[1]).to(torch.device("cuda", device))
-            entry.divided = _Entry(parts[0], made, words=partials_words(self.cost, parts[0]))
+            entry.divided = _Entry(parts[0], made, words=partials_words(divided, parts[0]))
         with self.lock:
             self.entries[key] = entry
             if len(self.entries) > KEPT:

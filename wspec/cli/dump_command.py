@@ -11,7 +11,6 @@ from wspec.cli.inputs import open_input
 from wspec.cli.modules import read_module, to_text, write_output
 from wspec.cli.screen import show
 from wspec.cli.subject import TEXT_STAGES, Subject
-from wspec.passes.persistent.persist import persist
 from wspec.pipeline import PASSES
 from wspec.show.diff import diff_modules, diff_style, diff_texts
 from wspec.show.tables import table
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(subject: Subject) -> int:
     about = {
         **ABOUT,
-        **{one.__name__: f"then: {_first_line(one.__doc__)}" for one in (persist, *PASSES)},
+        **{one.__name__: f"then: {_first_line(one.__doc__)}" for one in PASSES},
     }
     made = table("", "stage", "what it is")
     for name in subject.stage_names():

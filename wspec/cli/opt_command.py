@@ -13,26 +13,26 @@ from wspec.diagnostics import Declined, WspecError, bad_input, unknown
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.ir.numbering import number
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.passes.persistent.persist import TABLE, persist
-from wspec.pipeline import PASSES, as_planned, decide
+from wspec.pipeline import PASSES, passes_of
 from wspec.plan.graph import build_graph
 from wspec.plan.plan import Plan
+from wspec.planner.decide import decide, given, numbered
 from wspec.planner.planner import make_plan
 from wspec.planner.validate import validate
+from wspec.tile_scheduler import TABLE
 
 ALL = "all"
 BY_NAME = {one.__name__: one for one in PASSES}
-PERSIST = persist.__name__  # runs before there is a plan, and only where the plan is to be of a persistent kernel
-FIRST = (PERSIST, next(iter(BY_NAME)))
+WALK, SPLIT = (one.__name__ for one in PASSES[:2])
+FIRST = (WALK, SPLIT)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the module after the passes."""
     if args.passes == "list":
-        show("\n".join((PERSIST, *BY_NAME)))
+        show("\n".join(BY_NAME))
         return 0
     names = pass_names(args.passes)
     place = "<stdin>" if args.input == "-" else args.input
@@ -48,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def pass_names(text: str) -> list[str]:
-    """The passes asked for; `all` stays, as persist is one of them only for some kernels. Raises WspecError."""
+    """The passes asked for; `all` stays, as walk_tiles is one of them only for some kernels. Raises WspecError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in BY_NAME and name not in (PERSIST, ALL):
-            raise unknown("pass", name, [PERSIST, *BY_NAME, ALL])
+        if name not in BY_NAME and name != ALL:
+            raise unknown("pass", name, [*BY_NAME, ALL])
     return names
 
 
@@ -68,7 +68,8 @@ def run_passes(module: Operation, names: list[str], options: Options, plan: Plan
     if not split:
         module, plan = _begin(module, names[0], options, plan)
     assert plan is not None
-    for name in [one for asked in names if asked != PERSIST for one in (BY_NAME if asked == ALL else [asked])]:
+    every = [one.__name__ for one in passes_of(plan) if one.__name__ != WALK or not _has_table(module)]
+    for name in [one for asked in names for one in (every if asked == ALL else [asked])]:
         try:
             module = BY_NAME[name](module, plan)
         except (AssertionError, KeyError, StopIteration) as error:
@@ -79,17 +80,16 @@ def run_passes(module: Operation, names: list[str], options: Options, plan: Plan
 
 
 def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -> tuple[Operation, Plan]:
-    """The numbered module with its plan; with a loop over tiles where that is asked for, or part of all passes."""
-    number(_function(module))
+    """The numbered module with its plan: of a kernel with a loop over tiles where the first pass is to make one."""
     machine = load_machine(options.machine)
     try:
+        numbered(module)
+        if plan is None and first == SPLIT:
+            return module, make_plan(build_graph(_function(module)), machine, options)
         if plan is None:
-            if first == FIRST[1]:
-                return module, make_plan(build_graph(_function(module)), machine, options)
-            return decide(module, machine, options if first == ALL else options.replace(persistent=True))
-        if first == PERSIST or (first == ALL and plan.persistent and not _has_table(module)):
-            _check(as_planned(module, plan), f"after {PERSIST}")
-            number(_function(module))
+            return module, decide(module, machine, options if first == ALL else options.replace(persistent=True))
+        if first == WALK or (first == ALL and not _has_table(module)):
+            return module, given(module, plan, machine)
         validate(plan, _function(module), machine)
         return module, plan
     except Declined as declined:

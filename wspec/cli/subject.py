@@ -99,7 +99,7 @@ class Subject(ABC):
 
     def _function(self) -> ir.Operation | None:
         stages = self.front.stages
-        text = stages.get("persist") or stages.get("input") or stages.get("ttgir")
+        text = stages.get("walk_tiles") or stages.get("input") or stages.get("ttgir")
         functions = [op for op in ir.read(text).walk() if op.name == "tt.func"] if text else []
         return functions[0] if len(functions) == 1 else None
 
@@ -117,7 +117,7 @@ class Subject(ABC):
     def stage_names(self) -> tuple[str, ...]:
         """Every stage there is, in order; nothing of Triton's part is run to tell."""
         names = list(self.front.stages)
-        planned = next((name for name in ("persist", "input") if name in names), None)
+        planned = next((name for name in ("walk_tiles", "input") if name in names), None)
         if planned is not None:
             names.insert(names.index(planned) + 1, "graph")
         has_binary = self.front.specialized or not isinstance(self, TextSubject)

@@ -146,7 +146,7 @@ def _persistent(
     """Of a kernel that walks through a table of tiles: the table, and as many blocks as run at a time."""
     plan = subject.front.plan
     slots = simulator.machine.sm_count * blocks
-    return walked_launch("" if plan is None else plan.tiles, simulator.program.names, arguments, grid, slots)
+    return walked_launch(None if plan is None else plan.tile_loop, simulator.program.names, arguments, grid, slots)
 
 
 def _settings(items: list[str]) -> dict[str, int | float]:

@@ -14,7 +14,7 @@ from wspec.plan.plan import Plan
 from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
-    TileCost,
+    TileLoop,
     chosen_launch,
     divided_launch,
     even_launch,
@@ -28,26 +28,25 @@ Arguments = Mapping[str, int | float | Sequence[int]]
 
 
 def walked_launch(
-    cost_text: str, names: Sequence[str], arguments: Mapping[str, int | float], grid: Grid, slots: int
+    tiles: TileLoop | None, names: Sequence[str], arguments: Mapping[str, int | float], grid: Grid, slots: int
 ) -> tuple[Arguments, Grid]:
     """(arguments with the table of tiles, the grid that is launched) of a launch over `grid`.
 
-    `cost_text` is a plan's text of what a tile costs, "" for tiles of equal cost; `names` are those of the kernel's
+    `tiles` is a plan's tile loop, None for tiles of equal cost; `names` are those of the kernel's
     parameters; `slots` blocks run at a time. A kernel without a table is launched as it is. Raises WspecError for an
     argument that is needed and not given.
     """
     if TABLE not in names:
         return arguments, grid
     hidden: Arguments = {**arguments, PARTIALS: 0} if PARTIALS in names else arguments
-    if not cost_text:
+    if tiles is None:
         launched, even = even_table(grid, slots)
         return {**hidden, TABLE: even.tolist()}, launched
-    cost = TileCost.from_text(cost_text)
-    decide = [names[position] for position in cost.parameters]
+    decide = [names[position] for position in tiles.cost.parameters]
     if missing := [name for name in decide if name not in arguments]:
         raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
-    values = {at: int(arguments[name]) for at, name in zip(cost.parameters, decide, strict=True)}
-    count, table = chosen_launch(cost, grid, values, slots)
+    values = {at: int(arguments[name]) for at, name in zip(tiles.cost.parameters, decide, strict=True)}
+    count, table = chosen_launch(tiles, grid, values, slots)
     return {**hidden, TABLE: table.tolist()}, (count, 1, 1)
 
 
@@ -55,15 +54,16 @@ def executed_launch(
     plan: Plan | None, parameters: Sequence[Parameter], grid: Sequence[int], arguments: Mapping[str, Any]
 ) -> tuple[tuple[int, ...], dict[str, npt.NDArray[np.int32]]]:
     """(grid to launch, hidden arguments) for the executor: two blocks, with tiles divided where the plan has that."""
-    team, axis = (plan.team, plan.team_axis) if plan is not None else (1, 0)
+    tiles = plan.tile_loop if plan is not None else None
+    coarsening, axis = (tiles.coarsening, tiles.axis) if tiles is not None else (1, 0)
     names = [parameter.name for parameter in parameters]
-    if plan is not None and plan.divided and PARTIALS in names:
-        cost = TileCost.from_text(plan.tiles)
+    if tiles is not None and (divided := tiles.stream_k.value) is not None and PARTIALS in names:
+        cost = tiles.cost
         by_position = {parameter.values[0].index: arguments.get(parameter.name) for parameter in parameters}
         values = {at: value for at in cost.parameters if isinstance(value := by_position.get(at), int)}
         x, y, z = (*grid, 1, 1, 1)[:3]
         known = len(values) == len(cost.parameters)
-        if known and (found := divided_launch(cost, (x, y, z), values, BLOCKS, must=True)) is not None:
-            memory = np.zeros(partials_words(cost, BLOCKS), np.int32)
+        if known and (found := divided_launch(tiles, (x, y, z), values, BLOCKS, must=True)) is not None:
+            memory = np.zeros(partials_words(divided, BLOCKS), np.int32)
             return (found[0], 1, 1), {TABLE: found[1], PARTIALS: memory}
-    return even_launch(names, tuple(grid), BLOCKS, team, axis)
+    return even_launch(names, tuple(grid), BLOCKS, coarsening, axis)

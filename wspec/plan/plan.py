@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
+from wspec.tile_scheduler import StreamK, TileLoop
 
 WARP_GROUP = 4  # warps of a warp group
+VERSION = 2  # of a plan's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +95,14 @@ class Plan:
     smem_bytes: int = 0
     blocks_per_sm: int = 1  # thread blocks that share an SM; their registers and shared memory are divided by it
     prediction: Prediction = Prediction()
-    persistent: bool = False  # blocks walk through tiles; operations are numbered with the loop over tiles in place
-    tiles: str = ""  # what a tile costs, as `wspec.tile_scheduler.TileCost.to_text` gives it
-    team: int = 1  # consumers that each work on a tile of their own and share what they stream
-    team_axis: int = 0  # the grid axis along which their tiles are neighbours
+    tile_loop: TileLoop | None = None  # blocks walk through tiles; operations are numbered with that loop in place
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     hold_waits: bool = False  # waits for products stay behind the values before them
     early_start: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
-    deferred: bool = False  # a tile is finished and stored beside the first product of the next one
-    not_deferred: str = ""  # why it is not, where blocks walk through tiles
-    divided: bool = False  # the launch may give parts of a tile to two blocks, the second taking up the first's sums
-    not_divided: str = ""  # why not, where blocks walk through tiles
-    not_staged: str = ""  # why a store does not go where it was asked to, or is not made in halves
-    version: int = 1
+    epilogue_overlap: Decision[bool] = NOT_ASKED  # a tile is finished beside the first product of the next one
+    subtiling: Decision[bool] = NOT_ASKED  # stores are made in halves; why not, or why not where it was asked for
+    version: int = VERSION
 
     @property
     def consumer(self) -> Task:
@@ -123,6 +121,21 @@ class Plan:
     def values(self) -> tuple[Channel, ...]:
         """The channels that carry what a task computes."""
         return tuple(channel for channel in self.channels if channel.source)
+
+    @property
+    def persistent(self) -> bool:
+        """Do blocks walk through tiles?"""
+        return self.tile_loop is not None
+
+    @property
+    def coarsening(self) -> int:
+        """Neighbouring tiles that a block works on at a time, each consumer on one, sharing what they stream."""
+        return self.tile_loop.coarsening if self.tile_loop is not None else 1
+
+    @property
+    def stream_k(self) -> Decision[StreamK]:
+        """May the launch give parts of a tile to two blocks, the second taking up the first one's sums?"""
+        return self.tile_loop.stream_k if self.tile_loop is not None else Decision()
 
     def regions(self) -> tuple[tuple[Task, int], ...]:
         """(task, replica) of each region of the specialized kernel: consumers, helpers, the producer."""
@@ -162,7 +175,7 @@ class Plan:
 
     def to_text(self) -> str:
         """The plan as TOML; edit it and load it with `Plan.from_text`."""
-        return _to_toml(_without_defaults(asdict(self)))
+        return _to_toml(_as_data(self))
 
     @staticmethod
     def from_text(text: str) -> Plan:
@@ -180,7 +193,7 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "packed": (), "divided": False, "not_divided": "", "not_staged": "",
+    "exp2_on_fma": 0.0, "packed": (),
 }  # fmt: skip
 
 
@@ -192,7 +205,24 @@ def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _as_data(plan: Plan) -> dict[str, Any]:
+    """As tables, numbers and texts."""
+    data = _without_defaults(asdict(replace(plan, tile_loop=None)))
+    del data["tile_loop"]
+    for name in [
+        name for name, value in data.items() if isinstance(value, dict) and set(value) == {"value", "why_not"}
+    ]:
+        data[name] = {key: part for key, part in data[name].items() if part}
+        if not data[name]:
+            del data[name]
+    if plan.tile_loop is not None:
+        data["tile_loop"] = plan.tile_loop.to_data()
+    return data
+
+
 def _scalar(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_scalar(part)}" for key, part in value.items()) + " }"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -203,7 +233,10 @@ def _to_toml(data: dict[str, Any]) -> str:
     tables: list[str] = []
     for key, value in data.items():
         if isinstance(value, dict):
-            tables += ["", f"[{key}]", *(f"{k} = {_scalar(v)}" for k, v in value.items())]
+            inner = [name for name, part in value.items() if isinstance(part, dict)]
+            tables += ["", f"[{key}]", *(f"{k} = {_scalar(v)}" for k, v in value.items() if k not in inner)]
+            for name in inner:
+                tables += ["", f"[{key}.{name}]", *(f"{k} = {_scalar(v)}" for k, v in value[name].items())]
         elif isinstance(value, tuple | list) and value and isinstance(value[0], dict):
             for item in value:
                 tables += ["", f"[[{key}]]", *(f"{k} = {_scalar(v)}" for k, v in item.items())]
@@ -233,8 +266,30 @@ def _record(kind: type[Any], where: str, data: Any) -> Any:
         raise PlanError(f"plan: {where}: {str(error).split('__init__() ')[-1]}") from None
 
 
+def _decision(name: str, data: Any) -> Decision[bool]:
+    """`{ value = true }`, or `{ why_not = "a reason" }`."""
+    found = _record(_Answer, name, data)
+    return Decision(found.value or None, found.why_not)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    value: bool = False
+    why_not: str = ""
+
+
+def _tile_loop(data: Any) -> TileLoop:
+    try:
+        return TileLoop.from_data(data)
+    except ValueError as error:
+        raise PlanError(f"plan: tile_loop: {error}") from None
+
+
 def _is_a(value: Any, hint: Any) -> bool:
     """Is the value of the annotated type? Whole numbers pass for fractions, true and false not for numbers."""
+    if get_origin(hint) is UnionType:
+        return any(_is_a(value, one) for one in get_args(hint))
+    hint = get_origin(hint) if isinstance(get_origin(hint), type) and get_origin(hint) is not tuple else hint
     if get_origin(hint) is tuple:
         parts = get_args(hint)
         if not isinstance(value, tuple):
@@ -263,9 +318,12 @@ def _from_dict(data: dict[str, Any]) -> Plan:
             raise PlanError(f"plan: {name} must be a list of tables")
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
+    values |= {name: _decision(name, data[name]) for name in ("epilogue_overlap", "subtiling") if name in data}
+    if "tile_loop" in data:
+        values["tile_loop"] = _tile_loop(data["tile_loop"])
     plan: Plan = _record(Plan, "the top level", values)
-    if plan.version != 1:
-        raise PlanError(f"plan: version: this wspec reads version 1, found {plan.version}")
+    if plan.version != VERSION:
+        raise PlanError(f"plan: version: this wspec reads version {VERSION}, found {plan.version}")
     kinds = sorted(task.kind for task in plan.tasks)
     if [kind for kind in kinds if kind != "helper"] != ["consumer", "producer"]:
         raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")

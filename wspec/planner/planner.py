@@ -14,6 +14,7 @@ from functools import partial
 
 import networkx as nx
 
+from wspec.decision import Decision
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
@@ -127,9 +128,10 @@ def _without_chain(
 
     late = any(schedule.late for schedule in schedules)
     prediction = predict(loops, machine, late, groups, warps, ours, blocks)
+    subtiling = Decision(True if has_halves(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
-        named(staging, channels), smem, blocks, prediction, team=size_of(function), not_staged=not_staged,
+        named(staging, channels), smem, blocks, prediction, subtiling=subtiling,
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":

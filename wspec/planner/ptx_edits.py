@@ -28,7 +28,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
 
 def _elides(plan: Plan) -> bool:
     """Barriers that order nothing go, but for a team, which they keep in step (docs/experiments.md: 1 to 1.5 %)."""
-    return plan.team == 1
+    return plan.coarsening == 1
 
 
 def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
@@ -39,7 +39,7 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     """
     late = {one.loop: set(one.late) for one in plan.loops if one.late}
     loop = next((loop for loop in loops if id_of(loop) in late), None)
-    if loop is None or plan.team > 1:
+    if loop is None or plan.coarsening > 1:
         return False
     behind = iteration((op for op in loop.regions[0].block.ops if id_of(op) in late[id_of(loop)]), machine)
     return loop_work(loop, machine).exp >= SHARE * behind.mma > 0

@@ -44,8 +44,10 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     check_effects(function)
     loops = find_loops(function)
     sites = {id_of(site.load): site for site in find_streams(function, loops)}
-    if plan.team != size_of(function):
-        raise _mismatch("team", f"says {plan.team}, the kernel is made for {size_of(function)}", function)
+    if plan.coarsening != size_of(function):
+        raise _mismatch(
+            "tile_loop.coarsening", f"says {plan.coarsening}, the kernel is made for {size_of(function)}", function
+        )
     _tasks(plan, function, loops, machine)
     _channels(plan, function, sites)
     scratch = None
@@ -125,15 +127,15 @@ def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: 
         raise _mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
     if channel.private != any(site.load in private_loads(function, group) for site in group):
         raise _mismatch(f"{field}.private", f"must be {str(not channel.private).lower()} here", function)
-    size = byte_size(group[0].load.result.type) * (plan.team if channel.private else 1)
+    size = byte_size(group[0].load.result.type) * (plan.coarsening if channel.private else 1)
     if channel.buffer_bytes != size:
         raise _mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
 
 
 def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
-    if plan.team > 1 and plan.consumer.replicas != plan.team:
-        raise _mismatch("tasks.replicas", f"a team of {plan.team} has as many consumers", function)
-    if plan.consumer.replicas == 1 or plan.team > 1:
+    if plan.coarsening > 1 and plan.consumer.replicas != plan.coarsening:
+        raise _mismatch("tasks.replicas", f"a team of {plan.coarsening} has as many consumers", function)
+    if plan.consumer.replicas == 1 or plan.coarsening > 1:
         expected: dict[int, int] | Conflict = {}
     else:
         expected = slicing_for(function, list(sites.values()), plan.consumer.replicas)
@@ -167,7 +169,7 @@ def _halves(plan: Plan, function: Operation) -> None:
         return
     whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, HALVES)}
     warps = plan.consumer.warps * plan.consumer.replicas
-    alone = plan.team == 1 and plan.blocks_per_sm == 1 and not plan.deferred and not plan.helpers
+    alone = plan.coarsening == 1 and plan.blocks_per_sm == 1 and not plan.epilogue_overlap and not plan.helpers
     run_on = all(schedule.in_flight for schedule in plan.loops)
     if not alone or not run_on or why_whole(function, whole, warps, plan.consumer.registers):
         raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
@@ -205,12 +207,12 @@ def _packed(plan: Plan, function: Operation) -> None:
 
 
 def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
-    if not plan.deferred:
+    if not plan.epilogue_overlap:
         return
     if not plan.persistent or plan.helpers or plan.values:
-        raise _mismatch("deferred", "blocks do not walk through tiles, or in a chain of tasks", function)
+        raise _mismatch("epilogue_overlap", "blocks do not walk through tiles, or in a chain of tasks", function)
     if (found := hindrance(loops, plan)) is not None:
-        raise _mismatch("deferred", found[0], found[1])
+        raise _mismatch("epilogue_overlap", found[0], found[1])
 
 
 def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> None:
@@ -219,9 +221,9 @@ def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Ma
     if scratch is None:
         loads = [sites[load].load for channel in plan.channels for load in channel.loads]
         staged = frozenset(store for store, *_ in plan.staging)
-        replicas = 1 if plan.team > 1 else plan.consumer.replicas
-        scratch = scratch_bytes(function, loads, replicas, staged) * plan.team
-    own = own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) * plan.team
+        replicas = 1 if plan.coarsening > 1 else plan.consumer.replicas
+        scratch = scratch_bytes(function, loads, replicas, staged) * plan.coarsening
+    own = own_bytes(function, {store: Place(-1, kind) for store, _, kind in plan.staging}) * plan.coarsening
     need = rings + own + scratch
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:

@@ -17,9 +17,9 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     consumer, producer = plan.consumer, plan.producer
     said = [f"{_warps(producer.warps)}, {producer.registers} registers a thread, only to move tiles ahead of time:"]
     said += [f"  {_channel(channel, operations)}" for channel in plan.channels if not channel.source]
-    if plan.team > 1:
-        axis = "xyz"[plan.team_axis]
-        share = f"a team of {plan.team} warp groups, each on a tile of its own, {axis} after {axis} of the grid,"
+    if plan.tile_loop is not None and plan.coarsening > 1:
+        axis = "xyz"[plan.tile_loop.axis]
+        share = f"a team of {plan.coarsening} warp groups, each on a tile of its own, {axis} after {axis} of the grid,"
         share += " shares what its loops load"
     elif consumer.replicas > 1:
         share = f"{consumer.replicas} warp groups share the tile, 1/{consumer.replicas} of its rows each"
@@ -29,8 +29,8 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said += _helpers(plan, operations)
     said += _loops(plan.loops, operations)
     said += [_store(store, channel, kind, operations) for store, channel, kind in plan.staging]
-    if plan.not_staged:
-        said.append(plan.not_staged)
+    if plan.subtiling.why_not:
+        said.append(plan.subtiling.why_not)
     if plan.packed:
         said.append(
             f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
@@ -41,17 +41,17 @@ def done(plan: Plan, operations: Operations) -> list[str]:
             "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
             "while this one is finished"
         )
-    if plan.deferred:
+    if plan.epilogue_overlap:
         said.append("each tile is finished and stored while the first product of the next one runs")
-    elif plan.not_deferred:
-        said.append(f"a tile is finished before the next one begins: {plan.not_deferred}")
-    if plan.divided:
+    elif why := plan.epilogue_overlap.why_not:
+        said.append(f"a tile is finished before the next one begins: {why}")
+    if plan.stream_k:
         said.append(
             "where the last wave of tiles would leave SMs idle for longer than it takes to hand sums on, the launch "
             "divides tiles between two blocks: the second goes on with the first one's sums, to the same bits"
         )
-    elif plan.not_divided:
-        said.append(f"no tile is divided between blocks: {plan.not_divided}")
+    elif why := plan.stream_k.why_not:
+        said.append(f"no tile is divided between blocks: {why}")
     return said + _edits(plan)
 
 
@@ -179,9 +179,9 @@ def changes(plan: Plan) -> list[str]:
         said.append("bytes one at a time, as Triton computes them: --pack 0")
     if plan.persistent:
         said.append("a block for every tile: --persistent 0")
-    if plan.deferred:
+    if plan.epilogue_overlap:
         said.append("each tile finished before the next one begins: --defer 0")
-    if plan.divided:
+    if plan.stream_k:
         said.append("every tile done by one block: --stream-k 0; divided wherever that can be: --stream-k 1")
     if plan.hold_waits:
         said.append("waits where ptxas puts them: --hold-waits 0")

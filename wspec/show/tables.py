@@ -60,7 +60,7 @@ def _task(task: Task, plan: Plan) -> tuple[str, ...]:
         sent = [channel.name for channel in plan.values if channel.source == task.name]
         does = "computes" + (f" {', '.join(sent)}" if sent else "")
         if task.replicas > 1:
-            does += ", each a tile" if plan.team > 1 else f", 1/{task.replicas} of the tile each"
+            does += ", each a tile" if plan.coarsening > 1 else f", 1/{task.replicas} of the tile each"
     return task.name, task.kind, str(task.replicas), str(task.warps), str(task.registers), does
 
 

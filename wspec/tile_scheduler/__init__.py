@@ -3,15 +3,16 @@
 from wspec.tile_scheduler.costs import LoopCost, TileCost, tile_cost
 from wspec.tile_scheduler.launch import (
     chosen_launch,
+    coarse_costs,
     divided_launch,
     even_launch,
     even_table,
     launch_table,
     partials_words,
-    team_costs,
 )
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.table import Makespan, make_table, predicted_waves
+from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS
 
 __all__ = [
@@ -19,8 +20,11 @@ __all__ = [
     "TABLE",
     "LoopCost",
     "Makespan",
+    "StreamK",
     "TileCost",
+    "TileLoop",
     "chosen_launch",
+    "coarse_costs",
     "divided_launch",
     "even_launch",
     "even_table",
@@ -28,6 +32,5 @@ __all__ = [
     "make_table",
     "partials_words",
     "predicted_waves",
-    "team_costs",
     "tile_cost",
 ]

@@ -8,7 +8,6 @@ for every tile; `TileCost.unknown` says why.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,6 @@ from wspec.tile_scheduler.scalars import Scalar, Slice, Unknown, evaluate
 
 Grid = tuple[int, int, int]
 Costs = npt.NDArray[np.float32]
-_VERSION = 1
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -58,16 +56,11 @@ class LoopCost:
 
 @dataclass(frozen=True)
 class TileCost:
-    """What a tile costs. `to_text` and `from_text` are inverse."""
+    """What a tile costs. `to_data` and `from_data` are inverse."""
 
     fixed: float
     loops: tuple[LoopCost, ...] = ()
     scalars: tuple[Scalar, ...] = ()
-    team: int = 1  # neighbouring tiles that a block works on at a time
-    axis: int = 0  # of the grid, along which they are neighbours
-    divides: int = -1  # the loop that two blocks may share; -1: none
-    handing: float = 0.0  # cycles that handing sums on and taking them up costs a block
-    slot: int = 0  # sums of a tile that go on the way, each of 32 bits
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
@@ -123,31 +116,19 @@ class TileCost:
                 count = product(count, trips(lower, upper, step, bits, factor.unsigned))
         return count
 
-    def to_text(self) -> str:
-        """As JSON, on one line."""
+    def to_data(self) -> dict[str, Any]:
+        """As numbers, texts and lists, for a file."""
         scalars = [[s.name, s.bits, s.value, list(s.operands)] for s in self.scalars]
         loops = [
             {"loop": x.loop, "cycles": x.cycles, "factors": [_factor_row(f) for f in x.factors], "unknown": x.unknown}
             for x in self.loops
         ]
-        top = {"version": _VERSION, "fixed": self.fixed, "loops": loops, "scalars": scalars}
-        team = {"team": self.team, "axis": self.axis} if self.team > 1 else {}
-        divided = {"divides": self.divides, "handing": self.handing, "slot": self.slot} if self.divides >= 0 else {}
-        return json.dumps(top | team | divided)
+        return {"fixed": self.fixed, "loops": loops, "scalars": scalars}
 
     @staticmethod
-    def from_text(text: str) -> TileCost:
-        """Read `to_text`'s form. Raises ValueError saying what is wrong with it."""
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"a tile's cost is not valid JSON: {error}") from None
-        alone = {"team": 1, "axis": 0} if isinstance(data, dict) and "team" not in data else {}
-        whole = {"divides": -1, "handing": 0.0, "slot": 0} if isinstance(data, dict) and "divides" not in data else {}
-        names = ("version", "fixed", "loops", "scalars", "team", "axis", "divides", "handing", "slot")
-        top = _fields({**data, **alone, **whole} if isinstance(data, dict) else data, names, "the top level")
-        if _whole(top["version"], "version") != _VERSION:
-            raise _wrong("version", top["version"])
+    def from_data(data: Any) -> TileCost:
+        """Read `to_data`'s form. Raises ValueError saying what is wrong with it."""
+        top = fields(data, ("fixed", "loops", "scalars"), "the top level")
         scalars: list[Scalar] = []
         for at, row in enumerate(_list(top["scalars"], "scalars")):
             scalars.append(_scalar(row, f"scalars[{at}]"))
@@ -156,14 +137,7 @@ class TileCost:
         loops = [_loop(x, f"loops[{i}]", len(scalars)) for i, x in enumerate(_list(top["loops"], "loops"))]
         if len({loop.loop for loop in loops}) != len(loops):
             raise ValueError("a tile's cost: a loop occurs twice")
-        team, axis = _whole(top["team"], "team"), _whole(top["axis"], "axis")
-        if team < 1 or axis not in (0, 1, 2):
-            raise _wrong("team", team) if team < 1 else _wrong("axis", axis)
-        divides, slot = _whole(top["divides"], "divides"), _whole(top["slot"], "slot")
-        if divides != -1 and (divides not in {loop.loop for loop in loops} or slot < 1 or team > 1):
-            raise _wrong("divides" if slot > 0 else "slot", divides if slot > 0 else slot)
-        fixed, handing = _number(top["fixed"], "fixed"), _number(top["handing"], "handing")
-        return TileCost(fixed, tuple(loops), tuple(scalars), team, axis, divides, handing, slot)
+        return TileCost(number(top["fixed"], "fixed"), tuple(loops), tuple(scalars))
 
 
 # ------------------------------------------------------------------------------------------ from a function
@@ -181,18 +155,18 @@ def tile_cost(function: Operation, cycles: Mapping[int, float], fixed: float) ->
     for loop, each in sorted(cycles.items()):
         if loop < 0 or loop not in found:
             raise ValueError(f"the function has no operation {loop}")
-        number = _number(each, f"cycles of {loop}")
+        each_cycles = number(each, f"cycles of {loop}")
         try:
-            loops.append(LoopCost(loop, number, _factors(found[loop], function, slice)))
+            loops.append(LoopCost(loop, each_cycles, _factors(found[loop], function, slice)))
         except Unknown as reason:
-            loops.append(LoopCost(loop, number, unknown=str(reason)))
+            loops.append(LoopCost(loop, each_cycles, unknown=str(reason)))
     used = [at for loop in loops for factor in loop.factors for at in _positions(factor)]
     scalars, moved = slice.kept(used)
     moved_loops = [
         LoopCost(loop.loop, loop.cycles, tuple(_moved(factor, moved) for factor in loop.factors), loop.unknown)
         for loop in loops
     ]
-    return TileCost(_number(fixed, "fixed"), tuple(moved_loops), scalars)
+    return TileCost(number(fixed, "fixed"), tuple(moved_loops), scalars)
 
 
 def _factors(loop: Operation, function: Operation, slice: Slice) -> tuple[Trips | Branch, ...]:
@@ -236,11 +210,11 @@ def _factor_row(factor: Trips | Branch) -> list[Any]:
     return ["trips", factor.lower, factor.upper, factor.step, factor.unsigned]
 
 
-def _wrong(where: str, value: Any) -> ValueError:
+def wrong(where: str, value: Any) -> ValueError:
     return ValueError(f"a tile's cost: {where}: {value!r:.80} cannot stand here")
 
 
-def _fields(data: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
+def fields(data: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
     if not isinstance(data, dict) or set(data) != set(names):
         raise ValueError(f"a tile's cost: {where} must have the fields {', '.join(names)}")
     return data
@@ -248,51 +222,51 @@ def _fields(data: Any, names: tuple[str, ...], where: str) -> dict[str, Any]:
 
 def _list(data: Any, where: str) -> list[Any]:
     if not isinstance(data, list):
-        raise _wrong(where, data)
+        raise wrong(where, data)
     return data
 
 
-def _whole(data: Any, where: str) -> int:
+def whole(data: Any, where: str) -> int:
     if type(data) is not int:
-        raise _wrong(where, data)
+        raise wrong(where, data)
     return data
 
 
-def _number(data: Any, where: str) -> float:
+def number(data: Any, where: str) -> float:
     """Finite and not negative."""
     if type(data) not in (int, float) or not 0 <= data <= _LARGEST:
-        raise _wrong(where, data)
+        raise wrong(where, data)
     return float(data)
 
 
 def _truth(data: Any, where: str) -> bool:
     if type(data) is not bool:
-        raise _wrong(where, data)
+        raise wrong(where, data)
     return data
 
 
 def _scalar(data: Any, where: str) -> Scalar:
     row = _list(data, where)
     if len(row) != 4 or not isinstance(row[0], str):
-        raise _wrong(where, data)
-    operands = tuple(_whole(at, where) for at in _list(row[3], where))
-    return Scalar(row[0], _whole(row[1], where), operands, _whole(row[2], where))
+        raise wrong(where, data)
+    operands = tuple(whole(at, where) for at in _list(row[3], where))
+    return Scalar(row[0], whole(row[1], where), operands, whole(row[2], where))
 
 
 def _loop(data: Any, where: str, scalars: int) -> LoopCost:
-    row = _fields(data, ("loop", "cycles", "factors", "unknown"), where)
+    row = fields(data, ("loop", "cycles", "factors", "unknown"), where)
     factors = tuple(_factor(factor, where) for factor in _list(row["factors"], where))
     if not isinstance(row["unknown"], str) or bool(factors) == bool(row["unknown"]):
-        raise _wrong(f"{where}.unknown", row["unknown"])
+        raise wrong(f"{where}.unknown", row["unknown"])
     if any(not 0 <= at < scalars for factor in factors for at in _positions(factor)):
         raise ValueError(f"a tile's cost: {where}: a scalar that does not exist")
-    return LoopCost(_whole(row["loop"], where), _number(row["cycles"], where), factors, row["unknown"])
+    return LoopCost(whole(row["loop"], where), number(row["cycles"], where), factors, row["unknown"])
 
 
 def _factor(data: Any, where: str) -> Trips | Branch:
     match _list(data, where):
         case ["trips", lower, upper, step, unsigned]:
-            return Trips(_whole(lower, where), _whole(upper, where), _whole(step, where), _truth(unsigned, where))
+            return Trips(whole(lower, where), whole(upper, where), whole(step, where), _truth(unsigned, where))
         case ["branch", condition, taken]:
-            return Branch(_whole(condition, where), _truth(taken, where))
-    raise _wrong(where, data)
+            return Branch(whole(condition, where), _truth(taken, where))
+    raise wrong(where, data)

@@ -7,30 +7,30 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from wspec.tile_scheduler.costs import TileCost
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.table import Costs, make_table
+from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
 
 Grid = tuple[int, int, int]
 
 
 def launch_table(
-    cost: TileCost, grid: Grid, values: Mapping[int, int], slots: int
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """(blocks to launch, the table as flat int32): `slots` blocks run at a time, `values` as `TileCost.evaluate` takes.
 
     The table is the header (entries of a block, gx, gy, gz, zeros) and what `make_table` gives, block by block, with
     the parts of tiles behind the places. Nothing is divided. Raises ValueError as that does.
     """
-    costs = team_costs(cost.evaluate(grid, values), cost.team, cost.axis)
+    costs = coarse_costs(tiles.cost.evaluate(grid, values), tiles.coarsening, tiles.axis)
     blocks = max(1, min(slots, costs.size))
-    return blocks, _flat(grid, make_table(costs, blocks), cost.team, cost.axis)
+    return blocks, _flat(grid, make_table(costs, blocks), tiles.coarsening, tiles.axis)
 
 
 def divided_launch(
-    cost: TileCost, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
 ) -> tuple[int, npt.NDArray[np.int32]] | None:
     """The same with the last tiles divided among the blocks; None where that cannot be, or, unless it `must`, pays not.
 
@@ -38,44 +38,46 @@ def divided_launch(
 
     It pays where a tile's time, for the part of a wave that would be empty, is more than the sums take on their way.
     """
-    if cost.divides < 0 or min(grid) < 1 or (trips := cost.trips(grid, values).get(cost.divides)) is None:
+    if (divided := tiles.stream_k.value) is None or min(grid) < 1:
         return None
-    costs = cost.evaluate(grid, values)
+    if (trips := tiles.cost.trips(grid, values).get(divided.loop)) is None:
+        return None
+    costs = tiles.cost.evaluate(grid, values)
     blocks = min(slots, costs.size)
     if blocks > SLOTS:
         return None
     saved = float(costs.flat[0]) * (1 - costs.size % blocks / blocks)
-    if trips.min() != trips.max() or costs.min() != costs.max() or not (must or saved > cost.handing):
+    if trips.min() != trips.max() or costs.min() != costs.max() or not (must or saved > divided.fix_up_cycles):
         return None
     table = divided_table(costs.shape, int(trips.flat[0]), blocks, 1 if must else SHORTEST)
     return None if table is None else (blocks, _flat(grid, table, 1, 0))
 
 
 def chosen_launch(
-    cost: TileCost, grid: Grid, values: Mapping[int, int], slots: int
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """What is launched where there is memory for sums on their way: tiles divided where that pays, whole elsewhere."""
-    return divided_launch(cost, grid, values, slots) or launch_table(cost, grid, values, slots)
+    return divided_launch(tiles, grid, values, slots) or launch_table(tiles, grid, values, slots)
 
 
-def partials_words(cost: TileCost, blocks: int) -> int:
+def partials_words(divided: StreamK, blocks: int) -> int:
     """int32 words of memory that so many blocks need to hand sums on."""
-    return SLOTS * WORDS + blocks * cost.slot
+    return SLOTS * WORDS + blocks * divided.sums
 
 
 def even_table(
-    grid: tuple[int, ...], blocks: int = 2, team: int = 1, axis: int = 0
+    grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
 ) -> tuple[Grid, npt.NDArray[np.int32]]:
     """(grid to launch, flat table) for tiles of equal cost: what an executor needs to run a persistent kernel."""
     x, y, z = (*grid, 1, 1, 1)[:3]
     whole: Grid = (x, y, z)
-    costs = team_costs(np.ones(whole[::-1], np.float32), team, axis)
+    costs = coarse_costs(np.ones(whole[::-1], np.float32), coarsening, axis)
     blocks = max(1, min(blocks, costs.size))
-    return (blocks, 1, 1), _flat(whole, make_table(costs, blocks), team, axis)
+    return (blocks, 1, 1), _flat(whole, make_table(costs, blocks), coarsening, axis)
 
 
 def even_launch(
-    names: Collection[str], grid: tuple[int, ...], blocks: int = 2, team: int = 1, axis: int = 0
+    names: Collection[str], grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
 ) -> tuple[tuple[int, ...], dict[str, npt.NDArray[np.int32]]]:
     """(grid to launch, hidden arguments) for an executor of a kernel with these parameters, tiles of equal cost.
 
@@ -83,23 +85,23 @@ def even_launch(
     """
     if TABLE not in names:
         return grid, {}
-    launched, table = even_table(grid, blocks, team, axis)
+    launched, table = even_table(grid, blocks, coarsening, axis)
     return launched, {TABLE: table} | ({PARTIALS: np.zeros(1, np.int32)} if PARTIALS in names else {})
 
 
-def team_costs(costs: Costs, team: int, axis: int) -> Costs:
-    """What each team's tiles cost, [gz, gy, gx] with as many along the axis as there are teams: the dearest of them."""
-    if team == 1:
+def coarse_costs(costs: Costs, coarsening: int, axis: int) -> Costs:
+    """What a block's neighbouring tiles cost, [gz, gy, gx] with that many fewer along the axis: the dearest of them."""
+    if coarsening == 1:
         return costs
     at = 2 - axis
-    missing = -costs.shape[at] % team
+    missing = -costs.shape[at] % coarsening
     padded = np.pad(costs, [(0, missing if dim == at else 0) for dim in range(3)])
-    shape = [*padded.shape[:at], padded.shape[at] // team, team, *padded.shape[at + 1 :]]
+    shape = [*padded.shape[:at], padded.shape[at] // coarsening, coarsening, *padded.shape[at + 1 :]]
     return np.ascontiguousarray(padded.reshape(shape).max(axis=at + 1))
 
 
-def _flat(grid: Grid, table: npt.NDArray[np.int32], team: int, axis: int) -> npt.NDArray[np.int32]:
-    table[:, :, axis] *= team  # a team is named by the tile of its first member
+def _flat(grid: Grid, table: npt.NDArray[np.int32], coarsening: int, axis: int) -> npt.NDArray[np.int32]:
+    table[:, :, axis] *= coarsening  # neighbours are named by the first of them
     if table.shape[2] < FIELDS:
         parts = np.broadcast_to(np.array(WHOLE, np.int32), (*table.shape[:2], len(WHOLE)))
         table = np.concatenate([table, parts], axis=2)

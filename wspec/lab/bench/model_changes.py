@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
-from wspec.lab.search.variations import ABOUT
+from wspec.lab.search.variations import emitted
 from wspec.lab.simulate.points import Point
 from wspec.plan.plan import Plan
 from wspec.report import Report
@@ -67,24 +66,24 @@ def distinct(tile: Sequence[Point]) -> tuple[list[Point], list[str]]:
     from wspec.ir.numbering import number
     from wspec.model.machine import load_machine
     from wspec.options import Options as Compiler
-    from wspec.pipeline import decide, function_of
+    from wspec.planner.decide import decide, function_of
 
     source = offline_point(tile[0]).source
     module, machine = ir.read(bridge.lower(source)[1]), load_machine("h200")
     number(function_of(module))
-    kept: dict[str, Point] = {}
+    kept: dict[Plan, Point] = {}
     problems = []
     for point in tile:
         try:
-            plan = decide(module.clone({}), machine, Compiler(gate="off", **compiler_options(point)))[1]
+            plan = decide(module.clone({}), machine, Compiler(gate="off", **compiler_options(point)))
         except Declined as declined:
             problems.append(f"{point.name}: no such plan, {declined.remark.code}")
             continue
-        emitted = _emitted(plan)
-        if emitted in kept:
-            problems.append(f"{point.name}: the kernel of {kept[emitted].name}")
+        made = emitted(plan)
+        if made in kept:
+            problems.append(f"{point.name}: the kernel of {kept[made].name}")
             continue
-        kept[emitted] = point
+        kept[made] = point
     return list(kept.values()), problems
 
 
@@ -117,11 +116,3 @@ def offline_point(point: Point) -> Any:
     kernel, is_plain = load_kernel(point.kernel).function, point.kind == "plain"
     options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}
     return api.offline(kernel, point.signature, point.constexprs, **options)
-
-
-def _emitted(plan: Plan) -> str:
-    """The same text for plans that emit the same kernel (`wspec.lab.search.variations.same`)."""
-    names = [field.name for field in fields(Plan) if field.name not in ABOUT]
-    found = {name: getattr(plan, name) for name in names}
-    found["hold_waits"] = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
-    return json.dumps(found, default=repr, sort_keys=True)

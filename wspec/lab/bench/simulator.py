@@ -27,6 +27,7 @@ from wspec.lab.simulate.costs import NAMES
 from wspec.lab.simulate.points import Accuracy, Point, accuracy, read_points, write_points
 from wspec.model.machine import load_machine
 from wspec.specs.kernel_file import load_kernel
+from wspec.tile_scheduler import TileLoop
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +63,7 @@ class Predictor:
     def __init__(self, machine: str, clock_mhz: float = 0.0, at_clock: bool = True) -> None:
         """`clock_mhz` of points that do not say theirs, 0 for the model's; with `at_clock` theirs is taken."""
         self.machine, self.clock_mhz, self.at_clock = load_machine(machine), clock_mhz, at_clock
-        self._simulators: dict[str, tuple[Simulator, str, int]] = {}
+        self._simulators: dict[str, tuple[Simulator, TileLoop | None, int]] = {}
 
     def predict(self, point: Point) -> Prediction:
         if point.compiled not in self._simulators:
@@ -72,8 +73,8 @@ class Predictor:
         arguments, grid = walked_launch(tiles, simulator.program.names, point.arguments, point.grid, slots)
         return simulator.predict(arguments, grid, clock_mhz=(self.at_clock and point.clock_mhz) or self.clock_mhz)
 
-    def _compile(self, point: Point) -> tuple[Simulator, str, int]:
-        """The simulator; what a tile costs, if blocks walk through tiles; blocks on an SM."""
+    def _compile(self, point: Point) -> tuple[Simulator, TileLoop | None, int]:
+        """The simulator; how blocks take tiles, if they walk through tiles; blocks on an SM."""
         kernel = load_kernel(point.kernel).function
         is_plain = point.kind == "plain"
         options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}
@@ -86,11 +87,11 @@ class Predictor:
                 registers = found.registers
         if is_plain:
             module = ir.read(bridge.plain_ttgir(offline.source))
-            return Simulator(module, self.machine, registers, serialized), "", 1
+            return Simulator(module, self.machine, registers, serialized), None, 1
         final, plan = bridge.final_ttgir(offline.dump("specialized"), offline.source), offline.plan()
         assert plan is not None
         simulator = Simulator(ir.read(final), self.machine, registers, serialized, Edits.of(plan))
-        return simulator, plan.tiles, plan.blocks_per_sm
+        return simulator, plan.tile_loop, plan.blocks_per_sm
 
 
 def predict_all(points: Sequence[Point], machine: str, jobs: int | None = None) -> list[Prediction]:

@@ -7,8 +7,8 @@ from wspec.ir.core import Operation
 from wspec.lab.search.search import search
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import function_of
 from wspec.plan.plan import Plan
+from wspec.planner.decide import function_of
 
 
 def preferred(module: Operation, options: Options) -> tuple[Plan | None, tuple[Remark, ...]]:

@@ -17,7 +17,7 @@ from wspec.ir.shapes import DOTS, shape_of
 from wspec.lab.simulate import Simulator
 from wspec.model.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.tile_scheduler import TABLE, TileCost, chosen_launch
+from wspec.tile_scheduler import TABLE, chosen_launch
 
 SHORT, LONG = 512, 2048
 WAVES = {SHORT: 8, LONG: 4}  # of one block an SM
@@ -60,9 +60,10 @@ def tile_rows(module: Operation) -> int:
 def arguments_of(launch: Launch, simulator: Simulator, plan: Plan | None) -> tuple[dict[str, Any], Grid]:
     """(the integers by name, the grid to launch), with the table where the plan's blocks walk through tiles."""
     arguments: dict[str, Any] = {name: launch.length for name in simulator.missing({}) if name != TABLE}
-    if plan is None or not plan.persistent:
+    if plan is None or plan.tile_loop is None:
         return arguments, launch.grid
-    cost = TileCost.from_text(plan.tiles)
-    values = dict.fromkeys(cost.parameters, launch.length)
-    blocks, table = chosen_launch(cost, launch.grid, values, simulator.machine.sm_count * simulator.blocks_per_sm)
+    values = dict.fromkeys(plan.tile_loop.cost.parameters, launch.length)
+    blocks, table = chosen_launch(
+        plan.tile_loop, launch.grid, values, simulator.machine.sm_count * simulator.blocks_per_sm
+    )
     return {**arguments, TABLE: table.tolist()}, (blocks, 1, 1)

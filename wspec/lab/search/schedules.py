@@ -14,10 +14,10 @@ from wspec.model.modulo import Edge, Problem, loop_problem, solve
 from wspec.model.modulo.work import NAMES, rates
 from wspec.passes.software_pipelining.choice import lowered
 from wspec.passes.split import split
-from wspec.pipeline import function_of
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
 from wspec.plan.registers import consumer_need
+from wspec.planner.decide import function_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int,
     if made is None:
         return None
     free = solve(problem)
-    threads = 32 * plan.consumer.warps * plan.consumer.replicas // plan.team
+    threads = 32 * plan.consumer.warps * plan.consumer.replicas // plan.coarsening
     schedule = made.schedule
     rows = []
     busy: dict[str, dict[str, float]] = {}

@@ -23,8 +23,9 @@ from wspec.lab.search.why import why_declined, why_slower
 from wspec.lab.simulate import SimulationError
 from wspec.model.machine import Machine
 from wspec.options import Options
-from wspec.pipeline import decide, emit, function_of
+from wspec.pipeline import emit
 from wspec.plan.plan import Plan
+from wspec.planner.decide import decide, function_of
 
 STEPS = 30_000  # of the simulator, in at most two seconds; not a time, so that every machine finds the same plans
 MARGIN = 1.05  # a little more than the mean error of a comparison with the planner's own plan, docs/simulator.md
@@ -137,13 +138,13 @@ class _Searching:
         copy = self.module.clone({})
         try:
             number(function_of(copy))
-            module, plan = decide(copy, self.machine, options)
+            plan = decide(copy, self.machine, options)
         except Declined as declined:
             made = self.found[name] = Candidate(name, None, declined.remark)
             return made
         made = Candidate(name, plan)
         if not any(one.plan is not None and same(one.plan, plan) for one in self.found.values()):
-            self.found[name], self.modules[name] = made, module
+            self.found[name], self.modules[name] = made, copy
         return made
 
     def _time(self, name: str) -> None:

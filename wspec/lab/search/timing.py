@@ -14,8 +14,7 @@ from wspec.lab.simulate import Edits, Simulator
 from wspec.lab.simulate.power_drawn import drawn
 from wspec.model.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.tile_scheduler import TileCost
-from wspec.tile_scheduler.launch import team_costs
+from wspec.tile_scheduler.launch import coarse_costs
 from wspec.tile_scheduler.table import make_table
 
 SATURATED = 0.8  # of the time; a unit that is busy less does not bound
@@ -104,9 +103,10 @@ def _time(launch: Launch, simulator: Simulator, plan: Plan | None, clock_mhz: fl
 
 def _longest(launch: Launch, plan: Plan, blocks: int) -> int:
     """The block whose tiles cost the most: it ends last, and stands for its SM and for the launch."""
-    cost = TileCost.from_text(plan.tiles)
-    costs = cost.evaluate(launch.grid, dict.fromkeys(cost.parameters, launch.length))
-    costs = team_costs(costs, cost.team, cost.axis)
+    tiles = plan.tile_loop
+    assert tiles is not None
+    costs = tiles.cost.evaluate(launch.grid, dict.fromkeys(tiles.cost.parameters, launch.length))
+    costs = coarse_costs(costs, tiles.coarsening, tiles.axis)
     table = make_table(costs, blocks)
     x, y, z, counts = (table[..., column] for column in range(4))
     there = np.arange(table.shape[0])[:, None] < counts[0]

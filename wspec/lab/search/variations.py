@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
+from wspec.decision import Decision
 from wspec.options import Options
-from wspec.plan.plan import WARP_GROUP, Plan
-
-ABOUT = ("prediction", "tiles", "not_deferred", "not_divided", "not_staged")
-"""What a plan says about itself; plans that differ in nothing else emit the same kernel."""
+from wspec.plan.plan import WARP_GROUP, Plan, Prediction
+from wspec.planner.tile_loops import WHOLE
+from wspec.tile_scheduler import StreamK
 
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
@@ -42,7 +42,7 @@ def _all(plan: Plan) -> Iterator[Change]:
     if late:
         yield {"overlap": False}
     if plan.persistent and plan.source_warps == WARP_GROUP:
-        yield from ({"team": count} for count in (3, 2) if count != plan.team)
+        yield from ({"team": count} for count in (3, 2) if count != plan.coarsening)
     yield from ({"consumers": count} for count in (1, 2, 3) if count != plan.consumer.replicas)
     yield from ({"blocks": count} for count in (1, 2, 3) if count != plan.blocks_per_sm)
     depths = [c.depth for c in plan.channels if c.reused and not c.stays and not c.source]
@@ -99,5 +99,16 @@ _STAGED = {
 
 def same(first: Plan, second: Plan) -> bool:
     """Do two plans emit the same kernel? What was expected of them may differ."""
-    names = [field.name for field in fields(Plan) if field.name not in ABOUT]
-    return all(getattr(first, name) == getattr(second, name) for name in names)
+    return emitted(first) == emitted(second)
+
+
+def emitted(plan: Plan) -> Plan:
+    """The plan without what it says about itself: costs, expectations and reasons."""
+    tiles = plan.tile_loop
+    if tiles is not None:
+        divided = Decision(StreamK(0, 0.0, 1)) if tiles.stream_k else Decision[StreamK]()
+        tiles = replace(tiles, cost=WHOLE.cost, stream_k=divided)
+    overlap, subtiling = Decision(plan.epilogue_overlap.value), Decision(plan.subtiling.value)
+    held = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
+    plain = replace(plan, prediction=Prediction(), hold_waits=held)
+    return replace(plain, tile_loop=tiles, epilogue_overlap=overlap, subtiling=subtiling)

@@ -1,0 +1,147 @@
+"""decide: the whole plan of a kernel, from how blocks take tiles to the last store.
+
+A plan is made for each way of taking tiles that is open, two at most, and one of them is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wspec.decision import Decision
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.core import Operation
+from wspec.ir.numbering import number
+from wspec.model.machine import Machine
+from wspec.options import Options
+from wspec.passes.epilogue_overlap.choice import choose_epilogue_overlap
+from wspec.passes.persistent.persist import obstacle
+from wspec.passes.stream_k.choice import hindrance
+from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
+from wspec.plan.graph import build_graph
+from wspec.plan.plan import Plan
+from wspec.planner.chain import has_converter
+from wspec.planner.planner import make_plan
+from wspec.planner.tile_loops import WHOLE, check_tile_loop, has_no_tile_loop, walk_tiles, with_costs
+from wspec.planner.validate import validate
+from wspec.tile_scheduler import StreamK, TileLoop
+
+_DIVIDED = replace(WHOLE, stream_k=Decision(StreamK(0, 0.0, 1)))
+
+
+def decide(module: Operation, machine: Machine, options: Options) -> Plan:
+    """The plan of a numbered module, which stays as it is. Raises Declined where it is to be left alone."""
+    function = function_of(module)
+    hindered = obstacle(function)
+    if hindered is not None and options.persistent:
+        why, where = hindered
+        said, note = f"the kernel cannot walk through tiles: {why}", "leave persistent to wspec, which sees to it"
+        raise Declined(Remark("not-persistent", said, where.location, note=note))
+    walks = hindered is None and options.persistent is not False
+    walks = walks and (bool(options.persistent) or has_no_tile_loop(function))
+    flat = None if options.persistent else _planned(module, None, machine, options)
+    if isinstance(flat, Plan) and flat.helpers and not has_converter(flat):
+        return flat  # the model compares chains with kernels that have no loop over tiles
+    if walks and options.team is not None and options.team > 1:
+        return _coarsened(module, options.team, machine, options)
+    looped = _walking(module, machine, options) if walks else None
+    if isinstance(looped, Plan) and not (isinstance(flat, Plan) and _lost(flat, looped)):
+        return looped
+    chosen = looped if flat is None else flat
+    if not isinstance(chosen, Plan):
+        assert chosen is not None
+        raise chosen
+    return chosen
+
+
+def given(module: Operation, plan: Plan, machine: Machine) -> Plan:
+    """A plan that comes from outside, once it is known to fit the module. Raises Declined."""
+    check_tile_loop(function_of(module), machine, plan)
+    try:
+        looped = walk_tiles(module.clone({}), plan.tile_loop)
+    except CannotCoarsen as why:
+        message, note = f"plan: tile_loop.coarsening: {why}", "edit the plan or make it anew"
+        raise Declined(Remark("plan-mismatch", message, why.where.location, note=note)) from None
+    validate(plan, function_of(looped), machine)
+    return plan
+
+
+def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, options: Options) -> Plan | Declined:
+    """The plan of the kernel with that loop over tiles."""
+    looped = module if tiles is None else walk_tiles(module.clone({}), tiles)
+    try:
+        plan = make_plan(build_graph(function_of(looped)), machine, options)
+    except Declined as declined:
+        return declined
+    if tiles is None:
+        return plan
+    at_any_cost = options.stream_k is True
+    plan = with_costs(function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost)
+    return choose_epilogue_overlap(function_of(looped), plan, machine, options)
+
+
+def _walking(module: Operation, machine: Machine, options: Options) -> Plan | Declined:
+    """With a loop over tiles, the last of which may be divided where that can be. Raises Declined where it must be."""
+    if options.stream_k is False:
+        return _planned(module, WHOLE, machine, options)
+    found = hindrance(function_of(module))
+    if found is None:
+        plan = _planned(module, _DIVIDED, machine, options)
+        if not isinstance(plan, Plan) or (plan.blocks_per_sm == 1 and not plan.helpers):
+            return plan
+        shared = "several of them share an SM, which is busy as long as one of them is"
+        found = "a third task works on it" if plan.helpers else shared, function_of(module)
+    why, where = found
+    if options.stream_k:
+        raise Declined(Remark("not-divided", f"no tile can be divided between blocks: {why}", where.location))
+    return _planned(module, replace(WHOLE, stream_k=Decision(None, why)), machine, options)
+
+
+def _lost(flat: Plan, looped: Plan) -> bool:
+    """Has a plan with a loop over tiles fewer blocks on an SM than one without, or not its converting task?"""
+    return flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
+
+
+def _coarsened(module: Operation, factor: int, machine: Machine, options: Options) -> Plan:
+    """Blocks on so many neighbours along the first grid axis whose neighbours can share. Raises Declined."""
+    whys: list[CannotCoarsen] = []
+    for axis in range(3):
+        tiles = replace(WHOLE, coarsening=factor, axis=axis)
+        try:
+            plan = _planned(module, tiles, machine, options.replace(chain="off"))
+        except CannotCoarsen as why:
+            whys.append(why)
+            continue
+        if isinstance(plan, Declined):
+            raise plan
+        return plan
+    raise Declined(
+        Remark("not-persistent", f"the tiles cannot be worked on by a team: {whys[0]}", whys[0].where.location)
+    )
+
+
+def function_of(module: Operation) -> Operation:
+    """The kernel: the module's only function. Raises Declined for what cannot be divided into tasks at all."""
+    functions = [op for op in module.walk() if op.name == "tt.func"]
+    if len(functions) != 1:
+        call = next((op for op in module.walk() if op.name == "tt.call"), module)
+        where = call.location
+        raise Declined(Remark("unsupported-op", "the kernel calls functions that are not inlined", where))
+    ctas = module.int_attr("ttg.num-ctas")
+    if ctas is not None and ctas > 1:
+        raise Declined(Remark("num-ctas", f"the kernel runs in clusters of {ctas} blocks", functions[0].location))
+    if len(functions[0].regions[0].blocks) != 1:
+        raise Declined(
+            Remark(
+                "unsupported-control-flow",
+                "the kernel returns early or branches in a way that is not a for or an if",
+                functions[0].regions[0].blocks[0].terminator.location,
+                note="put the body under an if instead of returning early",
+            )
+        )
+    return functions[0]
+
+
+def numbered(module: Operation) -> Operation:
+    """The module with the operations of its kernel numbered, in place. Raises Declined as `function_of` does."""
+    number(function_of(module))
+    return module

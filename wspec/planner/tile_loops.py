@@ -1,0 +1,104 @@
+"""How blocks take tiles: one each, or walking through them; one after the other, several neighbours, or parts of one.
+
+`walk_tiles` gives a kernel the loop over tiles that a plan's `TileLoop` says; everything else is planned for the kernel
+that this gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wspec.decision import Decision
+from wspec.diagnostics import Declined, Remark
+from wspec.ir.core import Operation
+from wspec.ir.numbering import id_of, number
+from wspec.model.machine import Machine
+from wspec.model.operations import loop_work
+from wspec.passes.persistent.persist import persist
+from wspec.passes.stream_k.choice import hindrance, sums_of_a_tile
+from wspec.passes.stream_k.divide_tiles import divide_tiles
+from wspec.passes.tile_coarsening.coarsen_tiles import coarsen_tiles
+from wspec.plan.partition import hot_loops
+from wspec.plan.plan import Plan
+from wspec.tile_scheduler import StreamK, TileCost, TileLoop, tile_cost
+
+WHOLE = TileLoop(TileCost(0.0))
+"""Tile by tile, before anything is known of what one costs."""
+
+
+def walk_tiles(module: Operation, tiles: TileLoop | None) -> Operation:
+    """The module with the loop over tiles, and its operations numbered anew, in place. Raises CannotCoarsen."""
+    if tiles is None:
+        return module
+    persist(module, parts=bool(tiles.stream_k))
+    if tiles.stream_k:
+        divide_tiles(module)
+    if tiles.coarsening > 1:
+        coarsen_tiles(module, tiles.coarsening, tiles.axis)
+    number(next(op for op in module.walk() if op.name == "tt.func"))
+    return module
+
+
+def has_no_tile_loop(function: Operation) -> bool:
+    """Is there something to gain from a loop over tiles: does the kernel not have one already?
+
+    The next tile's operands arrive while this one is finished, its result is stored while the next one is computed,
+    and tiles of unequal cost are spread evenly. The loops that multiply must stand in the kernel's body, not in a loop.
+    """
+    return all(not any(op.name == "scf.for" for op in loop.ancestors()) for loop in hot_loops(function))
+
+
+def with_costs(function: Operation, machine: Machine, plan: Plan, *, at_any_cost: bool = False) -> Plan:
+    """The plan with what a tile costs; `function`: the kernel without the loop. `at_any_cost`: dividing is free."""
+    assert plan.tile_loop is not None
+    tiles = replace(plan.tile_loop, cost=cost_of_tiles(function, machine, plan))
+    if tiles.stream_k:
+        tiles = replace(tiles, stream_k=Decision(_fix_up(function, machine, plan, at_any_cost)))
+    return replace(plan, tile_loop=tiles)
+
+
+def cost_of_tiles(function: Operation, machine: Machine, plan: Plan) -> TileCost:
+    """What the tiles of a kernel, before it has a loop over them, cost under a plan: cycles of one SM."""
+    cycles = {}
+    for loop in hot_loops(function):
+        work = loop_work(loop, machine)
+        heaviest = max(work.mma, work.compute, work.tma)
+        cycles[id_of(loop)] = max(heaviest, 1.0)
+    return tile_cost(function, cycles, plan.prediction.overhead_cycles)
+
+
+def _fix_up(function: Operation, machine: Machine, plan: Plan, at_any_cost: bool = False) -> StreamK:
+    """What a block loses that hands sums on and takes others up, where tiles are divided."""
+    (loop,) = hot_loops(function)
+    words = sums_of_a_tile(loop)
+    cycles = 0.0 if at_any_cost else plan.prediction.overhead_cycles + 4 * words / machine.hand_on_rate
+    return StreamK(id_of(loop), cycles, words)
+
+
+def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:
+    """A plan that is given must say of divided tiles what the kernel is, before it has a loop over tiles.
+
+    Blocks write into memory that others read by what it says. Raises Declined.
+    """
+    wrong = _wrong_division(function, machine, plan)
+    if wrong:
+        note = "edit the plan or make it anew"
+        raise Declined(Remark("plan-mismatch", f"plan: tile_loop.stream_k: {wrong}", function.location, note=note))
+
+
+def _wrong_division(function: Operation, machine: Machine, plan: Plan) -> str:
+    if plan.tile_loop is None or (said := plan.stream_k.value) is None:
+        return ""
+    if plan.coarsening > 1 or plan.helpers or plan.blocks_per_sm > 1:
+        return "blocks that divide tiles work on one at a time, one to an SM and without a third task"
+    if (found := hindrance(function)) is not None:
+        return found[0]
+    right, cost = _fix_up(function, machine, plan), cost_of_tiles(function, machine, plan)
+    if (said.loop, said.sums) != (right.loop, right.sums) or _trips(plan.tile_loop.cost) != _trips(cost):
+        return f"must say loop {right.loop}, its trip count in tile_loop.cost, and that {right.sums} sums go on"
+    return ""
+
+
+def _trips(cost: TileCost) -> tuple[object, ...]:
+    """What of a cost is no estimate."""
+    return cost.scalars, [(loop.loop, loop.factors, loop.unknown) for loop in cost.loops]

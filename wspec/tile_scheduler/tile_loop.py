@@ -1,0 +1,68 @@
+"""How blocks take the tiles of a launch in a persistent kernel: what the plan decides and the launch reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wspec.decision import NOT_ASKED, Decision
+from wspec.tile_scheduler.costs import TileCost, fields, number, whole, wrong
+
+
+@dataclass(frozen=True, slots=True)
+class StreamK:
+    """The last tiles of a launch may be divided between two blocks each, the second taking up the first one's sums."""
+
+    loop: int  # whose iterations are divided
+    fix_up_cycles: float  # that handing a tile's sums on and taking them up costs a block
+    sums: int  # of a tile, 32 bits each, that go through the workspace
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoop:
+    """As many blocks as fit on the GPU walk through the tiles of the grid, by a table that the launch makes.
+
+    `to_data` and `from_data` are inverse.
+    """
+
+    cost: TileCost  # of one tile
+    coarsening: int = 1  # neighbouring tiles that a block works on at a time
+    axis: int = 0  # of the grid, along which they are neighbours
+    stream_k: Decision[StreamK] = NOT_ASKED
+
+    def to_data(self) -> dict[str, Any]:
+        """As numbers, texts and lists, for a file."""
+        found: dict[str, Any] = {}
+        if self.coarsening > 1:
+            found |= {"coarsening": self.coarsening, "axis": self.axis}
+        if (divided := self.stream_k.value) is not None:
+            names = ("loop", "fix_up_cycles", "sums")
+            found["stream_k"] = {name: getattr(divided, name) for name in names}
+        elif self.stream_k.why_not:
+            found["stream_k"] = {"why_not": self.stream_k.why_not}
+        return {**found, "cost": self.cost.to_data()}
+
+    @staticmethod
+    def from_data(data: Any) -> TileLoop:
+        """Read `to_data`'s form. Raises ValueError saying what is wrong with it."""
+        given = {"coarsening": 1, "axis": 0, "stream_k": {"why_not": ""}, **(data if isinstance(data, dict) else {})}
+        top = fields(given, ("coarsening", "axis", "stream_k", "cost"), "the top level")
+        cost = TileCost.from_data(top["cost"])
+        coarsening, axis = whole(top["coarsening"], "coarsening"), whole(top["axis"], "axis")
+        if coarsening < 1 or axis not in (0, 1, 2):
+            raise wrong("coarsening", coarsening) if coarsening < 1 else wrong("axis", axis)
+        made = TileLoop(cost, coarsening, axis)
+        rows = top["stream_k"]
+        if isinstance(rows, dict) and set(rows) == {"why_not"} and isinstance(rows["why_not"], str):
+            return replace(made, stream_k=Decision(None, rows["why_not"]))
+        row = fields(rows, ("loop", "fix_up_cycles", "sums"), "stream_k")
+        divided = StreamK(
+            whole(row["loop"], "stream_k.loop"),
+            number(row["fix_up_cycles"], "stream_k.fix_up_cycles"),
+            whole(row["sums"], "stream_k.sums"),
+        )
+        if divided.loop not in {loop.loop for loop in cost.loops} or coarsening > 1:
+            raise wrong("stream_k.loop", divided.loop)
+        if divided.sums < 1:
+            raise wrong("stream_k.sums", divided.sums)
+        return replace(made, stream_k=Decision(divided))
