@@ -12,7 +12,7 @@ from wspec.cli.parser import make_parser
 from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.ir.numbering import number
-from wspec.pipeline import function_of
+from wspec.planner.decide import function_of
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tiles.scalar_programs import WIDTHS, functions, interpreted, loops_of, numbers
+from tests.tile_scheduler.scalar_programs import WIDTHS, functions, interpreted, loops_of, numbers
 
 from tests.support.cases import odd_cases, our_attention
 from tests.support.compiling import plain_module

@@ -10,7 +10,7 @@ from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
 from wspec.model.machine import Measured, load_measurements
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "machine.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "machine.md"
 _TABLE = re.compile(r"(<!-- measured (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulate.playing import MACHINE
+from tests.lab.simulate.playing import MACHINE
 
 from tests.support.programs import function
 from wspec.lab.simulate.actions import Flow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulate.playing import NUMBERS, after_start, play
+from tests.lab.simulate.playing import NUMBERS, after_start, play
 
 from wspec.lab.simulate import SimulationError
 from wspec.lab.simulate.costs import LOAD, TENSOR

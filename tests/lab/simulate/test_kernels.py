@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.simulate.playing import MACHINE, NUMBERS
+from tests.lab.simulate.playing import MACHINE, NUMBERS
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, done, refused
 from wspec import api, bridge, ir
@@ -20,7 +20,7 @@ from wspec.lab.simulate.actions import Action, Kind
 from wspec.lab.simulate.points import Point, read_points, write_points
 from wspec.specs.kernel_file import load_kernel
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAUNCH = ("--grid", "32,16,4", "--set", "seqlen_q=4096,seqlen_k=4096,heads=16,group=1")
 TILES = {64: (64, 64, 4, 2), 128: (128, 128, 8, 2), 256: (128, 64, 8, 2)}
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulate.playing import MACHINE, NUMBERS
+from tests.lab.simulate.playing import MACHINE, NUMBERS
 
 from tests.check.script import kernel
 from wspec.lab.simulate import Simulator

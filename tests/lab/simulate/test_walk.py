@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.simulate.playing import MACHINE, simulator
+from tests.lab.simulate.playing import MACHINE, simulator
 
 from tests.check.script import kernel
 from wspec.lab.simulate import SimulationError
