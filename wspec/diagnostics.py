@@ -40,6 +40,7 @@ REASONS: dict[str, str] = {
     "interpreter": "Triton's interpreter runs the kernel; there is nothing to compile",
     "not-persistent": "the blocks of the kernel cannot walk through tiles",
     "not-divided": "the tiles of the kernel cannot be divided between blocks",
+    "excluded": "optimizations that exclude each other were asked for",
     "already-specialized": "the kernel states its own warp specialization",
     "no-chain": "a chain of tasks was asked for and cannot be had",
     "gate-slower": "the model expects the specialized kernel to be slower",

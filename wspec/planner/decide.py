@@ -17,6 +17,7 @@ from wspec.passes.epilogue_overlap.choice import choose_epilogue_overlap
 from wspec.passes.persistent.persist import obstacle
 from wspec.passes.stream_k.choice import hindrance
 from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
+from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, STREAM_K, check_asked, why_not
 from wspec.plan.graph import build_graph
 from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
@@ -31,6 +32,7 @@ _DIVIDED = replace(WHOLE, stream_k=Decision(StreamK(0, 0.0, 1)))
 def decide(module: Operation, machine: Machine, options: Options) -> Plan:
     """The plan of a numbered module, which stays as it is. Raises Declined where it is to be left alone."""
     function = function_of(module)
+    check_asked(options, function)
     hindered = obstacle(function)
     if hindered is not None and options.persistent:
         why, where = hindered
@@ -76,6 +78,8 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
         return plan
     at_any_cost = options.stream_k is True
     plan = with_costs(function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost)
+    if why := why_not(OVERLAP, plan):
+        return replace(plan, epilogue_overlap=Decision(None, why))
     return choose_epilogue_overlap(function_of(looped), plan, machine, options)
 
 
@@ -86,10 +90,10 @@ def _walking(module: Operation, machine: Machine, options: Options) -> Plan | De
     found = hindrance(function_of(module))
     if found is None:
         plan = _planned(module, _DIVIDED, machine, options)
-        if not isinstance(plan, Plan) or (plan.blocks_per_sm == 1 and not plan.helpers):
+        why = why_not(STREAM_K, plan) if isinstance(plan, Plan) else ""
+        if not isinstance(plan, Plan) or not why:
             return plan
-        shared = "several of them share an SM, which is busy as long as one of them is"
-        found = "a third task works on it" if plan.helpers else shared, function_of(module)
+        found = why, function_of(module)
     why, where = found
     if options.stream_k:
         raise Declined(Remark("not-divided", f"no tile can be divided between blocks: {why}", where.location))
@@ -104,8 +108,9 @@ def _lost(flat: Plan, looped: Plan) -> bool:
 def _coarsened(module: Operation, factor: int, machine: Machine, options: Options) -> Plan:
     """Blocks on so many neighbours along the first grid axis whose neighbours can share. Raises Declined."""
     whys: list[CannotCoarsen] = []
+    divided: Decision[StreamK] = Decision(None, EXCLUDED[frozenset((COARSENING, STREAM_K))])
     for axis in range(3):
-        tiles = replace(WHOLE, coarsening=factor, axis=axis)
+        tiles = replace(WHOLE, coarsening=factor, axis=axis, stream_k=divided)
         try:
             plan = _planned(module, tiles, machine, options.replace(chain="off"))
         except CannotCoarsen as why:

@@ -36,6 +36,7 @@ from wspec.passes.store_staging.choice import (
     why_whole,
 )
 from wspec.plan.coarsening import size_of
+from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, SHARED_SM, SUBTILING
 from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.partition import (
     Site,
@@ -180,9 +181,9 @@ def _whole(
     if not options.overlap or not all(accumulators(loop.regions[0].block, loads.__contains__) for loop in loops):
         return "products do not run on from one iteration to the next"
     if size_of(function) > 1:
-        return "each group of a team has a tile of its own"
+        return EXCLUDED[frozenset((COARSENING, SUBTILING))]
     if options.defer:
-        return "a tile is to be finished beside the next one's first product"
+        return EXCLUDED[frozenset((SUBTILING, OVERLAP))]
     registers = options.consumer_registers or available(machine, 1, warps, options.producer_registers)
     return why_whole(function, staging, warps, registers)
 
@@ -203,7 +204,11 @@ def _not_staged(
         why = "shared memory has no room for it" if possible else "no store can have it"
         return f"staging={asked!r} was asked for, but {why}"
     why = whole(choose(options_of, _PLACES[0])) or (
-        "blocks share the SM" if blocks > 1 else "the rings would not be deeper" if asked is None else "nothing fits"
+        EXCLUDED[frozenset((SUBTILING, SHARED_SM))]
+        if blocks > 1
+        else "the rings would not be deeper"
+        if asked is None
+        else "nothing fits"
     )
     said = "stores are not made in halves" if asked is None else f"staging={asked!r} was asked for, but cannot be had"
     return f"{said}: {why}"

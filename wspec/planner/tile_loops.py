@@ -89,8 +89,6 @@ def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:
 def _wrong_division(function: Operation, machine: Machine, plan: Plan) -> str:
     if plan.tile_loop is None or (said := plan.stream_k.value) is None:
         return ""
-    if plan.coarsening > 1 or plan.helpers or plan.blocks_per_sm > 1:
-        return "blocks that divide tiles work on one at a time, one to an SM and without a third task"
     if (found := hindrance(function)) is not None:
         return found[0]
     right, cost = _fix_up(function, machine, plan), cost_of_tiles(function, machine, plan)

@@ -20,6 +20,7 @@ from wspec.passes.packed_dequantization.choice import packed_tiles
 from wspec.passes.software_pipelining.stages import accumulators, legal_late
 from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_options, why_whole
 from wspec.plan.coarsening import size_of
+from wspec.plan.exclusions import both_used
 from wspec.plan.exponentials import exponentials, is_share
 from wspec.plan.partition import (
     Site,
@@ -44,6 +45,8 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     check_effects(function)
     loops = find_loops(function)
     sites = {id_of(site.load): site for site in find_streams(function, loops)}
+    if (both := both_used(plan)) is not None:
+        raise _mismatch("optimizations", f"{both[0]} and {both[1]} exclude each other: {both[2]}", function)
     if plan.coarsening != size_of(function):
         raise _mismatch(
             "tile_loop.coarsening", f"says {plan.coarsening}, the kernel is made for {size_of(function)}", function
@@ -169,9 +172,8 @@ def _halves(plan: Plan, function: Operation) -> None:
         return
     whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, HALVES)}
     warps = plan.consumer.warps * plan.consumer.replicas
-    alone = plan.coarsening == 1 and plan.blocks_per_sm == 1 and not plan.epilogue_overlap and not plan.helpers
     run_on = all(schedule.in_flight for schedule in plan.loops)
-    if not alone or not run_on or why_whole(function, whole, warps, plan.consumer.registers):
+    if not run_on or why_whole(function, whole, warps, plan.consumer.registers):
         raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
 
 
@@ -209,8 +211,8 @@ def _packed(plan: Plan, function: Operation) -> None:
 def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
     if not plan.epilogue_overlap:
         return
-    if not plan.persistent or plan.helpers or plan.values:
-        raise _mismatch("epilogue_overlap", "blocks do not walk through tiles, or in a chain of tasks", function)
+    if not plan.persistent:
+        raise _mismatch("epilogue_overlap", "blocks do not walk through tiles", function)
     if (found := hindrance(loops, plan)) is not None:
         raise _mismatch("epilogue_overlap", found[0], found[1])
 

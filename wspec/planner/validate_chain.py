@@ -23,8 +23,6 @@ def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
     """Bytes of scratch memory of the tasks. Raises Declined where the plan cannot be followed."""
     if len(plan.helpers) != 1 or not plan.values:
         raise _mismatch("tasks", "a chain has one helper, and a channel of values", function)
-    if plan.staging or any(schedule.late or schedule.turns for schedule in plan.loops):
-        raise _mismatch("staging", "a chain stages no stores, runs nothing late and takes no turns", function)
     for channel in plan.values:
         _value(plan, channel, function)
     if len({(channel.source, channel.readers) for channel in plan.values}) > 1:
