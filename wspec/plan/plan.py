@@ -101,6 +101,7 @@ class Plan:
     early_start: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     epilogue_overlap: Decision[bool] = NOT_ASKED  # a tile is finished beside the first product of the next one
+    ping_pong: Decision[bool] = NOT_ASKED  # groups issue the products of a loop one after the other
     subtiling: Decision[bool] = NOT_ASKED  # stores are made in halves; why not, or why not where it was asked for
     version: int = VERSION
 
@@ -135,7 +136,11 @@ class Plan:
     @property
     def stream_k(self) -> Decision[StreamK]:
         """May the launch give parts of a tile to two blocks, the second taking up the first one's sums?"""
-        return self.tile_loop.stream_k if self.tile_loop is not None else Decision()
+        return (
+            self.tile_loop.stream_k
+            if self.tile_loop is not None
+            else Decision(None, "blocks do not walk through tiles")
+        )
 
     def regions(self) -> tuple[tuple[Task, int], ...]:
         """(task, replica) of each region of the specialized kernel: consumers, helpers, the producer."""
@@ -318,7 +323,9 @@ def _from_dict(data: dict[str, Any]) -> Plan:
             raise PlanError(f"plan: {name} must be a list of tables")
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
-    values |= {name: _decision(name, data[name]) for name in ("epilogue_overlap", "subtiling") if name in data}
+    values |= {
+        name: _decision(name, data[name]) for name in ("epilogue_overlap", "ping_pong", "subtiling") if name in data
+    }
     if "tile_loop" in data:
         values["tile_loop"] = _tile_loop(data["tile_loop"])
     plan: Plan = _record(Plan, "the top level", values)

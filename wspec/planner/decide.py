@@ -42,7 +42,7 @@ def decide(module: Operation, machine: Machine, options: Options) -> Plan:
     walks = walks and (bool(options.persistent) or has_no_tile_loop(function))
     flat = None if options.persistent else _planned(module, None, machine, options)
     if isinstance(flat, Plan) and flat.helpers and not has_converter(flat):
-        return flat  # the model compares chains with kernels that have no loop over tiles
+        return _flat(flat, options)  # the model compares chains with kernels that have no loop over tiles
     if walks and options.team is not None and options.team > 1:
         return _coarsened(module, options.team, machine, options)
     looped = _walking(module, machine, options) if walks else None
@@ -52,7 +52,17 @@ def decide(module: Operation, machine: Machine, options: Options) -> Plan:
     if not isinstance(chosen, Plan):
         assert chosen is not None
         raise chosen
-    return chosen
+    return chosen if chosen.persistent else _flat(chosen, options)
+
+
+def _flat(plan: Plan, options: Options) -> Plan:
+    """One tile a block; says so where the options ask for more."""
+    if options.stream_k:
+        message = "no tile can be divided between blocks: a block for each tile is the better plan"
+        raise Declined(Remark("not-divided", message, note="persistent=1 has blocks walk through tiles"))
+    if options.defer:
+        return replace(plan, epilogue_overlap=Decision(None, plan.stream_k.why_not))
+    return plan
 
 
 def given(module: Operation, plan: Plan, machine: Machine) -> Plan:

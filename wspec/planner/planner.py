@@ -23,7 +23,7 @@ from wspec.model.operations import Iteration
 from wspec.options import Options
 from wspec.passes.data_partition.choice import choose_replicas
 from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
-from wspec.passes.ping_pong.choice import take_turns
+from wspec.passes.ping_pong.choice import choose_ping_pong
 from wspec.passes.software_pipelining.stages import accumulators
 from wspec.passes.store_staging.choice import (
     choose,
@@ -36,7 +36,7 @@ from wspec.passes.store_staging.choice import (
     why_whole,
 )
 from wspec.plan.coarsening import size_of
-from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, SHARED_SM, SUBTILING
+from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PING_PONG, SHARED_SM, STAGING, SUBTILING, why_not
 from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.partition import (
     Site,
@@ -72,7 +72,18 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
     plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
-    return with_ptx_edits(plan, loops, machine, options)
+    return with_ptx_edits(_answered(plan, options), loops, machine, options)
+
+
+def _answered(plan: Plan, options: Options) -> Plan:
+    """A chain of tasks says why it has not what the options ask for."""
+    if not plan.helpers:
+        return plan
+    if options.turns:
+        plan = replace(plan, ping_pong=Decision(None, why_not(PING_PONG, plan)))
+    if options.staging is not None:
+        plan = replace(plan, subtiling=Decision(None, why_not(STAGING, plan)))
+    return plan
 
 
 def _without_chain(
@@ -116,7 +127,7 @@ def _without_chain(
     schedules = keep_in_flight(loops, sites, schedules, channels, options)
     if size_of(function) > 1:
         schedules = _first_pipelined(schedules)
-    schedules = take_turns(loops, schedules, replicas, machine, options)
+    schedules, ping_pong = choose_ping_pong(loops, schedules, replicas, machine, options)
     tile_warps = replicas * consumer_warps // size_of(function)
     schedules = move_exponentials(loops, schedules, tile_warps, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
@@ -132,7 +143,7 @@ def _without_chain(
     subtiling = Decision(True if has_halves(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
-        named(staging, channels), smem, blocks, prediction, subtiling=subtiling,
+        named(staging, channels), smem, blocks, prediction, subtiling=subtiling, ping_pong=ping_pong,
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":

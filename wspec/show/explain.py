@@ -41,6 +41,8 @@ def done(plan: Plan, operations: Operations) -> list[str]:
             "as many blocks as fit on the GPU walk through the tiles of the grid; the next tile's operands are fetched "
             "while this one is finished"
         )
+    if why := plan.ping_pong.why_not:
+        said.append(f"groups do not alternate: {why}")
     if plan.epilogue_overlap:
         said.append("each tile is finished and stored while the first product of the next one runs")
     elif why := plan.epilogue_overlap.why_not:
@@ -50,7 +52,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
             "where the last wave of tiles would leave SMs idle for longer than it takes to hand sums on, the launch "
             "divides tiles between two blocks: the second goes on with the first one's sums, to the same bits"
         )
-    elif why := plan.stream_k.why_not:
+    elif plan.persistent and (why := plan.stream_k.why_not):
         said.append(f"no tile is divided between blocks: {why}")
     return said + _edits(plan)
 
@@ -179,6 +181,8 @@ def changes(plan: Plan) -> list[str]:
         said.append("bytes one at a time, as Triton computes them: --pack 0")
     if plan.persistent:
         said.append("a block for every tile: --persistent 0")
+    if why := plan.ping_pong.why_not:
+        said.append(f"groups do not alternate: {why}")
     if plan.epilogue_overlap:
         said.append("each tile finished before the next one begins: --defer 0")
     if plan.stream_k:

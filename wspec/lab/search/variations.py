@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from wspec.decision import Decision
+from wspec.decision import NOT_ASKED, Decision
 from wspec.options import Options
 from wspec.plan.plan import WARP_GROUP, Plan, Prediction
 from wspec.planner.tile_loops import WHOLE
@@ -111,4 +111,4 @@ def emitted(plan: Plan) -> Plan:
     overlap, subtiling = Decision(plan.epilogue_overlap.value), Decision(plan.subtiling.value)
     held = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
     plain = replace(plan, prediction=Prediction(), hold_waits=held)
-    return replace(plain, tile_loop=tiles, epilogue_overlap=overlap, subtiling=subtiling)
+    return replace(plain, tile_loop=tiles, epilogue_overlap=overlap, subtiling=subtiling, ping_pong=NOT_ASKED)

@@ -1,0 +1,63 @@
+"""Every pair of optimizations over the kernels that come with wspec: had together and proved, or declined with the reason.
+
+Generated from the table of optimizations, so that a new one meets all others here.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from tests.support.proved import assert_proved
+from tests.support.shipped import shipped
+from wspec.options import Options
+from wspec.pipeline import specialize
+from wspec.plan.exclusions import EXCLUDED, OPTIMIZATIONS, both_used
+from wspec.plan.plan import Plan
+
+KERNELS = {
+    "attention": ("attention.py:attention_fwd", "d64"),
+    "causal attention": ("attention.py:attention_fwd", "d128_causal"),
+    "product": ("matmul.py:matmul_descriptor_kernel", "bf16"),
+    "int8 weights": ("quantized.py:int8_weights_kernel", "m256"),
+}
+ASKED = [name for name, one in OPTIMIZATIONS.items() if one.asked]
+PAIRS = [
+    (one, two)
+    for one, two in combinations(ASKED, 2)
+    if not set(OPTIMIZATIONS[one].asked) & set(OPTIMIZATIONS[two].asked)
+]
+
+
+def _said(plan: Plan, name: str) -> bool:
+    """Has the plan the optimization, or does it say why not?"""
+    reasons = {
+        "stream-K": plan.stream_k.why_not,
+        "epilogue overlap": plan.epilogue_overlap.why_not,
+        "epilogue subtiling": plan.subtiling.why_not,
+        "a place for stores": plan.subtiling.why_not,
+        "ping-pong": plan.ping_pong.why_not,
+    }
+    return OPTIMIZATIONS[name].used(plan) or bool(reasons.get(name))
+
+
+def test_the_table_names_optimizations() -> None:
+    assert all(len(pair) == 2 and pair <= set(OPTIMIZATIONS) for pair in EXCLUDED)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("one", "two"), PAIRS, ids=lambda name: name.replace(" ", "-"))
+def test_two_at_once(kernel: str, one: str, two: str) -> None:
+    asked = Options(gate="off", **{**OPTIMIZATIONS[one].asked, **OPTIMIZATIONS[two].asked})
+    made = specialize(shipped(*KERNELS[kernel]), asked)
+    if frozenset((one, two)) in EXCLUDED:
+        assert made.module is None and made.remarks[-1].code == "excluded"
+        return
+    if made.module is None:
+        assert made.remarks[-1].message and made.remarks[-1].location is not None
+        return
+    assert made.plan is not None and both_used(made.plan) is None
+    assert [name for name in (one, two) if not _said(made.plan, name)] == []
+    assert Plan.from_text(made.plan.to_text()) == made.plan
+    assert_proved(made.module)
