@@ -27,11 +27,15 @@ MAY = {
     "check": BASE | {"check"},  # checker and executor derive everything from the IR, each by itself
     "execute": BASE | {"execute"},
     "simulate": BASE | {"plan", "simulate"},
-    "search": PLAN | {"passes", "persistence", "pipeline", "tiles", "simulate", "search"},
+    "variations": {"options", "plan", "variations"},
+    "writes": {"ir", "plan", "writes"},
+    "search": PLAN | {"passes", "persistence", "pipeline", "tiles", "simulate", "variations", "search"},
+    # what a launch needs above the pipeline: no simulator
+    "tuning": PLAN | {"bridge", "pipeline", "variations", "writes", "tuning"},
     "kernels": {"kernels"},
 }
 # Above the pipeline: these may import what they like, but triton.
-UPPER = {"api", "tuning", "cli", "proof", "report", "show", "bench", "calibrate", "measure"}
+UPPER = {"api", "cli", "proof", "report", "show", "bench", "calibrate", "measure"}
 TRITON = {"bridge", "kernels", "bench", "calibrate"}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -18,7 +17,6 @@ from wspec.options import Options
 from wspec.passes.data_partition.slice_tile import slice_tile
 from wspec.passes.epilogue_overlap.choice import defer
 from wspec.passes.epilogue_overlap.overlap_epilogue import defer_epilogue
-from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
@@ -36,7 +34,6 @@ from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.passes.stream_k.fix_up import hand_on
 from wspec.passes.tile_coarsening.coarsen_tiles import NoTeam, form_team
 from wspec.persistence import check_division, cost_of_tiles, pays
-from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.graph import build_graph
 from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
@@ -50,7 +47,6 @@ PASSES: tuple[Callable[[Operation, Plan], Operation], ...] = (
     slice_tile,  # while every region still is a whole program
     stage_stores,  # when buffer and tile belong to one replica
     pack_bytes,  # while a tile is computed in one place: pipelining copies it
-    exp2_on_fma,  # while each exponential is one operation: pipelining copies it
     pipeline_loops,  # before dots become asynchronous: it decides their order
     defer_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it
     async_dots,  # after the order is known: it decides the waits
@@ -266,9 +262,6 @@ def describe(plan: Plan) -> str:
     third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
     overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
-    share = max((schedule.exp2_on_fma for schedule in plan.loops), default=0.0)
-    if share:
-        overlap += f"; {Fraction(share)} of exp2 on the FMA units (relative error at most 2^-{ERROR_BITS})"
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     overlap += f", {plan.team} neighbours at a time" if plan.team > 1 else ""
     overlap += ", each finished beside the next one's first product" if plan.deferred else ""

@@ -14,6 +14,7 @@ from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
+from wspec.pipeline import as_planned
 from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
 
@@ -78,8 +79,6 @@ def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Oper
     """
     module = ir.read(bridge.ttgir(source))
     if plan is not None and plan.persistent:
-        from wspec.pipeline import as_planned  # a cached kernel needs no passes
-
         module = as_planned(module, plan)
     function = next(op for op in module.walk() if op.name == "tt.func")
     return dict(enumerate(function.walk()))

@@ -1,4 +1,8 @@
-"""tune=N, the part that knows plans: which kernels are timed at a first launch. `wspec.bridge.tuning` times them."""
+"""tune=N, the part that knows plans: which kernels are timed at a first launch. `wspec.bridge.tuning` times them.
+
+Nothing is simulated: what the launch is like is known when it is measured, and the plan says enough to leave out what
+is worse by the model's own account.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,14 @@ from typing import Any
 from wspec import bridge, ir
 from wspec.bridge import Choice, Group, KernelSource, Result, Tuning
 from wspec.diagnostics import Declined, Remark
-from wspec.model.machine import load_machine
+from wspec.ir.core import Operation
+from wspec.ir.numbering import number
+from wspec.model.machine import Machine, load_machine
 from wspec.options import Options
-from wspec.plan.plan import Plan
+from wspec.pipeline import decide, function_of
+from wspec.plan.plan import Plan, is_shallow
+from wspec.variations import RULE, in_words, pinned, same, variations
+from wspec.writes import written_arguments
 
 PLAIN = "the plain kernel"
 WithPlan = Callable[[KernelSource, Plan], tuple[Result, Group]]
@@ -19,10 +28,7 @@ Announce = Callable[[tuple[Remark, ...], Options], None]
 
 
 def tuning(source: KernelSource, result: Result, options: Options, with_plan: WithPlan, announce: Announce) -> Tuning:
-    """How the kernel of `result` is tuned: against plans of a search, and under the gate against the plain kernel."""
-    from wspec.lab.search import RULE, search, written_arguments
-    from wspec.pipeline import function_of
-
+    """How the kernel of `result` is tuned: against other plans, and under the gate against the plain kernel."""
     place = bridge.kernel_location(source)
 
     def say(message: str) -> None:
@@ -41,11 +47,11 @@ def tuning(source: KernelSource, result: Result, options: Options, with_plan: Wi
     @cache
     def choices() -> tuple[Choice, ...]:
         try:
-            found = search(ir.read(bridge.lower(source)[1]), load_machine(options.machine), options)
+            found = candidates(ir.read(bridge.lower(source)[1]), load_machine(options.machine), options)
         except Declined:
             return ()
-        kept = [one for one in found.keep(options.tune) if not (result.specialized and one.name == RULE)]
-        made = [Choice(one.name, one.plan.to_text()) for one in kept if one.plan is not None]
+        kept = list(found.items())[: options.tune]
+        made = [Choice(name, plan.to_text()) for name, plan in kept if not (result.specialized and name == RULE)]
         if result.specialized and options.gate == "model":
             made.append(Choice(PLAIN, ""))
         return tuple(made)
@@ -59,3 +65,37 @@ def tuning(source: KernelSource, result: Result, options: Options, with_plan: Wi
     own = RULE if result.specialized else PLAIN
     key = bridge.cache_key(source, options) + str(options.tune)
     return Tuning(key, list(source.ast.signature), own, choices, load, written, say)
+
+
+def candidates(module: Operation, machine: Machine, options: Options) -> dict[str, Plan]:
+    """Name -> plan: the planner's own, then those with one decision made otherwise that are kernels of their own.
+
+    Those stand in the order of the model: by the cycles of an iteration that the plan predicts (of an SM, with all
+    blocks and groups that share it); of equals, which differ in what no prediction has in it, plans with a ring of one
+    buffer come last, then those whose blocks do not walk through tiles (start and end of a tile take 2 to 25 %,
+    docs/experiments.md), and else `variations` says what matters most. Plans are made without the gate, as the clock
+    decides. The module, a kernel before it is specialized, stays as it is. Raises Declined where even the planner's own
+    plan cannot be made.
+    """
+    own = _plan(module, machine, options.replace(gate="off"))
+    fixed = pinned(options, own)
+    others: dict[str, Plan] = {}
+    for change in variations(options, own):
+        try:
+            plan = _plan(module, machine, fixed.replace(**change))
+        except Declined:
+            continue
+        if not any(same(plan, other) for other in (own, *others.values())):
+            others[in_words(change)] = plan
+    return {RULE: own, **dict(sorted(others.items(), key=lambda one: _expected(one[1])))}
+
+
+def _expected(plan: Plan) -> tuple[float, bool, bool]:
+    """What orders plans, the best first."""
+    return plan.prediction.iteration_cycles, is_shallow(plan.channels), not plan.persistent
+
+
+def _plan(module: Operation, machine: Machine, options: Options) -> Plan:
+    copy = module.clone({})
+    number(function_of(copy))
+    return decide(copy, machine, options)[1]

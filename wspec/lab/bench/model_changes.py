@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from wspec.lab.search.variations import ABOUT
 from wspec.lab.simulate.points import Point
 from wspec.plan.plan import Plan
 from wspec.report import Report
+from wspec.variations import ABOUT
 
 Options = Mapping[str, Any]
 
@@ -119,7 +119,7 @@ def offline_point(point: Point) -> Any:
 
 
 def _emitted(plan: Plan) -> str:
-    """The same text for plans that emit the same kernel (`wspec.lab.search.variations.same`)."""
+    """The same text for plans that emit the same kernel (`wspec.variations.same`)."""
     names = [field.name for field in fields(Plan) if field.name not in ABOUT]
     found = {name: getattr(plan, name) for name in names}
     found["hold_waits"] = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold

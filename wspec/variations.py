@@ -1,4 +1,7 @@
-"""What else could have been decided: the options that would have the planner make another plan, and their names."""
+"""What else could have been decided: the options that would have the planner make another plan, and their names.
+
+Search plays these plans on the simulator, and `tune=N` times some of them on the card.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from wspec.plan.plan import WARP_GROUP, Plan
 ABOUT = ("prediction", "tiles", "not_deferred", "not_divided", "not_staged")
 """What a plan says about itself; plans that differ in nothing else emit the same kernel."""
 
+RULE = "the planner's"  # name of its own plan among others
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
 DECISIONS = frozenset(("persistent", "turns", "overlap", "team", "consumers", "blocks", "depth", "staging", "chain"))
