@@ -14,7 +14,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kernels": ROOT / "kernels"}
 LAYERS = (
-    ("version", "ir"),
+    ("version", "decision", "ir"),
     ("diagnostics",),
     ("options", "model", "tile_scheduler", "check", "execute"),
     ("plan",),
@@ -24,7 +24,7 @@ LAYERS = (
     ("bridge", "show"),
     ("proof", "specs"),
     ("report",),
-    ("tuning",),
+    ("tune",),
     ("api",),
     ("",),  # wspec itself: what a user imports
     ("kernels",),
@@ -33,8 +33,8 @@ LAYERS = (
 )
 """From the bottom up; a file imports files of its own part and of lower layers. Parts of one layer are strangers."""
 
-CORE = ("version", "ir", "diagnostics", "options", "model", "tile_scheduler", "plan", "passes", "planner", "pipeline")
-SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:4], "tile_scheduler"}}
+CORE = ("version", "decision", "ir", "diagnostics", "options", "model", "tile_scheduler", "plan", "passes", "planner", "pipeline")
+SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:5], "tile_scheduler"}}
 """Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
 
 TRITON = {"bridge", "kernels", "lab"}

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from wspec import bridge, ir
-from wspec.bridge import Group, KernelSource, Proof, Result, Verdict
+from wspec.bridge import Group, KernelSource, Result, Verdict
 from wspec.diagnostics import Remark, WspecError, render
 from wspec.model.machine import MachineError, load_machine
 from wspec.options import Options, table
+from wspec.pipeline import specialize
 from wspec.plan.plan import Plan, PlanError
+from wspec.proof import prove
 from wspec.report import Report
-
-if TYPE_CHECKING:
-    from wspec.pipeline import Outcome
+from wspec.tune.candidates import tuning
 
 K = TypeVar("K")
 _NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
@@ -193,8 +193,6 @@ class _Compiler:
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
             return kernel
-        from wspec.tuning import tuning
-
         return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
 
     def _with_plan(self, source: KernelSource, plan: Plan) -> tuple[Result, Group]:
@@ -227,40 +225,13 @@ class _Compiler:
 
 def verdict(text: str, options: Options, plan: Plan | None, keep_stages: bool) -> Verdict:
     """TTGIR text through the pipeline, under a plan or the compiler's own."""
-    outcome = _specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
-    if options.search and plan is None and outcome.module is not None:
-        outcome = _searched(text, outcome, options, keep_stages)
+    outcome = specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
     module = ir.print_module(outcome.module) if outcome.module is not None else None
     found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
     if found is None:
         return Verdict(module, remarks=remarks, stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start, bool(found.stream_k))
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start)
     return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
-
-
-def _specialize(module: ir.Operation, options: Options, *, plan: Plan | None, keep_stages: bool) -> Outcome:
-    """The pipeline; imported here so that a kernel can be wrapped without loading the whole compiler."""
-    from wspec.pipeline import specialize
-
-    return specialize(module, options, plan=plan, keep_stages=keep_stages)
-
-
-def _searched(text: str, own: Outcome, options: Options, keep_stages: bool) -> Outcome:
-    """The outcome under the plan that the simulator prefers; `own` where that is the planner's."""
-    from wspec.lab.search import preferred
-
-    plan, remarks = preferred(ir.read(text), options)
-    if plan is None:
-        return own
-    outcome = _specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
-    return replace(outcome, remarks=(*remarks, *outcome.remarks))
-
-
-def prove(final: str) -> Proof:
-    """The checker; imported here for the same reason."""
-    from wspec.proof import prove
-
-    return prove(final)
 
 
 def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None = None) -> _Compiler:

@@ -22,7 +22,6 @@ SEVERITIES = ("remark", "warning", "error")
 
 REASONS: dict[str, str] = {
     "specialized": "the kernel was warp-specialized",
-    "searched": "the simulator expects another plan than the planner's own to be faster",
     "tuned": "plans were timed, or could not be, on the arguments of a launch",
     "no-loop": "the kernel has no loop, so nothing can run ahead",
     "no-dot-loop": "no loop multiplies matrices on the tensor cores",

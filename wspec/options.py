@@ -125,15 +125,6 @@ class Options:
     pack: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
-    exp2: str = _option(
-        "auto",
-        Spec(
-            str,
-            "share of the exponentials of a loop that a polynomial on the FMA units computes (relative error at most "
-            "2^-22): what the model finds fastest, or a number of eighths; mufu: none, all on the exponential unit",
-            ("auto", "mufu", "1/8", "1/4", "3/8", "1/2"),
-        ),
-    )
     staging: str | None = _option(
         None,
         Spec(
@@ -144,20 +135,12 @@ class Options:
             optional=True,
         ),
     )
-    search: bool = _option(
-        False,
-        Spec(
-            bool,
-            "compare plans by simulating them, and take one that is expected to be faster than the planner's own by "
-            "more than the simulator errs",
-        ),
-    )
     tune: int = _option(
         0,
         Spec(
             int,
-            "on the first launch, time this many of the plans that the simulator finds fastest on the launch's own "
-            "arguments, and keep the fastest; 0 measures nothing",
+            "on the first launch, time this many plans on the launch's own arguments, the planner's own and those the "
+            "model ranks next, and keep the fastest; 0 measures nothing",
             low=0,
             high=16,
             emits=False,

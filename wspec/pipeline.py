@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -16,7 +15,6 @@ from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.passes.data_partition.slice_tile import slice_tile
 from wspec.passes.epilogue_overlap.overlap_epilogue import overlap_epilogue
-from wspec.passes.exp2_on_fma import exp2_on_fma
 from wspec.passes.finish import finish
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
@@ -29,7 +27,6 @@ from wspec.passes.split import split
 from wspec.passes.store_staging.delay_last_subtile import delay_last_subtile
 from wspec.passes.store_staging.stage_stores import stage_stores
 from wspec.passes.stream_k.fix_up import fix_up
-from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.plan import Plan
 from wspec.planner import tile_loops
 from wspec.planner.decide import decide, function_of, given, numbered
@@ -84,7 +81,6 @@ PASSES: tuple[Pass, ...] = (
     slice_tile,  # while every region still is a whole program
     stage_stores,  # when buffer and tile belong to one replica
     pack_bytes,  # while a tile is computed in one place: pipelining copies it
-    exp2_on_fma,  # while each exponential is one operation: pipelining copies it
     pipeline_loops,  # before dots become asynchronous: it decides their order
     overlap_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it
     async_dots,  # after the order is known: it decides the waits
@@ -137,9 +133,6 @@ def describe(plan: Plan) -> str:
     third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
     overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
-    share = max((schedule.exp2_on_fma for schedule in plan.loops), default=0.0)
-    if share:
-        overlap += f"; {Fraction(share)} of exp2 on the FMA units (relative error at most 2^-{ERROR_BITS})"
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     overlap += f", {plan.coarsening} neighbours at a time" if plan.coarsening > 1 else ""
     overlap += ", each finished beside the next one's first product" if plan.epilogue_overlap else ""

@@ -55,7 +55,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[Operation], None])
         mutate(made[-1].module)
         return made[-1]
 
-    monkeypatch.setattr(api, "_specialize", wrong)
+    monkeypatch.setattr(api, "specialize", wrong)
     return made
 
 

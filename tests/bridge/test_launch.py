@@ -31,7 +31,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
 @pytest.fixture
 def specialize(monkeypatch: pytest.MonkeyPatch) -> FakeSpecialize:
     fake = FakeSpecialize()
-    monkeypatch.setattr(api, "_specialize", fake)
+    monkeypatch.setattr(api, "specialize", fake)
     return fake
 
 

@@ -189,7 +189,7 @@ def test_a_graph_runs_what_the_model_chose(driver: FakeDriver, monkeypatch: pyte
 
 
 def test_a_kernel_under_tune(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """Plans of the search, checked and compiled, against the plain kernel; the second function knows the choice."""
+    """The planner's own plan and another one, checked and compiled; the second function knows the choice."""
     cuda = SimpleNamespace(
         current_device=lambda: 0,
         get_device_properties=lambda _: SimpleNamespace(multi_processor_count=132),

@@ -29,24 +29,20 @@ def test_the_table() -> None:
     assert any(row[:1] == ["predicted"] and "tensor" in row for row in rows)
 
 
-def test_schedules_and_runners_up() -> None:
+def test_runners_up() -> None:
     out = done("plan", KERNEL)
-    assert "schedule of the loop at tour_kernel.py:17" in out and "recurrence" in out and "registers  about" in out
-    rows = [line.split() for line in out.splitlines()]
-    behind = {(row[0], row[2]): row[-2] for row in rows if row[1:2] in (["mma"], ["load"]) and len(row) >= 6}
-    assert behind["acc", "tensor"] == "1" and behind["k", "memory"].startswith("-")
     assert "plans, predicted for 512" in out and "the planner's (used)" in out and "the plain kernel" in out
     assert "the planner's own plan is used" in out
 
 
 def test_without_runners_up() -> None:
     out = done("plan", KERNEL, "--no-runners-up")
-    assert "schedule of the loop" in out and "predicted for" not in out and "why it lost" not in out
+    assert "predicted for" not in out and "why it lost" not in out
 
 
 def test_json(tmp_path: Path) -> None:
     values = json.loads(done("plan", KERNEL, "--json", "-"))
-    assert values["plan"]["kernel"] == "attend" and len(values["schedules"]) == 1
+    assert values["plan"]["kernel"] == "attend"
     found = values["search"]
     assert found["chosen"] == "the planner's" and found["plain"][0]["microseconds"] > 0
     ranked = {one["name"]: one for one in found["plans"]}

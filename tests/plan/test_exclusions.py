@@ -1,4 +1,4 @@
-"""Every pair of optimizations over the kernels that come with wspec: had together and proved, or declined with the reason.
+"""Every pair of optimizations over kernels that come with wspec: had together and proved, or declined with the reason.
 
 Generated from the table of optimizations, so that a new one meets all others here.
 """

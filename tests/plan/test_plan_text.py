@@ -49,11 +49,8 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 
 def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True)
-    moved = LoopSchedule(2, exp2_on_fma=0.25)
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
-    plan = sample(
-        channels=(chain,), loops=(moved,), prediction=slower, packed=(5,), divided=True, not_divided="-", not_staged="-"
-    )
+    plan = sample(channels=(chain,), prediction=slower, packed=(5,), divided=True, not_divided="-", not_staged="-")
     text = plan.to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction):
         for field in dataclasses.fields(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from tests.support.cases import odd_cases
 from tests.support.compiling import plain_module
 from tests.support.programs import function, numbered, op_at, op_named, program
+from tests.support.shipped import numbered_function, shipped
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
+from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
-from wspec.passes.software_pipelining.choice import choose_late
-from wspec.passes.software_pipelining.stages import accumulators, legal_late
+from wspec.model.operations import loop_work
+from wspec.passes.software_pipelining.stages import accumulators, choose_late, legal_late
 from wspec.plan.partition import find_sites, hot_loops
 from wspec.plan.plan import LoopSchedule
 
@@ -26,8 +29,8 @@ def is_load(op: Operation) -> bool:
 
 
 def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> LoopSchedule:
-    """What runs late with one block an SM."""
-    return choose_late(loop, is_channel_load, load_machine("h200"), 1)
+    """What runs late."""
+    return choose_late(loop, is_channel_load, load_machine("h200"))
 
 
 def late(root: Operation, loop: Operation) -> list[str]:
@@ -87,6 +90,26 @@ def test_attention_keeps_its_softmax_early() -> None:
     exponentials = [id_of(op) in ids for op in body.ops if op.name == "math.exp2"]
     assert dots == [False, True]
     assert exponentials == [False, False]
+
+
+@pytest.mark.parametrize("variant", ["d64", "d128", "d128_causal", "d256"])
+def test_the_last_product_of_attention_is_late(variant: str) -> None:
+    loops = hot_loops(numbered_function(shipped("attention.py:attention_fwd", variant)))
+    for loop in loops:
+        ids = set(schedule_loop(loop, is_load).late)
+        late = {value_name(op.location) for op in loop.regions[0].block.ops if id_of(op) in ids and op.name in DOTS}
+        assert late == {"acc"}
+
+
+def test_nothing_is_late_where_loads_take_as_long_as_all_the_rest() -> None:
+    """Dots and arithmetic of the loop take as long one after the other as its loads at the rate in the middle."""
+    loop = hot_loops(numbered_function(shipped("attention.py:attention_fwd", "d128")))[0]
+    machine = load_machine("h200")
+    work = loop_work(loop, machine)
+    rate = machine.tma_rate * work.tma / (work.mma + work.compute)
+    for factor, expected in ((0.99, False), (1.01, True)):
+        other = dataclasses.replace(machine, name="another", tma_rate=factor * rate)
+        assert bool(choose_late(loop, is_load, other).late) == expected
 
 
 @pytest.mark.parametrize("name", ["gemm", "two_loops", "branch", "persistent"])

@@ -92,7 +92,6 @@ EDITS: list[tuple[str, Case, Edit]] = [
     ("turns", ATTENTION, with_loop(turns=True)),
     ("no turns", ATTENTION, with_loop(turns=False)),
     ("turns in a loop that accumulates", GEMM, with_loop(turns=True)),
-    ("exponentials on the FMA units", ATTENTION, with_loop(exp2_on_fma=0.375)),
     ("other names", GEMM, with_plan(kernel="mine")),
 ]
 
@@ -140,9 +139,6 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("channels.a.stays", GEMM, with_channel(0, stays=True)),
     ("channels.q.stays", ATTENTION, with_channel(0, stays=False)),
     ("loops.turns", ODD["skipped_tiles"], with_loop(turns=True)),
-    ("loops.exp2_on_fma", ATTENTION, with_loop(exp2_on_fma=0.3)),
-    ("loops.exp2_on_fma", ATTENTION, with_loop(exp2_on_fma=1.125)),
-    ("loops.exp2_on_fma", GEMM, with_loop(exp2_on_fma=0.25)),
     ("fingerprint", GEMM, with_plan(persistent=True)),
     ("deferred", ATTENTION, with_plan(deferred=True)),
     ("loops.loop", GEMM, with_loop(loop=3)),
@@ -222,8 +218,7 @@ def edits(draw: st.DrawFn, plan: Plan) -> Plan:
         return replace(plan, channels=(replace(first, loads=(*first.loads, *other.loads)), *rest))
     if kind == "loop":
         late = () if draw(st.booleans()) else plan.loops[0].late
-        moved = draw(st.sampled_from([0.0, 0.125, 1.0]))
-        return with_loop(in_flight=draw(st.booleans()), late=late, turns=draw(st.booleans()), exp2_on_fma=moved)(plan)
+        return with_loop(in_flight=draw(st.booleans()), late=late, turns=draw(st.booleans()))(plan)
     if kind == "late":
         return with_loop(late=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
     if kind == "staging":

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tile_scheduler.scalar_programs import WIDTHS, functions, interpreted, loops_of, numbers
 
 from tests.support.cases import odd_cases, our_attention
 from tests.support.compiling import plain_module
 from tests.support.programs import function as parsed
 from tests.support.programs import numbered, op_at
+from tests.tile_scheduler.scalar_programs import WIDTHS, functions, interpreted, loops_of, numbers
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.tile_scheduler import TileCost, tile_cost

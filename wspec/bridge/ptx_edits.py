@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wspec.bridge.barrier_elision import without_idle_barriers
-from wspec.bridge.cleared_sums import cleared_once
 from wspec.bridge.early_start import started_early
 from wspec.bridge.held_waits import with_held_waits
 
@@ -17,7 +16,6 @@ class PtxEdits:
     elide_barriers: bool = False  # arrivals.py
     hold_waits: bool = False  # held_waits.py
     early_start: bool = False  # early_start.py
-    clear_once: bool = False  # cleared_sums.py
 
     def apply(self, ptx: str) -> str:
         """The PTX with the edits made."""
@@ -25,8 +23,6 @@ class PtxEdits:
             ptx, _ = without_idle_barriers(ptx)
         if self.hold_waits:
             ptx, _ = with_held_waits(ptx)
-        if self.clear_once:
-            ptx, _ = cleared_once(ptx)
         return started_early(ptx) if self.early_start else ptx
 
 

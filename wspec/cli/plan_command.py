@@ -20,7 +20,7 @@ from wspec.plan.plan import Plan
 from wspec.show.tables import plan_view
 
 if TYPE_CHECKING:
-    from wspec.lab.search import Search, SteadyState
+    from wspec.lab.search import Search
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,12 +41,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace, subject: Subject, plan: Plan | None) -> None:
-    from wspec.lab.search.tables import plan_json, schedule_view, search_view
+    from wspec.lab.search.tables import plan_json, search_view
 
     found = None if args.no_runners_up or args.plan is not None else _search(subject)
-    steady = () if plan is None else _schedules(subject, plan)
     if args.json is not None:
-        text = json.dumps(plan_json(plan, steady, found), indent=1) + "\n"
+        text = json.dumps(plan_json(plan, found), indent=1) + "\n"
         write_output(text, None if args.json == "-" else args.json)
     if args.json == "-" or args.toml or args.output is not None:
         return
@@ -58,9 +57,6 @@ def _explain(args: argparse.Namespace, subject: Subject, plan: Plan | None) -> N
     else:
         title = subject.title
         parts += ["", plan_view(plan, subject.operations, load_machine(subject.options.machine))]
-    for one in steady:
-        assert plan is not None
-        parts += ["", schedule_view(one, plan.consumer.registers)]
     if found is not None:
         parts += ["", search_view(found, plan is not None)]
     show(title, *parts)
@@ -79,11 +75,3 @@ def _search(subject: Subject) -> Search | None:
         return search(module, load_machine(subject.options.machine), subject.options, plain=plain)
     except Declined:
         return None
-
-
-def _schedules(subject: Subject, plan: Plan) -> tuple[SteadyState, ...]:
-    from wspec.lab.search import schedules
-
-    stages = subject.front.stages
-    module = ir.read(stages.get("persist") or stages["input"])
-    return schedules(module, plan, load_machine(subject.options.machine))

@@ -66,7 +66,6 @@ class LoopSchedule:
     late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
     in_flight: bool = False  # the dots of one iteration may still run while the next one's are issued
     turns: bool = False  # consumer groups issue their dots one group after the other
-    exp2_on_fma: float = 0.0  # share of the elements of each exp2 that FMA units compute, in eighths
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ class PlanError(ValueError):
 
 _UNUSUAL = {
     "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
-    "exp2_on_fma": 0.0, "packed": (),
+    "packed": (),
 }  # fmt: skip
 
 

@@ -10,8 +10,7 @@ from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
 from wspec.model.machine import Machine
 from wspec.options import Options
-from wspec.passes.software_pipelining.choice import choose_late
-from wspec.passes.software_pipelining.stages import accumulators
+from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import VIEWS
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
@@ -24,9 +23,9 @@ def _flat(loops: list[Operation]) -> tuple[LoopSchedule, ...]:
     return tuple(LoopSchedule(id_of(loop)) for loop in loops)
 
 
-def _pipelined(loops: list[Operation], sites: list[Site], machine: Machine, blocks: int) -> tuple[LoopSchedule, ...]:
+def _pipelined(loops: list[Operation], sites: list[Site], machine: Machine) -> tuple[LoopSchedule, ...]:
     loads = {site.load for site in sites}
-    return tuple(choose_late(loop, lambda op: op in loads, machine, blocks) for loop in loops)
+    return tuple(choose_late(loop, loads.__contains__, machine) for loop in loops)
 
 
 def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[LoopSchedule, ...]) -> bool:
@@ -98,7 +97,7 @@ def choose_occupancy(
             continue
         tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
-            schedules = _pipelined(loops, sites, machine, blocks) if overlap else _flat(loops)
+            schedules = _pipelined(loops, sites, machine) if overlap else _flat(loops)
             if blocks > 1 and not overlap and tried and not any(one.late for one in tried):
                 continue  # the same kernel as with overlap, for which there was no room
             tried = schedules

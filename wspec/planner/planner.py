@@ -37,7 +37,6 @@ from wspec.passes.store_staging.choice import (
 )
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PING_PONG, SHARED_SM, STAGING, SUBTILING, why_not
-from wspec.plan.exponentials import move_exponentials, with_share
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -128,15 +127,11 @@ def _without_chain(
     if size_of(function) > 1:
         schedules = _first_pipelined(schedules)
     schedules, ping_pong = choose_ping_pong(loops, schedules, replicas, machine, options)
-    tile_warps = replicas * consumer_warps // size_of(function)
-    schedules = move_exponentials(loops, schedules, tile_warps, machine, options)
     tasks = _tasks(replicas, consumer_warps, blocks, machine, options)
     groups = blocks * replicas * consumer_warps // WARP_GROUP
-    shares = {one.loop: one.exp2_on_fma for one in schedules}
 
     def ours(loop: Operation, work: Iteration) -> Iteration:
-        packed = replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
-        return with_share(packed, loop, shares[id_of(loop)], tile_warps, machine)
+        return replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
 
     late = any(schedule.late for schedule in schedules)
     prediction = predict(loops, machine, late, groups, warps, ours, blocks)

@@ -21,7 +21,6 @@ from wspec.passes.software_pipelining.stages import accumulators, legal_late
 from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_options, why_whole
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import both_used
-from wspec.plan.exponentials import exponentials, is_share
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -189,11 +188,6 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
             raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
         if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
-        if not is_share(schedule.exp2_on_fma):
-            raise _mismatch("loops.exp2_on_fma", "a share is a number of eighths from 0 to 1", loop)
-        warps = plan.consumer.warps * plan.consumer.replicas
-        if schedule.exp2_on_fma and not exponentials(loop, warps):
-            raise _mismatch("loops.exp2_on_fma", "the loop has no exponentials to divide between units", loop)
         if schedule.turns and not any(op.name in DOTS for op in body.ops):
             raise _mismatch("loops.turns", "the body of the loop has no dot of its own", loop)
         shallow = [c.name for c in plan.channels if is_shallow([c])]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from wspec.model.machine import Machine
-from wspec.plan.exponentials import ERROR_BITS
 from wspec.plan.plan import Channel, LoopSchedule, Plan
 from wspec.planner.rings import block_smem
 from wspec.show.tables import Operations, kib, late_names, places
@@ -123,15 +121,8 @@ def _loops(schedules: Sequence[LoopSchedule], operations: Operations) -> list[st
 
 
 def _loop(schedule: LoopSchedule, operations: Operations) -> str:
-    moved = ""
-    if schedule.exp2_on_fma:
-        moved = (
-            f"; FMA units compute {Fraction(schedule.exp2_on_fma)} of the elements of each exp2 of a tile, which "
-            f"leaves fewer to the exponential unit (relative error at most 2^-{ERROR_BITS})"
-        )
-    if schedule.turns:
-        moved += "; groups issue their dots one group after the other"
-    return _order(schedule, operations) + moved
+    turns = "; groups issue their dots one group after the other" if schedule.turns else ""
+    return _order(schedule, operations) + turns
 
 
 def _order(schedule: LoopSchedule, operations: Operations) -> str:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.cases import odd_cases
 from tests.support.compiling import plain_module
-from tests.support.goldens import ROOT
 from tests.support.shipped import numbered_function, shipped
-from wspec.cli.inputs import open_kernel
-from wspec.cli.parser import make_parser
 from wspec.diagnostics import Declined
-from wspec.ir.core import Operation
-from wspec.lab.search import DECISIONS, RULE, Search, preferred, schedules, search, written_arguments
+from wspec.lab.search import Search, search
 from wspec.lab.search.launches import SHORT, launches
-from wspec.lab.search.variations import in_words, same, variations
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import decide, function_of, specialize
+from wspec.pipeline import decide, specialize
+from wspec.tune.variations import RULE, same
 
 MACHINE = load_machine("h200")
 ATTENTION = "attention.py:attention_fwd"
@@ -105,14 +99,6 @@ def test_plans_are_timed_at_the_clock_of_the_planners_own(product: Search) -> No
     assert len(timed) > 1 and all(clocks == own for clocks in timed) and len(set(own)) == len(own)
 
 
-def test_variations_have_names_of_their_own(product: Search) -> None:
-    assert product.own.plan is not None
-    found = list(variations(Options(), product.own.plan))
-    assert {name for change in found for name in change} <= DECISIONS
-    names = [in_words(change) for change in found]
-    assert len(set(names)) == len(names)
-
-
 # --------------------------------------------------------------------------- what was measured (docs/experiments.md)
 
 
@@ -125,32 +111,6 @@ def test_the_default_stays_what_was_measured_to_be_the_fastest(kernel: str, vari
     found = search(shipped(kernel, variant), MACHINE, Options())
     assert found.chosen.name == RULE
     assert found.own.ratio < 1.1  # the simulator takes "nothing late" to be up to 5 % faster; docs/cost-model.md
-
-
-def test_preferred_is_nothing_where_the_planner_is_trusted() -> None:
-    assert preferred(shipped(PRODUCT, "bf16"), Options()) == (None, ())
-
-
-def test_preferred_takes_what_wins_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no doubt of the simulator left: what it ranks first, compiled under that plan."""
-    monkeypatch.setattr(sys.modules["wspec.lab.search.search"], "MARGIN", 1.0)
-    module = shipped(PRODUCT, "bf16")
-    best = search(module, MACHINE, Options()).best
-    assert best.name != RULE and best.plan is not None
-    plan, remarks = preferred(module, Options())
-    assert plan is not None and same(plan, best.plan)
-    assert remarks[0].code == "searched" and best.name in remarks[0].message
-
-
-def test_search_as_an_option(monkeypatch: pytest.MonkeyPatch, product: Search, fresh_cache: Path) -> None:
-    """search=1 compiles by the plan that wins clearly, and says so; without doubt that is the first of the ranking."""
-    monkeypatch.setattr(sys.modules["wspec.lab.search.search"], "MARGIN", 1.0)
-    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{PRODUCT}", "--variant", "bf16", "--search", "1"])
-    subject = open_kernel(args)
-    best, shown, report = product.best.plan, subject.front.plan, subject.offline.outcome()
-    assert best is not None and product.best is not product.own
-    assert shown is not None and report.plan is not None and same(shown, best) and same(report.plan, best)
-    assert [remark.code for remark in report.remarks][:2] == ["searched", "specialized"]
 
 
 # ----------------------------------------------------------------------------------------------------- launches
@@ -170,39 +130,3 @@ def test_short_comes_first() -> None:
 def test_a_kernel_that_cannot_be_specialized() -> None:
     with pytest.raises(Declined):
         search(plain_module(ODD["early_return"]), MACHINE, Options())
-
-
-# ---------------------------------------------------------------------------------------------------- schedules
-
-
-def steady(kernel: str, variant: str) -> tuple[Operation, ...]:
-    module = shipped(kernel, variant)
-    numbered_function(module)
-    module, plan = decide(module, MACHINE, Options(gate="off"))
-    return schedules(module, plan, MACHINE)
-
-
-def test_schedules_name_tasks_and_stages() -> None:
-    first, second = steady(ATTENTION, "d128")
-    rows = {(row.name, row.unit): row for row in first.rows}
-    assert rows["k", "memory"].task == "load" and rows["k", "memory"].stage < 0
-    assert rows["scores", "tensor core"].start == 0 and rows["acc", "tensor core"].stage == 1
-    assert first.shortest <= first.interval < second.interval
-    assert first.resource <= first.lower + 0.01 and first.tasks["mma"] == pytest.approx(2048)
-    assert 150 < first.registers <= 240 and "scores" in first.way
-
-
-def test_schedules_of_a_chain() -> None:
-    (one,) = steady("quantized.py:int8_weights_kernel", "m256")
-    assert {row.name: row.task for row in one.rows}["w"] == "convert"
-    assert set(one.tasks) == {"load", "convert", "mma"}
-
-
-# ------------------------------------------------------------------------------------------------------- writes
-
-
-def test_what_is_written() -> None:
-    assert written_arguments(function_of(shipped(ATTENTION, "d128"))) == {"o_desc", "lse_ptr"}
-    assert written_arguments(function_of(shipped(PRODUCT, "bf16"))) == {"c_desc"}
-    assert written_arguments(function_of(plain_module(ODD["device_descriptors"]))) == {"c_ptr"}
-    assert written_arguments(function_of(plain_module(ODD["same_memory"]))) == {"a_desc"}

@@ -20,12 +20,11 @@ from typing import Any
 import torch
 
 from wspec import api, bridge
-from wspec.kernels.attention import attention_fwd
+from wspec.kernels.attention import attention_fwd, attention_reference
 from wspec.lab.bench.accuracy import Error
 from wspec.lab.bench.attention_cases import Case, Kind, main_case, make_inputs
 from wspec.lab.bench.counters import Counted, CountersError, count, counted
 from wspec.lab.bench.environment import NoGpu, environment, require_hopper
-from wspec.lab.bench.exponentials import CHECKED, exact
 from wspec.lab.bench.groups_cases import FA3, Arrangement, arrangements, function, launch_of, make
 from wspec.lab.bench.groups_report import Results, tables
 from wspec.lab.bench.peers import peers
@@ -34,6 +33,7 @@ from wspec.lab.bench.report import console, write_json, write_markdown
 from wspec.lab.bench.simulator import Predictor
 from wspec.lab.bench.timing import Timing, Variant, measure
 
+CHECKED = 2  # heads of the first batch element compared with float32
 ALLOWED_ERROR = 0.01  # relative, of a bf16 output against float32
 _REGISTER = re.compile(r"\bR(\d+)\b")
 
@@ -174,6 +174,14 @@ def _measured(case: Case, device: torch.device, rounds: int) -> dict[str, list[f
     for name, one_timing in timings.items():
         print(f"{case}, {name}: {case.flops / one_timing.median_us / 1e6:.1f} TFLOP/s", flush=True)
     return {name: list(timing.samples_us) for name, timing in timings.items()}
+
+
+def exact(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output and log-sum-exp of CHECKED heads of the first batch element, in float32."""
+    few = [tensor[:1, :CHECKED] for tensor in (q, k, v)]
+    scale = case.kind.head_dim**-0.5
+    out, lse = attention_reference(*few, causal=case.kind.causal, scale=scale, dtype=torch.float32)
+    return out, lse
 
 
 def _counters(cases: Sequence[Case], results: Results) -> dict[str, dict[str, dict[str, float]]]:

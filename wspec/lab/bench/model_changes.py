@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wspec.lab.search.variations import emitted
 from wspec.lab.simulate.points import Point
 from wspec.plan.plan import Plan
 from wspec.report import Report
+from wspec.tune.variations import emitted
 
 Options = Mapping[str, Any]
 

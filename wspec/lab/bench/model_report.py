@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wspec.lab.bench.report import Table
-from wspec.lab.search import DECISIONS, MARGIN
+from wspec.lab.search import MARGIN
 from wspec.lab.simulate import Prediction
 from wspec.lab.simulate.points import Accuracy, Point, accuracy, rank_correlation
+from wspec.tune.variations import DECISIONS
 
 NEAR = 0.03  # a choice that is at most so much slower than the best plan is a good one
 RANKED = 0.85

@@ -126,7 +126,7 @@ def measured(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, 
 
 def table(found: Mapping[str, Mapping[str, Mapping[str, Any]]], times: Mapping[str, Mapping[str, float]]) -> Table:
     """A row for each candidate; ratios to the planner's own plan, over 1: slower."""
-    from wspec.lab.search import RULE
+    from wspec.tune.variations import RULE
 
     rows = []
     for case, ones in found.items():

@@ -17,8 +17,6 @@ from wspec.ir.core import Operation
 from wspec.ir.numbering import number
 from wspec.lab.search.launches import Launch, launches, tile_rows
 from wspec.lab.search.timing import Timing, time_plan
-from wspec.lab.search.variations import in_words, pinned, same, variations
-from wspec.lab.search.variations import together as both
 from wspec.lab.search.why import why_declined, why_slower
 from wspec.lab.simulate import SimulationError
 from wspec.model.machine import Machine
@@ -26,11 +24,12 @@ from wspec.options import Options
 from wspec.pipeline import emit
 from wspec.plan.plan import Plan
 from wspec.planner.decide import decide, function_of
+from wspec.tune.variations import RULE, in_words, pinned, same, variations
+from wspec.tune.variations import together as both
 
 STEPS = 30_000  # of the simulator, in at most two seconds; not a time, so that every machine finds the same plans
 MARGIN = 1.05  # a little more than the mean error of a comparison with the planner's own plan, docs/simulator.md
 KEPT = 5  # runners-up that are shown
-RULE = "the planner's"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The schedule of a plan's loops, and the plans that lost, as tables and as JSON. Nobody prints here."""
+"""The plans that lost, as a table and as JSON. Nobody prints here."""
 
 from __future__ import annotations
 
@@ -9,38 +9,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from wspec.diagnostics import place_text
-from wspec.ir.core import Operation
-from wspec.lab.search import Candidate, Search, SteadyState
-from wspec.lab.search.search import RULE
+from wspec.lab.search import Candidate, Search
 from wspec.lab.search.timing import Timing
 from wspec.plan.plan import Plan
 from wspec.show.tables import table
-
-SMALL = 0.02  # of the interval: operations that take less are not shown, but for dots and loads
-
-
-def schedule_view(steady: SteadyState, registers: int) -> RenderableType:
-    """One loop in steady state: what starts when, a line for each bound. Consumers have so many registers a thread."""
-    numbers = ("cycles", "start", "behind")
-    made = table(
-        f"schedule of the loop at {_place(steady.loop)}", "value", "task", "unit", "cycles", "start", "behind", "at",
-        right=numbers,
-    )  # fmt: skip
-    for row in steady.rows:
-        if row.cycles >= SMALL * steady.interval:
-            cells = (f"{row.cycles:.0f}", f"{row.start:.0f}", str(row.stage) if row.stage else "")
-            made.add_row(row.name, row.task, row.unit, *cells, _place(row.op))
-    proved = "the shortest there is" if steady.optimal else f"none is shorter than {steady.lower:.0f}"
-    tasks = ", ".join(f"{task} {cycles:.0f}" for task, cycles in steady.tasks.items())
-    lines = [
-        f"interval   {steady.interval:.0f} cycles, bound: {steady.bound}; by {steady.solver}, {proved}",
-        f"resources  {steady.resource:.0f}: {steady.unit}; busiest unit of each task: {tasks}",
-        f"recurrence {steady.recurrence:.0f}" + (f": {steady.way}" if steady.way else ""),
-        f"free       {steady.shortest:.0f} if any operation could run late, in any order",
-        f"registers  about {steady.registers} a thread of {registers}",
-    ]
-    return Group(made, Text("\n".join(lines)))
+from wspec.tune.variations import RULE
 
 
 def search_view(found: Search, is_used: bool, kept: int = 5) -> RenderableType:
@@ -77,7 +50,7 @@ def _verdict(found: Search, is_used: bool) -> str:
     if found.best is found.own or not found.best.timings:
         return used
     ahead = 100 * (1 - found.best.ratio / found.own.ratio) if math.isfinite(found.own.ratio) else 100.0
-    sure = "which search=1 would take" if found.chosen is found.best else "less than it errs by"
+    sure = "more than it errs by" if found.chosen is found.best else "less than it errs by"
     return f"{used}; the simulator expects {ahead:.1f} % less time of another one, {sure}"
 
 
@@ -93,40 +66,14 @@ def _tiles(grid: tuple[int, int, int]) -> int:
     return grid[0] * grid[1] * grid[2]
 
 
-def _place(op: Operation) -> str:
-    return place_text(op.location).rpartition("/")[2]
-
-
 # --------------------------------------------------------------------------------------------------- JSON
 
 
-def plan_json(plan: Plan | None, schedules: tuple[SteadyState, ...], found: Search | None) -> dict[str, Any]:
+def plan_json(plan: Plan | None, found: Search | None) -> dict[str, Any]:
     """All of it as values that `json` writes; times are microseconds, everything else cycles of an SM."""
     return {
         "plan": None if plan is None else asdict(plan),
-        "schedules": [_schedule_json(one) for one in schedules],
         "search": None if found is None else _search_json(found),
-    }
-
-
-def _schedule_json(one: SteadyState) -> dict[str, Any]:
-    rows = [
-        {"value": row.name, "task": row.task, "unit": row.unit, "cycles": row.cycles, "start": row.start,
-         "stage": row.stage, "at": place_text(row.op.location)}
-        for row in one.rows
-    ]  # fmt: skip
-    return {
-        "loop": place_text(one.loop.location),
-        "interval": one.interval,
-        "bound": one.bound,
-        "resource": {"unit": one.unit, "cycles": one.resource},
-        "recurrence": {"cycles": one.recurrence, "way": one.way},
-        "lower": one.lower,
-        "shortest": one.shortest,
-        "solver": one.solver,
-        "registers": one.registers,
-        "tasks": dict(one.tasks),
-        "rows": rows,
     }
 
 

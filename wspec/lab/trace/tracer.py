@@ -12,6 +12,7 @@ from wspec.diagnostics import Remark, WspecError
 from wspec.lab.trace.instrument import DETAILS, TRACE, Instrumented, instrument
 from wspec.lab.trace.recording import Recording, empty_table
 from wspec.plan.plan import Plan
+from wspec.proof import prove
 
 
 class Tracer:
@@ -57,7 +58,7 @@ class Tracer:
         """Compile. Raises WspecError for a kernel that is not specialized, with the reason."""
         options = self.compiler.options.replace(gate="off")  # the stamps may cost a few spills
         self.made = None
-        result, group = bridge.obtain(source, options, self._judge, api.prove, self.kernel.wspec_plan)
+        result, group = bridge.obtain(source, options, self._judge, prove, self.kernel.wspec_plan)
         if not result.specialized:
             reason = result.reason or Remark("bad-input", "the kernel is left as it was")
             raise WspecError(replace(reason, severity="error"))

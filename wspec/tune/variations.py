@@ -1,4 +1,7 @@
-"""What else could have been decided: the options that would have the planner make another plan, and their names."""
+"""What else could have been decided: the options that would have the planner make another plan, and their names.
+
+Search plays these plans on the simulator, and `tune=N` times some of them on the card.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from wspec.plan.plan import WARP_GROUP, Plan, Prediction
 from wspec.planner.tile_loops import WHOLE
 from wspec.tile_scheduler import StreamK
 
+RULE = "the planner's"  # name of its own plan among others
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
 DECISIONS = frozenset(("persistent", "turns", "overlap", "team", "consumers", "blocks", "depth", "staging", "chain"))
@@ -106,7 +110,7 @@ def emitted(plan: Plan) -> Plan:
     """The plan without what it says about itself: costs, expectations and reasons."""
     tiles = plan.tile_loop
     if tiles is not None:
-        divided = Decision(StreamK(0, 0.0, 1)) if tiles.stream_k else Decision[StreamK]()
+        divided = Decision(StreamK(0, 0.0, 1)) if tiles.stream_k else NOT_ASKED
         tiles = replace(tiles, cost=WHOLE.cost, stream_k=divided)
     overlap, subtiling = Decision(plan.epilogue_overlap.value), Decision(plan.subtiling.value)
     held = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
