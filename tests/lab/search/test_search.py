@@ -15,13 +15,14 @@ from tests.support.shipped import numbered_function, shipped
 from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 from wspec.diagnostics import Declined
-from wspec.ir.core import Operation
 from wspec.lab.search import DECISIONS, RULE, Search, preferred, schedules, search, written_arguments
 from wspec.lab.search.launches import SHORT, launches
+from wspec.lab.search.schedules import SteadyState
 from wspec.lab.search.variations import in_words, same, variations
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import decide, function_of, specialize
+from wspec.pipeline import specialize, walk_tiles
+from wspec.planner.decide import decide, function_of
 
 MACHINE = load_machine("h200")
 ATTENTION = "attention.py:attention_fwd"
@@ -52,7 +53,7 @@ def test_every_candidate_can_be_given_to_the_compiler(product: Search) -> None:
 def test_the_planners_own_is_the_planners(product: Search) -> None:
     module = shipped(PRODUCT, "bf16")
     numbered_function(module)
-    _, plan = decide(module, MACHINE, Options(gate="off"))
+    plan = decide(module, MACHINE, Options(gate="off"))
     assert product.own.plan == plan
 
 
@@ -175,11 +176,11 @@ def test_a_kernel_that_cannot_be_specialized() -> None:
 # ---------------------------------------------------------------------------------------------------- schedules
 
 
-def steady(kernel: str, variant: str) -> tuple[Operation, ...]:
+def steady(kernel: str, variant: str) -> tuple[SteadyState, ...]:
     module = shipped(kernel, variant)
     numbered_function(module)
-    module, plan = decide(module, MACHINE, Options(gate="off"))
-    return schedules(module, plan, MACHINE)
+    plan = decide(module, MACHINE, Options(gate="off"))
+    return schedules(walk_tiles(module, plan), plan, MACHINE)
 
 
 def test_schedules_name_tasks_and_stages() -> None:

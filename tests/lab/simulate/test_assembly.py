@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.lab.simulate.playing import MACHINE
 
+from tests.lab.simulate.playing import MACHINE
 from tests.support.programs import function
 from wspec.lab.simulate.actions import Flow
 from wspec.lab.simulate.costs import ALU, FMA, ISSUE, MUFU, numbers

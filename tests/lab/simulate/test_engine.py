@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.lab.simulate.playing import NUMBERS, after_start, play
 
+from tests.lab.simulate.playing import NUMBERS, after_start, play
 from wspec.lab.simulate import SimulationError
 from wspec.lab.simulate.costs import LOAD, TENSOR
 from wspec.lab.simulate.l2_reuse import Source, arrival

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.simulate.playing import MACHINE, NUMBERS
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, done, refused
+from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec import api, bridge, ir
 from wspec.lab.bench.measured_points import attention_point, points_from_tables
 from wspec.lab.simulate import Edits, Simulator

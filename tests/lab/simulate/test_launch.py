@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lab.simulate.playing import MACHINE, NUMBERS
 
 from tests.check.script import kernel
+from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD

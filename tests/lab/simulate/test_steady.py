@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lab.simulate.playing import play
 
+from tests.lab.simulate.playing import play
 from wspec.lab.simulate.costs import ISSUE, UNITS
 from wspec.lab.simulate.timeline import SmResult
 

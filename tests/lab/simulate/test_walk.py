@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.lab.simulate.playing import MACHINE, simulator
 
 from tests.check.script import kernel
+from tests.lab.simulate.playing import MACHINE, simulator
 from wspec.lab.simulate import SimulationError
 from wspec.lab.simulate.actions import Block, Kind
 from wspec.lab.simulate.occupancy import blocks_per_sm, shared_bytes, total_warps
