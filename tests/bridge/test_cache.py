@@ -15,9 +15,13 @@ import wspec
 from tests.bridge.sample_kernels import ADD_SIGNATURE, add, add_source, gemm_source, twice
 from wspec import bridge
 from wspec.bridge import cache
+from wspec.decision import Decision
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop
+from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.scalars import Scalar
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,9 +92,7 @@ def test_the_digest_covers_every_source_file_that_compiles(tmp_path: Path) -> No
         "plan/plan.py",
     } <= names
     assert any(name.endswith(".toml") for name in names)
-    assert not any(
-        name.startswith(("kernels/", "bench/", "cli/", "execute/")) or "__pycache__" in name for name in names
-    )
+    assert not any(name.startswith(("kernels/", "lab/", "cli/", "execute/")) or "__pycache__" in name for name in names)
 
 
 def test_store_and_load(fresh_cache: Path) -> None:
@@ -101,6 +103,17 @@ def test_store_and_load(fresh_cache: Path) -> None:
     cache.store(key, add_source(), result)
     found = cache.load(key, "add")
     assert found is not None and found[0] == result
+
+
+@pytest.mark.parametrize("stream_k", [Decision(StreamK(4, 12.5, 64)), Decision(None, "it cannot"), Decision()])
+def test_how_blocks_take_tiles_is_kept(fresh_cache: Path, stream_k: Decision[StreamK]) -> None:
+    scalars = Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 2), Scalar("constant", 32, (), 64)
+    cost = TileCost(1.5, (LoopCost(4, 10.0, (Trips(0, 1, 2),)), LoopCost(6, 3.0, unknown="memory")), scalars)
+    key = cache.key(add_source(), Options())
+    for tiles in (TileLoop(cost, stream_k=stream_k), TileLoop(cost, 3, 1)):
+        cache.store(key, add_source(), bridge.Result(False, (), tile_loop=tiles, blocks_per_sm=2))
+        found = cache.load(key, "add")
+        assert found is not None and found[0].tile_loop == tiles and found[0].blocks_per_sm == 2
 
 
 def _stored(source: bridge.KernelSource, key: str) -> bridge.Group:

@@ -13,7 +13,10 @@ import torch
 from wspec.bridge import persistent
 from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
-from wspec.tile_scheduler import TileCost, even_table
+from wspec.decision import Decision
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, even_table
+from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.scalars import Scalar
 from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 SMS = 3
@@ -39,8 +42,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     yield card
 
 
-def tables(cost: TileCost | None = None, signature: dict[str, Any] | None = None, blocks_per_sm: int = 1) -> Tables:
-    return Tables(cost or TileCost(1.0), slots_of(signature or {}), blocks_per_sm)
+def tables(tiles: TileLoop | None = None, signature: dict[str, Any] | None = None, blocks_per_sm: int = 1) -> Tables:
+    return Tables(tiles or TileLoop(TileCost(1.0)), slots_of(signature or {}), blocks_per_sm)
 
 
 def read(found: Tables, key: tuple[Any, ...]) -> list[int]:
@@ -62,14 +65,10 @@ def test_no_arguments() -> None:
     assert slots_of({}) == [] and slots_of({"B": "constexpr"}) == []
 
 
-def argument(position: int) -> TileCost:
+def argument(position: int) -> TileLoop:
     """A loop over an argument: the later it ends the longer the tile takes."""
-    text = (
-        '{"version": 1, "fixed": 1.0, "loops": [{"loop": 4, "cycles": 10.0, "factors": [["trips", 0, 1, 2, false]], '
-        f'"unknown": ""}}], "scalars": [["constant", 32, 0, []], ["argument", 32, {position}, []], '
-        '["constant", 32, 64, []]]}'
-    )
-    return TileCost.from_text(text)
+    scalars = Scalar("constant", 32, (), 0), Scalar("argument", 32, (), position), Scalar("constant", 32, (), 64)
+    return TileLoop(TileCost(1.0, (LoopCost(4, 10.0, (Trips(0, 1, 2),)),), scalars))
 
 
 @pytest.mark.parametrize(("position", "value"), [(1, 50), (2, 60), (3, 7), (4, 8), (5, 9)])
@@ -178,9 +177,9 @@ def memory(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNa
     return state
 
 
-def divided_cost(slot: int = 64) -> TileCost:
+def divided_loop(sums: int = 64) -> TileLoop:
     """Argument 0 by 64 iterations a tile, divided wherever that can be."""
-    return replace(argument(0), divides=4, handing=0.0, slot=slot)
+    return replace(argument(0), stream_k=Decision(StreamK(4, 0.0, sums)))
 
 
 def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[Any, ...]:
@@ -191,7 +190,7 @@ def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[
 
 
 def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
-    found = tables(divided_cost(), {"n": "i32"})
+    found = tables(divided_loop(), {"n": "i32"})
     blocks, table, words = launched(found, 4)
     entry = found.entries[0, (4, 1, 1), (640,)]
     assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.table.data_ptr())
@@ -200,7 +199,7 @@ def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> 
 
 
 def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
-    found = tables(divided_cost(), {"n": "i32"})
+    found = tables(divided_loop(), {"n": "i32"})
     for grid in (2, SMS, 2 * SMS):
         _, table, words = launched(found, grid)
         assert (table, words) == (found.entries[0, (grid, 1, 1), (640,)].table.data_ptr(), 0)
@@ -208,10 +207,10 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
 
 
 def test_kernels_of_a_stream_share_the_memory_and_streams_do_not(memory: SimpleNamespace) -> None:
-    one, two = tables(divided_cost(), {"n": "i32"}), tables(divided_cost(32), {"n": "i32"})
+    one, two = tables(divided_loop(), {"n": "i32"}), tables(divided_loop(32), {"n": "i32"})
     first = launched(one, 4)[2]
     assert launched(two, 5)[2] == first and launched(one, 4, stream=78)[2] != first
-    more = tables(divided_cost(128), {"n": "i32"})
+    more = tables(divided_loop(128), {"n": "i32"})
     launched(more, 4)
     assert partials._made[0, 77].numel() == SLOTS * WORDS + SMS * 128, "larger where a kernel needs more"
 
@@ -221,7 +220,7 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
     device: SimpleNamespace, memory: SimpleNamespace, why: str
 ) -> None:
     """A graph may be replayed beside launches of the stream in which it was captured."""
-    found = tables(divided_cost(), {"n": "i32"})
+    found = tables(divided_loop(), {"n": "i32"})
     launched(found, 5)
     partials._made.clear()
     setattr(device if why == "capturing" else memory, why, True)
@@ -230,9 +229,9 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
 
 
 def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:
-    assert launched(tables(divided_cost(), {"n": "i32"}), 4, stream=partials.PER_THREAD)[2] == 0
+    assert launched(tables(divided_loop(), {"n": "i32"}), 4, stream=partials.PER_THREAD)[2] == 0
     assert not partials._made
 
 
 def test_an_empty_grid_of_a_kernel_that_divides(memory: SimpleNamespace) -> None:
-    assert launched(tables(divided_cost(), {"n": "i32"}), 0) == (0, 0, 0)
+    assert launched(tables(divided_loop(), {"n": "i32"}), 0) == (0, 0, 0)

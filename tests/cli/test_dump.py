@@ -8,10 +8,9 @@ import pytest
 
 from tests.cli.helpers import ELEMENTWISE, KERNEL, done, refused, wspec
 from wspec import ir
-from wspec.passes.persistent.persist import persist
 from wspec.pipeline import PASSES
 
-NAMES = [persist.__name__, *(one.__name__ for one in PASSES)]
+NAMES = [one.__name__ for one in PASSES]
 OURS = ["input", *NAMES, "specialized"]  # printed by us, so they come back byte for byte
 
 
@@ -30,7 +29,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_list_of_stages() -> None:
     names = [line.split()[0] for line in done("dump", KERNEL, "--list").splitlines()[1:]]
     end = ["specialized", "final", "llir", "ptx", "sass"]
-    assert names == ["ttir", "ttgir", "input", "persist", "graph", "plan", *NAMES[1:], *end]
+    assert names == ["ttir", "ttgir", "input", "plan", "walk_tiles", "graph", *NAMES[1:], *end]
     lines = done("dump", KERNEL, "--list").splitlines()[1:]
     assert all(len(line.split()) > 1 for line in lines), "every stage says what it is"
 

@@ -21,7 +21,7 @@ from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.specs.signature import Signature
 from wspec.specs.variants import variant_signature
-from wspec.tile_scheduler import PARTIALS, TABLE, TileCost, divided_launch, even_launch, partials_words
+from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, even_launch, partials_words
 from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
@@ -42,7 +42,7 @@ class Subject:
     plain: Kernel
     text: str  # of the specialized module; "" when the kernel is left alone
     team: int = 1
-    tiles: str = ""  # what a tile costs
+    tiles: TileLoop | None = None  # how blocks take tiles, where they walk through them
 
     @functools.cached_property
     def specialized(self) -> Kernel:
@@ -80,7 +80,7 @@ def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     text = bridge.ttgir(source)
     outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
-    tiles = "" if outcome.plan is None else outcome.plan.tiles
+    tiles = None if outcome.plan is None else outcome.plan.tile_loop
     return Subject(signature, Kernel(read(text)), made, options.get("team", 1), tiles)
 
 
@@ -246,10 +246,12 @@ class Divided:
     def of(tiles: tuple[int, int], trips: int, blocks: int, **options: Any) -> Divided:
         one = subject("matmul", "matmul_descriptor_kernel", "bf16", persistent=True, stream_k=True, **options)
         m, n = 128 * tiles[0] - 48, 256 * tiles[1] - 16
-        k, cost = 64 * trips - 16, TileCost.from_text(one.tiles)
-        launched = divided_launch(cost, (tiles[0] * tiles[1], 1, 1), dict.fromkeys(cost.parameters, k), blocks)
+        k, walk = 64 * trips - 16, one.tiles
+        assert walk is not None and walk.stream_k.value is not None
+        values = dict.fromkeys(walk.cost.parameters, k)
+        launched = divided_launch(walk, (tiles[0] * tiles[1], 1, 1), values, blocks)
         assert launched is not None and launched[0] == blocks
-        memory = torch.zeros(partials_words(cost, blocks), dtype=torch.int32)
+        memory = torch.zeros(partials_words(walk.stream_k.value, blocks), dtype=torch.int32)
         hidden = {TABLE: torch.from_numpy(launched[1]), PARTIALS: memory}
         return Divided(one, one.example(3, {"m": m, "n": n, "k": k}), hidden, blocks)
 

@@ -27,7 +27,7 @@ from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tile_scheduler.launch import PARTIALS, even_table
+from wspec.tile_scheduler import PARTIALS, even_table
 from wspec.tile_scheduler.names import TABLE
 
 SEED = 20
@@ -258,7 +258,7 @@ def _team(name: str, causal: bool) -> Golden:
 
 def _in_team(launch: Launch) -> Launch:
     """One block walks through all tiles."""
-    grid, table = even_table(launch.grid, blocks=1, team=TEAM)
+    grid, table = even_table(launch.grid, blocks=1, coarsening=TEAM)
     return Launch(launch.name, grid, (*launch.arguments, torch.from_numpy(table)), launch.outputs)
 
 

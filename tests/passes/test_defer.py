@@ -12,6 +12,7 @@ from tests.support.compiling import Case, outcome, plain_module
 from tests.support.invariants import assert_sound
 from tests.support.programs import PROGRAMS
 from tests.support.worlds import assert_same_stores
+from wspec.decision import Decision
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
@@ -38,7 +39,7 @@ def plan_of(case: Case, **options: object) -> Plan:
 def test_the_same_is_stored(name: str, consumers: int) -> None:
     """Proved too, by `outcome`: any trip counts, blocks with no tile, one, and several."""
     made = outcome(ODD[name], persistent=True, gate="off", defer=True, consumers=consumers)
-    assert made.plan is not None and made.module is not None and made.plan.deferred
+    assert made.plan is not None and made.module is not None and made.plan.epilogue_overlap
     assert_sound(made.module, made.plan)
     for seed in range(4):
         assert_same_stores(plain_module(ODD[name]), made.module, seed)
@@ -97,7 +98,7 @@ def _line(lines: list[str], name: str) -> str:
 )
 def test_where_it_cannot_be_the_plan_says_why(name: str, why: str) -> None:
     plan = plan_of(ODD[name], defer=True)
-    assert not plan.deferred and why in plan.not_deferred
+    assert not plan.epilogue_overlap and why in plan.epilogue_overlap.why_not
 
 
 LOAD = """    %%extra = "tt.load"(%s) <{boundaryCheck = array<i32>, cache = 1 : i32, evict = 1 : i32,
@@ -156,17 +157,17 @@ def _found(text: str, edit: Callable[[Plan], Plan]) -> tuple[str, Operation] | N
 
 def test_switched_off() -> None:
     plan = plan_of(ODD["attention_masked"], defer=False)
-    assert not plan.deferred and not plan.not_deferred
+    assert plan.epilogue_overlap == Decision(None, "")
 
 
 def test_without_tiles_there_is_nothing_to_defer() -> None:
     made = outcome(ODD["attention_masked"], persistent=False, defer=True)
-    assert made.plan is not None and not made.plan.deferred
+    assert made.plan is not None and not made.plan.epilogue_overlap
 
 
 def test_wspec_decides_by_what_bounds_the_loop() -> None:
     """At head dimension 64 the CUDA cores are the bound; a product waits for nobody."""
-    assert plan_of(ODD["attention_masked"]).deferred
+    assert plan_of(ODD["attention_masked"]).epilogue_overlap
 
 
 def test_the_plan_leads_back_to_the_same_kernel() -> None:
@@ -183,7 +184,7 @@ def test_what_the_end_takes_over() -> None:
     """What a library computes stays in its tile, where the tile is is computed again."""
     made = outcome(ODD["attention_grouped"], persistent=True, gate="off", defer=True, keep_stages=True)
     assert made.module is not None
-    module = read(made.stages["persist"])
+    module = read(made.stages["walk_tiles"])
     function = next(op for op in module.walk() if op.name == "tt.func")
     end = epilogue(tile_loop(function).regions[0].block)
     assert {op.name for op in end.effects} == {"tt.descriptor_store"}

@@ -5,6 +5,7 @@ What divided kernels compute is in tests/execute/test_machine_kernels.py and tes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 
 from tests.support.cases import odd_cases
 from tests.support.compiling import Case, outcome
+from wspec.decision import Decision
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.plan.plan import Plan
-from wspec.tile_scheduler import TileCost
+from wspec.tile_scheduler import StreamK, TileCost
 from wspec.tile_scheduler.workspace import PARTIALS, WORDS
 
 ODD = {case.name: case for case in odd_cases()}
@@ -29,6 +31,18 @@ def plan_of(case: Case, **options: object) -> Plan:
     return plan
 
 
+def divided(plan: Plan) -> StreamK:
+    """What the plan says of divided tiles."""
+    assert plan.stream_k.value is not None and not plan.stream_k.why_not
+    return plan.stream_k.value
+
+
+def with_loop(plan: Plan, **changes: Any) -> Plan:
+    """The plan with another loop over tiles."""
+    assert plan.tile_loop is not None
+    return replace(plan, tile_loop=replace(plan.tile_loop, **changes))
+
+
 def arguments_of(module: Operation) -> list[str | None]:
     function = next(op for op in module.walk() if op.name == "tt.func")
     return [value_name(arg.location) for arg in function.regions[0].block.args]
@@ -38,19 +52,19 @@ def arguments_of(module: Operation) -> list[str | None]:
 def test_a_product_whose_blocks_walk_is_divided(name: str) -> None:
     """Verified, proved and taken by libtriton, as `outcome` sees to."""
     made = outcome(ODD[name], **ASKED)
-    assert made.plan is not None and made.module is not None and made.plan.divided and not made.plan.not_divided
+    assert made.plan is not None and made.module is not None
     assert arguments_of(made.module)[-1] == PARTIALS
     code = [op.str_attr("asm_string") for op in made.module.walk() if op.name == "tt.elementwise_inline_asm"]
     groups = made.plan.consumer.replicas
     assert code.count(AWAIT_WORD) == code.count(SET_WORD) == groups
-    cost = TileCost.from_text(made.plan.tiles)
-    assert cost.divides >= 0 and cost.handing > made.plan.prediction.overhead_cycles > 0
+    said, loop = divided(made.plan), made.plan.tile_loop
+    assert loop is not None and said.loop in {one.loop for one in loop.cost.loops}
+    assert said.fix_up_cycles > made.plan.prediction.overhead_cycles > 0
 
 
 def test_words_for_every_thread_and_room_for_all_sums() -> None:
     made = plan_of(ODD["gemm"])
-    tile = TileCost.from_text(made.tiles)
-    assert tile.slot == 128 * 128 and 32 * made.consumer.warps * made.consumer.replicas <= WORDS
+    assert divided(made).sums == 128 * 128 and 32 * made.consumer.warps * made.consumer.replicas <= WORDS
 
 
 @pytest.mark.parametrize(
@@ -65,7 +79,7 @@ def test_words_for_every_thread_and_room_for_all_sums() -> None:
 )
 def test_what_cannot_be_divided_says_why(name: str, why: str) -> None:
     plan = plan_of(ODD[name])
-    assert not plan.divided and why in plan.not_divided
+    assert not plan.stream_k and why in plan.stream_k.why_not
     assert PARTIALS not in plan.to_text()
     asked = outcome(ODD[name], **ASKED, stream_k=True)
     assert asked.plan is None and asked.remarks[0].code == "not-divided" and why in asked.remarks[0].message
@@ -73,62 +87,65 @@ def test_what_cannot_be_divided_says_why(name: str, why: str) -> None:
 
 def test_blocks_that_share_an_sm_are_not_divided() -> None:
     plan = plan_of(ODD["rows_64_warps_4"], blocks=2)
-    assert not plan.divided and "share an SM" in plan.not_divided
+    assert not plan.stream_k and "share an SM" in plan.stream_k.why_not
 
 
 def test_a_third_task_keeps_tiles_whole() -> None:
     plan = plan_of(ODD["gemm"], chain="on")
-    assert plan.helpers and not plan.divided and "third task" in plan.not_divided
+    assert plan.helpers and not plan.stream_k and "third task" in plan.stream_k.why_not
 
 
 def test_the_options() -> None:
-    assert not plan_of(ODD["gemm"], stream_k=False).divided and not plan_of(ODD["gemm"], stream_k=False).not_divided
+    assert plan_of(ODD["gemm"], stream_k=False).stream_k == Decision(None, "")
     asked = plan_of(ODD["gemm"], stream_k=True)
-    assert asked.divided and TileCost.from_text(asked.tiles).handing == 0, "whatever it costs"
-    assert not plan_of(ODD["gemm"], persistent=False).divided
+    assert divided(asked).fix_up_cycles == 0, "whatever it costs"
+    assert not plan_of(ODD["gemm"], persistent=False).stream_k
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("change", "why"),
     [
-        ({"divided": False}, "tiles says"),
-        ({"tiles": "{}"}, "top level"),
-        ({"tiles": ""}, "16384 sums"),
-        ({"blocks_per_sm": 2}, "one to an SM"),
-        ({"persistent": False}, "walk through tiles"),
-        ({"team": 2}, "one team"),
+        (lambda plan: with_loop(plan, stream_k=Decision()), "made for kernel"),
+        (lambda plan: with_loop(plan, cost=TileCost(0.0)), "16384 sums"),
+        (lambda plan: with_loop(plan, stream_k=Decision(replace(divided(plan), loop=0))), "16384 sums"),
+        (lambda plan: replace(plan, blocks_per_sm=2), "one to an SM"),
+        (lambda plan: replace(plan, tile_loop=None), "made for kernel"),
+        (lambda plan: with_loop(plan, coarsening=2), "one at a time"),
     ],
 )
-def test_a_plan_that_would_write_elsewhere_is_refused(changes: dict[str, Any], why: str) -> None:
-    made = outcome(ODD["gemm"], plan=replace(plan_of(ODD["gemm"]), **changes))
+def test_a_plan_that_would_write_elsewhere_is_refused(change: Callable[[Plan], Plan], why: str) -> None:
+    made = outcome(ODD["gemm"], plan=change(plan_of(ODD["gemm"])))
     assert made.module is None and made.remarks[0].code == "plan-mismatch" and why in made.remarks[0].message
 
 
 def test_less_room_than_sums_take_is_refused() -> None:
     plan = plan_of(ODD["gemm"])
-    small = replace(TileCost.from_text(plan.tiles), slot=8)
-    made = outcome(ODD["gemm"], plan=replace(plan, tiles=small.to_text()))
+    made = outcome(ODD["gemm"], plan=with_loop(plan, stream_k=Decision(replace(divided(plan), sums=8))))
     assert made.module is None and "16384 sums" in made.remarks[0].message
 
 
 def test_another_trip_count_is_refused() -> None:
     """Parts would not be those of the loop."""
     plan = plan_of(ODD["gemm"])
-    cost = TileCost.from_text(plan.tiles)
+    assert plan.tile_loop is not None
+    cost = plan.tile_loop.cost
     longer = replace(cost, scalars=tuple(replace(one, value=2 * one.value) for one in cost.scalars))
-    made = outcome(ODD["gemm"], plan=replace(plan, tiles=longer.to_text()))
+    made = outcome(ODD["gemm"], plan=with_loop(plan, cost=longer))
     assert made.module is None and "trip count" in made.remarks[0].message
 
 
 def test_other_estimates_are_taken() -> None:
     plan = plan_of(ODD["gemm"])
-    dearer = replace(TileCost.from_text(plan.tiles), handing=1e6)
-    assert outcome(ODD["gemm"], plan=replace(plan, tiles=dearer.to_text())).module is not None
+    assert plan.tile_loop is not None
+    dearer = with_loop(plan, stream_k=Decision(replace(divided(plan), fix_up_cycles=1e6)))
+    dearer = with_loop(dearer, cost=replace(plan.tile_loop.cost, fixed=1e6))
+    assert outcome(ODD["gemm"], plan=dearer).module is not None
 
 
 def test_a_kernel_that_cannot_be_divided_is_not_by_a_plan() -> None:
     plan = plan_of(ODD["attention_masked"])
-    made = outcome(ODD["attention_masked"], plan=replace(plan, divided=True))
+    asked = with_loop(plan, stream_k=Decision(StreamK(0, 0.0, 1)))
+    made = outcome(ODD["attention_masked"], plan=asked)
     assert made.module is None and "more than sums" in made.remarks[0].message
 
 

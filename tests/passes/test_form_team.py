@@ -37,7 +37,8 @@ def count(module: Operation | None, name: str) -> int:
 def test_a_team_shares_keys_and_values(one: Case, team: int) -> None:
     made = teamed(one, team)
     plan = made.plan
-    assert plan is not None and (plan.team, plan.team_axis, plan.consumer.replicas) == (team, 0, team)
+    assert plan is not None and plan.tile_loop is not None
+    assert (plan.coarsening, plan.tile_loop.axis, plan.consumer.replicas) == (team, 0, team)
     rings = {channel.name: channel for channel in plan.channels}
     assert rings["q"].private and plan.copies(rings["q"]) == team and plan.arrivals(rings["q"]) == 1
     for name in ("k", "v"):
@@ -51,7 +52,7 @@ def test_loops_of_different_length_end_in_one_rest() -> None:
     """Full tiles of all members are one loop; what is left is another, in which a member works or lets tiles pass."""
     made = teamed(TWO_LOOPS, keep_stages=True)
     assert made.plan is not None and len(made.plan.loops) == 2
-    assert made.stages["persist"].count("scf.if") == 2, "the one part or the other, or nothing"
+    assert made.stages["walk_tiles"].count("scf.if") == 2, "the one part or the other, or nothing"
 
 
 def test_a_plan_with_a_team_can_be_given_back() -> None:
@@ -63,16 +64,16 @@ def test_a_plan_with_a_team_can_be_given_back() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"team": 2}, "buffer_bytes"),
+        ({"coarsening": 2}, "buffer_bytes"),
         ({"private": False}, "private"),
         ({"buffer_bytes": 8192}, "buffer_bytes"),
     ],
 )
 def test_a_plan_that_does_not_fit(change: dict[str, Any], said: str) -> None:
     plan = teamed(FULL).plan
-    assert plan is not None
-    if "team" in change:
-        broken = replace(plan, team=2)
+    assert plan is not None and plan.tile_loop is not None
+    if "coarsening" in change:
+        broken = replace(plan, tile_loop=replace(plan.tile_loop, **change))
     else:
         channels = tuple(replace(one, **change) if one.name == "q" else one for one in plan.channels)
         broken = replace(plan, channels=channels)

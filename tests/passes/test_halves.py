@@ -81,7 +81,7 @@ def test_others_are_stored_whole(name: str, options: dict[str, Any]) -> None:
 def test_a_plan_says_why_stores_are_not_where_they_might_be(options: dict[str, Any], said: str) -> None:
     plan = outcome(ODD["gemm"], **{**ASKED, **options}).plan
     assert plan is not None
-    assert said in plan.not_staged and bool(said) == bool(plan.not_staged)
+    assert said in plan.subtiling.why_not and bool(said) == bool(plan.subtiling.why_not)
     assert Plan.from_text(plan.to_text()) == plan
 
 

@@ -151,8 +151,9 @@ def decided(case: Case, **options: object) -> bool:
     assert made.plan is not None and made.module is not None
     args = function_of(made.module).regions[0].block.args
     names = [value_name(arg.location) for arg in args]
-    assert (names[-1 - made.plan.divided] == TABLE) == made.plan.persistent == bool(made.plan.tiles)
-    assert (names[-1] == PARTIALS) == made.plan.divided
+    said = made.plan.tile_loop is not None and len(made.plan.tile_loop.cost.loops) > 0
+    assert (names[-1 - bool(made.plan.stream_k)] == TABLE) == made.plan.persistent == said
+    assert (names[-1] == PARTIALS) == bool(made.plan.stream_k)
     return made.plan.persistent
 
 

@@ -2,9 +2,9 @@
 
 `input.ttgir` is what the compiler is given, `plan.toml` the plan it is given with it. `checks.txt` says what matters of
 each pass's output (`SPLIT: ...` for split, and so on); a file `<pass>.ttgir` is that whole output. Each pass reads the
-text the pass before has printed, so every dump is seen to be a valid input. Where the plan is of a kernel whose blocks
-walk through tiles, persist is the first pass, and divide_tiles the second where tiles may be divided. To keep the whole
-output of another pass, create the empty file and run `pytest tests/passes --update`.
+text the pass before has printed, so every dump is seen to be a valid input. What the first one, walk_tiles, does is seen
+in two steps: persist, and divide_tiles where tiles may be divided. To keep the whole output of another pass, create the
+empty file and run `pytest tests/passes --update`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from wspec.ir import check_valid, print_module, read
 from wspec.ir.numbering import number
 from wspec.passes.persistent.persist import persist
 from wspec.passes.stream_k.divide_tiles import divide_tiles
-from wspec.pipeline import PASSES
+from wspec.pipeline import PASSES, passes_of, walk_tiles
 from wspec.plan.plan import Plan
 
 FOLDER = Path(__file__).parent / "programs"
 PROGRAMS = sorted(path.name for path in FOLDER.iterdir())
-NAMES = [persist.__name__, divide_tiles.__name__, *(one.__name__ for one in PASSES)]
+NAMES = [persist.__name__, divide_tiles.__name__, *(one.__name__ for one in PASSES if one is not walk_tiles)]
 
 
 @functools.cache
@@ -34,14 +34,18 @@ def outputs(program: str) -> dict[str, str]:
     """Pass -> the text of its output, locations and all."""
     folder = FOLDER / program
     plan = Plan.from_text((folder / "plan.toml").read_text())
-    module = read((folder / "input.ttgir").read_text())
+    text = (folder / "input.ttgir").read_text()
+    module = read(text)
     texts: dict[str, str] = {}
-    for one in (*((persist,) if plan.persistent else ()), *((divide_tiles,) if plan.divided else ())):
-        check_valid(persist(module, parts=plan.divided) if one is persist else one(module))
+    for one in (*((persist,) if plan.persistent else ()), *((divide_tiles,) if plan.stream_k else ())):
+        check_valid(persist(module, parts=bool(plan.stream_k)) if one is persist else one(module))
         texts[one.__name__] = print_module(module)
         module = read(texts[one.__name__])
     number(next(op for op in module.walk() if op.name == "tt.func"))
-    for one in PASSES:
+    for one in passes_of(plan):
+        if one is walk_tiles:
+            assert print_module(read(print_module(one(read(text), plan)))) == print_module(module), "the same at once"
+            continue
         module = one(module, plan)
         check_valid(module)
         texts[one.__name__] = print_module(module)

@@ -159,7 +159,11 @@ def test_a_chain_that_cannot_be_had_is_refused_by_name() -> None:
 
 def test_a_loop_over_tiles_brings_a_store_to_hand_over() -> None:
     plan = plan_of(MATMUL, "bf16", chain="on")
-    assert plan.persistent and plan.tiles and tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
+    assert (
+        plan.tile_loop is not None
+        and plan.tile_loop.cost.loops
+        and tasks(plan) == {"mma": (4, 2), "store": (1, 1), "load": (1, 1)}
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"chain": "on"}])

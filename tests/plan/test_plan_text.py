@@ -9,11 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.programs import PROGRAMS, numbered, op_at, op_named, program
+from wspec.decision import Decision
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of, number
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, i32
 from wspec.plan.plan import Channel, LoopSchedule, Plan, PlanError, Prediction, Task, source_warps
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop
+from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.scalars import Scalar
 
 # -------------------------------------------------------------------------------------------------- round trip
 
@@ -21,6 +25,20 @@ cycles = st.floats(allow_nan=False, allow_infinity=False)
 channels = st.builds(Channel, depth=st.integers(1, 16), sliced_dim=..., reused=...)
 loops = st.builds(LoopSchedule, late=..., in_flight=...)
 predictions = st.builds(Prediction, cycles, cycles, cycles, bound=...)
+decisions = st.one_of(st.just(Decision(True)), st.builds(Decision, st.none(), st.text()))
+not_negative = st.floats(0.0, 1e30)
+scalars = (Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 3), Scalar("program_id", 32, (), 1))
+loop_costs = st.one_of(
+    st.builds(LoopCost, st.just(7), not_negative, st.just((Trips(0, 1, 2),))),
+    st.builds(LoopCost, st.just(7), not_negative, unknown=st.text(min_size=1)),
+)
+costs = st.builds(TileCost, not_negative, st.tuples(loop_costs), st.just(scalars))
+parts = st.builds(StreamK, st.just(7), not_negative, st.integers(1))
+tile_loops = st.one_of(
+    st.builds(TileLoop, costs, st.integers(2, 9), st.integers(0, 2)),
+    st.builds(TileLoop, costs, stream_k=st.builds(Decision, parts)),
+    st.builds(TileLoop, costs, stream_k=st.builds(Decision, st.none(), st.text())),
+)
 
 
 @st.composite
@@ -31,6 +49,12 @@ def plans(draw: st.DrawFn) -> Plan:
     rings = draw(st.lists(channels, max_size=3).map(tuple))
     schedules = draw(st.lists(loops, max_size=3).map(tuple))
     others = {"staging": ..., "smem_bytes": ..., "blocks_per_sm": ..., "prediction": predictions}
+    others |= {
+        "epilogue_overlap": decisions,
+        "subtiling": decisions,
+        "ping_pong": decisions,
+        "tile_loop": st.none() | tile_loops,
+    }
     plan = st.builds(Plan, tasks=st.just(tasks), channels=st.just(rings), loops=st.just(schedules), **others)  # type: ignore[arg-type]
     return draw(plan)
 
@@ -50,9 +74,12 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True)
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
-    plan = sample(channels=(chain,), prediction=slower, packed=(5,), divided=True, not_divided="-", not_staged="-")
-    text = plan.to_text()
-    for kind in (Plan, Task, Channel, LoopSchedule, Prediction):
+    tiles = TileLoop(TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),)), stream_k=Decision(StreamK(2, 1.0, 1)))
+    alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)
+    said = {"epilogue_overlap": Decision(None, "-"), "subtiling": Decision(True), "ping_pong": Decision(True)}
+    plan = sample(channels=(chain,), prediction=slower, packed=(5,), tile_loop=tiles, **said)
+    text = plan.to_text() + sample(tile_loop=alone).to_text()
+    for kind in (Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, TileCost, LoopCost):
         for field in dataclasses.fields(kind):
             assert field.name in text
 
@@ -109,6 +136,10 @@ def edited(old: str, new: str) -> str:
         ("tasks = 3", r"^plan: tasks must be a list of tables"),
         ("loops = [3]", r"^plan: loops\[0\] must be a table"),
         ("prediction = 3", r"^plan: prediction must be a table"),
+        ("epilogue_overlap = 3", r"^plan: epilogue_overlap must be a table"),
+        ("tile_loop = 3", r"^plan: tile_loop: .*the top level must have the fields"),
+        ("[tile_loop]\n", r"^plan: tile_loop: .*the top level must have the fields"),
+        ("[tile_loop]\ncost = {}\n", r"^plan: tile_loop: .*must have the fields fixed, loops, scalars"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, message: str) -> None:
@@ -131,7 +162,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
         ("staging = []", 'staging = [["q", 3, "ring"]]', "staging"),
         ("smem_bytes = 0", 'smem_bytes = "all"', "smem_bytes"),
         ("overhead_cycles = 0.0", 'overhead_cycles = "few"', "overhead_cycles"),
-        ("version = 1", "version = 2", "version"),
+        ("version = 2", "version = 3", "version"),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(old: str, new: str, field: str) -> None:

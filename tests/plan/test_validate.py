@@ -14,8 +14,10 @@ from tests.support.cases import odd_cases
 from tests.support.compiling import Case, outcome, plain_module
 from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
+from wspec.decision import Decision
 from wspec.ir import print_module
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
+from wspec.tile_scheduler import TileCost, TileLoop
 
 ODD = {case.name: case for case in odd_cases()}
 GEMM, ATTENTION = ODD["gemm"], ODD["attention_masked"]
@@ -139,8 +141,8 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("channels.a.stays", GEMM, with_channel(0, stays=True)),
     ("channels.q.stays", ATTENTION, with_channel(0, stays=False)),
     ("loops.turns", ODD["skipped_tiles"], with_loop(turns=True)),
-    ("fingerprint", GEMM, with_plan(persistent=True)),
-    ("deferred", ATTENTION, with_plan(deferred=True)),
+    ("fingerprint", GEMM, with_plan(tile_loop=TileLoop(TileCost(0.0)))),
+    ("epilogue_overlap", ATTENTION, with_plan(epilogue_overlap=Decision(True))),
     ("loops.loop", GEMM, with_loop(loop=3)),
     ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
     ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wspec.tile_scheduler import TileCost, divided_launch, launch_table, make_table
+from wspec.decision import Decision
+from wspec.tile_scheduler import StreamK, TileCost, TileLoop, divided_launch, launch_table, make_table
 from wspec.tile_scheduler.costs import LoopCost, Trips
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, Table, divided_table
 from wspec.tile_scheduler.scalars import Scalar
@@ -126,43 +130,79 @@ def test_tiles_begun_at_the_same_time_are_neighbours() -> None:
 # ------------------------------------------------------------------------------------------- what a launch does
 
 
-def cost(handing: float, divides: int = 7) -> TileCost:
+def tile_loop(fix_up_cycles: float) -> TileLoop:
     """100 cycles an iteration, as many of them as argument 0 says."""
     scalars = (Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 0), Scalar("constant", 32, (), 1))
-    return TileCost(50.0, (LoopCost(7, 100.0, (Trips(0, 1, 2),)),), scalars, divides=divides, handing=handing, slot=10)
+    cost = TileCost(50.0, (LoopCost(7, 100.0, (Trips(0, 1, 2),)),), scalars)
+    return TileLoop(cost, stream_k=Decision(StreamK(7, fix_up_cycles, 10)))
+
+
+UNDIVIDED = replace(tile_loop(0.0), stream_k=Decision(None, "it cannot"))
 
 
 def test_tiles_are_divided_where_idle_blocks_lose_more_than_sums_on_their_way() -> None:
     """5 tiles of 3250 cycles for 4 blocks: undivided the last wave is three quarters empty."""
     idle = 3250 * 0.75
-    assert divided_launch(cost(idle - 1), (5, 1, 1), {0: 32}, 4) is not None
-    assert divided_launch(cost(idle + 1), (5, 1, 1), {0: 32}, 4) is None
-    assert divided_launch(cost(idle + 1), (5, 1, 1), {0: 32}, 4, must=True) is not None
+    assert divided_launch(tile_loop(idle - 1), (5, 1, 1), {0: 32}, 4) is not None
+    assert divided_launch(tile_loop(idle + 1), (5, 1, 1), {0: 32}, 4) is None
+    assert divided_launch(tile_loop(idle + 1), (5, 1, 1), {0: 32}, 4, must=True) is not None
 
 
 @pytest.mark.parametrize("grid", [(4, 1, 1), (8, 1, 1), (3, 1, 1), (0, 1, 1)])
 def test_nothing_is_divided_where_blocks_have_equal_work_or_one_tile_at_most(grid: tuple[int, int, int]) -> None:
-    assert divided_launch(cost(0.0), grid, {0: 32}, 4, must=True) is None
+    assert divided_launch(tile_loop(0.0), grid, {0: 32}, 4, must=True) is None
 
 
 def test_nothing_is_divided_in_a_kernel_that_cannot() -> None:
-    assert divided_launch(cost(0.0, divides=-1), (5, 1, 1), {0: 32}, 4, must=True) is None
+    assert divided_launch(UNDIVIDED, (5, 1, 1), {0: 32}, 4, must=True) is None
 
 
 def test_the_table_of_a_divided_launch_has_the_form_of_any_other() -> None:
-    blocks, table = divided_launch(cost(0.0), (5, 1, 1), {0: 32}, 4) or (0, np.zeros(0))
-    other = launch_table(cost(0.0), (5, 1, 1), {0: 32}, 4)
+    blocks, table = divided_launch(tile_loop(0.0), (5, 1, 1), {0: 32}, 4) or (0, np.zeros(0))
+    other = launch_table(tile_loop(0.0), (5, 1, 1), {0: 32}, 4)
     assert blocks == other[0] == 4 and table[1:4].tolist() == other[1][1:4].tolist() == [5, 1, 1]
     assert len(table) == FIELDS * (1 + 4 * table[0]) and len(other[1]) == FIELDS * (1 + 4 * other[1][0])
     entries = other[1][FIELDS:].reshape(4, -1, FIELDS)
     assert (entries[:, :, 4:] == WHOLE).all()
 
 
-def test_text_of_a_cost_keeps_what_is_divided() -> None:
-    made = cost(12.5)
-    assert TileCost.from_text(made.to_text()) == made
-    assert "divides" not in cost(0.0, divides=-1).to_text()
-    with pytest.raises(ValueError, match="divides"):
-        TileCost.from_text(made.to_text().replace('"divides": 7', '"divides": 8'))
-    with pytest.raises(ValueError, match="slot"):
-        TileCost.from_text(made.to_text().replace('"slot": 10', '"slot": 0'))
+# ------------------------------------------------------------------------------------------------- its data
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        tile_loop(12.5),
+        UNDIVIDED,
+        replace(UNDIVIDED, stream_k=Decision()),
+        TileLoop(tile_loop(0.0).cost, coarsening=3, axis=1),
+    ],
+)
+def test_data_keep_what_is_decided(made: TileLoop) -> None:
+    data = made.to_data()
+    assert TileLoop.from_data(data) == made
+    assert ("stream_k" in data) == (made.stream_k != Decision()) and ("coarsening" in data) == (made.coarsening > 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data["stream_k"].update(loop=8), "stream_k.loop"),
+        (lambda data: data["stream_k"].update(sums=0), "stream_k.sums"),
+        (lambda data: data["stream_k"].update(sums=True), "stream_k.sums"),
+        (lambda data: data["stream_k"].update(fix_up_cycles=-1.0), "stream_k.fix_up_cycles"),
+        (lambda data: data["stream_k"].pop("sums"), "stream_k must have the fields loop, fix_up_cycles, sums"),
+        (lambda data: data.update(stream_k={"why_not": 3}), "stream_k must have the fields"),
+        (lambda data: data.update(stream_k=3), "stream_k must have the fields"),
+        (lambda data: data.update(coarsening=2, axis=0), "stream_k.loop"),  # tiles are divided or joined, not both
+        (lambda data: data.update(coarsening=0), "coarsening"),
+        (lambda data: data.update(axis=3), "axis"),
+        (lambda data: data.update(more=3), "the top level"),
+        (lambda data: data.pop("cost"), "the top level"),
+    ],
+)
+def test_data_that_are_wrong(change: Callable[[dict[str, Any]], object], said: str) -> None:
+    data = tile_loop(12.5).to_data()
+    change(data)
+    with pytest.raises(ValueError, match=said):
+        TileLoop.from_data(data)

@@ -100,11 +100,11 @@ def test_there_are_enough_points_and_no_two_alike() -> None:
 
 def test_a_kernel_that_walks_is_launched_with_its_table() -> None:
     names = ["n", TABLE]
-    arguments, grid = walked_launch("", names, {"n": 5}, (3, 2, 1), 4)
+    arguments, grid = walked_launch(None, names, {"n": 5}, (3, 2, 1), 4)
     assert grid == (4, 1, 1) and arguments["n"] == 5
     table = arguments[TABLE]
     assert not isinstance(table, int | float) and list(table[1:4]) == [3, 2, 1]
-    assert walked_launch("", ["n"], {"n": 5}, (3, 2, 1), 4) == ({"n": 5}, (3, 2, 1))
+    assert walked_launch(None, ["n"], {"n": 5}, (3, 2, 1), 4) == ({"n": 5}, (3, 2, 1))
 
 
 def test_the_changes_are_the_same_at_every_tile() -> None:

@@ -10,9 +10,10 @@ from tests.support.shipped import shipped, shipped_source
 from wspec import bridge
 from wspec.ir import print_module, read
 from wspec.options import Options
-from wspec.pipeline import function_of, specialize
+from wspec.pipeline import specialize
 from wspec.plan.partition import hot_loops
 from wspec.plan.registers import consumer_need
+from wspec.planner.decide import function_of
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_expected_and_used(kernel: str, variant: str) -> None:
     """The highest register of the machine code is the consumers'; -14 to +4 % here (docs/cost-model.md)."""
     outcome = specialize(shipped(kernel, variant), Options(gate="off", stream_k=False), keep_stages=True)
     assert outcome.plan is not None and outcome.module is not None
-    loops = hot_loops(function_of(read(outcome.stages.get("persist") or outcome.stages["input"])))
+    loops = hot_loops(function_of(read(outcome.stages.get("walk_tiles") or outcome.stages["input"])))
     consumer = outcome.plan.consumer
     expected = consumer_need(loops, outcome.plan.loops, 32 * consumer.warps * consumer.replicas)
     finished = bridge.finish(print_module(outcome.module), shipped_source(kernel, variant))

@@ -14,7 +14,8 @@ from wspec.lab.search import Search, search
 from wspec.lab.search.launches import SHORT, launches
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import decide, specialize
+from wspec.pipeline import specialize
+from wspec.planner.decide import decide
 from wspec.tune.variations import RULE, same
 
 MACHINE = load_machine("h200")
@@ -46,7 +47,7 @@ def test_every_candidate_can_be_given_to_the_compiler(product: Search) -> None:
 def test_the_planners_own_is_the_planners(product: Search) -> None:
     module = shipped(PRODUCT, "bf16")
     numbered_function(module)
-    _, plan = decide(module, MACHINE, Options(gate="off"))
+    plan = decide(module, MACHINE, Options(gate="off"))
     assert product.own.plan == plan
 
 
