@@ -4,13 +4,16 @@ the way of one that finds none. B. Ramakrishna Rau, "Iterative modulo scheduling
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from wspec.model.modulo.problem import Problem
 
 _TRIES = 8  # placements of each node, in the mean, before an interval is given up
 _EPSILON = 1e-6
 Starts = list[float]
+Rivals = list[list[tuple[int, list[tuple[float, float]]]]]
+"""Of each node: the others that use a unit which it uses, each with how long it and they use such units."""
 
 
 def place(problem: Problem, interval: float, origin: int, stages: Mapping[int, int], limit: int) -> Starts | None:
@@ -22,6 +25,20 @@ def place(problem: Problem, interval: float, origin: int, stages: Mapping[int, i
     """
     early = _Placing(problem, interval, origin, stages, limit, False).run()
     return early if early is not None else _Placing(problem, interval, origin, stages, limit, True).run()
+
+
+@lru_cache(maxsize=2)
+def _rivals(busy: tuple[tuple[tuple[str, float], ...], ...]) -> Rivals:
+    """From the cycles of each unit that nodes take; the same for all intervals that are tried for a loop."""
+    uses = [dict(one) for one in busy]
+    return [
+        [
+            (other, [(cycles, theirs[unit]) for unit, cycles in mine.items() if unit in theirs])
+            for other, theirs in enumerate(uses)
+            if other != at and not mine.keys().isdisjoint(theirs)
+        ]
+        for at, mine in enumerate(uses)
+    ]
 
 
 class _Placing:
@@ -39,6 +56,7 @@ class _Placing:
             gap = edge.delay - edge.distance * interval
             self.into[edge.target].append((edge.source, gap))
             self.out[edge.source].append((edge.target, gap))
+        self.rivals = _rivals(tuple(tuple(node.busy.items()) for node in problem.nodes))
 
     def run(self) -> Starts | None:
         count = len(self.problem.nodes)
@@ -105,62 +123,55 @@ class _Placing:
             ]
             high = min([high if self.late or users else 0.0, *users])
             free = (start for start in sorted({high, *self._beginnings(at, high)}, reverse=True))
-            return next((start for start in free if not self._conflicts(at, start)), high)
+            return next((start for start in free if self._is_free(at, start)), high)
         if low > high + _EPSILON:
             return None
         for start in sorted({low, *self._ends(at, low)}):
-            if start <= high + _EPSILON and start < low + self.interval and not self._conflicts(at, start):
+            if start <= high + _EPSILON and start < low + self.interval and self._is_free(at, start):
                 return start
         forced = max(low, self.last[at] + 1.0)
         return forced if forced <= high else low
 
     def _ends(self, at: int, low: float) -> list[float]:
         """Where units that the node uses become free, within one interval from `low`."""
-        found = []
-        for other, node in enumerate(self.problem.nodes):
-            start = self.starts[other]
-            if start is None or other == at:
-                continue
-            for unit in self.problem.nodes[at].busy:
-                if unit in node.busy:
-                    end = start + node.busy[unit]
-                    found.append(low + (end - low) % self.interval)
-        return found
+        placed = ((self.starts[other], bookings) for other, bookings in self.rivals[at])
+        return [
+            low + (start + wide - low) % self.interval
+            for start, bookings in placed
+            if start is not None
+            for _, wide in bookings
+        ]
 
     def _beginnings(self, at: int, high: float) -> list[float]:
         """Starts from which the node ends where another one begins to use a unit, within one interval up to `high`."""
-        found = []
-        for other, node in enumerate(self.problem.nodes):
-            start = self.starts[other]
-            if start is None or other == at:
-                continue
-            mine = self.problem.nodes[at].busy
-            found += [high - (high - (start - mine[unit])) % self.interval for unit in mine if unit in node.busy]
-        return found
+        placed = ((self.starts[other], bookings) for other, bookings in self.rivals[at])
+        return [
+            high - (high - (start - long)) % self.interval
+            for start, bookings in placed
+            if start is not None
+            for long, _ in bookings
+        ]
 
-    def _conflicts(self, at: int, start: float) -> list[int]:
-        """The nodes that are in the way."""
-        mine = self.problem.nodes[at].busy
-        found = []
-        for other, node in enumerate(self.problem.nodes):
-            there = self.starts[other]
-            if there is None or other == at:
+    def _conflicts(self, at: int, start: float) -> Iterator[int]:
+        """The nodes that are in the way: those with a booking of a unit that meets one of this node's."""
+        starts, interval = self.starts, self.interval
+        for other, bookings in self.rivals[at]:
+            there = starts[other]
+            if there is None:
                 continue
-            for unit, cycles in mine.items():
-                if unit in node.busy and self._overlap(start, cycles, there, node.busy[unit]):
-                    found.append(other)
+            ahead = (there - start) % interval
+            if interval - ahead < _EPSILON:
+                ahead = 0.0
+            for long, wide in bookings:
+                if ahead < long - _EPSILON or interval - ahead < wide - _EPSILON:
+                    yield other
                     break
-        return found
 
-    def _overlap(self, one: float, long: float, other: float, wide: float) -> bool:
-        """Do two bookings of a unit meet anywhere in the interval?"""
-        ahead = (other - one) % self.interval
-        if self.interval - ahead < _EPSILON:
-            ahead = 0.0
-        return ahead < long - _EPSILON or self.interval - ahead < wide - _EPSILON
+    def _is_free(self, at: int, start: float) -> bool:
+        return next(self._conflicts(at, start), None) is None
 
     def _put(self, at: int, start: float) -> None:
-        for other in self._conflicts(at, start):
+        for other in list(self._conflicts(at, start)):
             if other != self.origin:
                 self.starts[other] = None
         self.starts[at] = self.last[at] = start
@@ -175,4 +186,4 @@ class _Placing:
             starts[edge.target] + edge.distance * self.interval >= starts[edge.source] + edge.delay - 1e-3
             for edge in self.problem.edges
         )
-        return edges and not any(self._conflicts(at, start) for at, start in enumerate(starts))
+        return edges and all(self._is_free(at, start) for at, start in enumerate(starts))
