@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -165,7 +165,8 @@ class _Compiler:
         """A copy of an Autotuner or Heuristics with the methods of `Inspectable`."""
         cls: Any = type(wrapper)
         if not issubclass(cls, Inspectable):
-            cls = type(cls.__name__, (Inspectable, cls), {"__module__": cls.__module__})
+            ahead = (bridge.CompilesAhead,) if bridge.is_autotuner(wrapper) else ()
+            cls = type(cls.__name__, (Inspectable, *ahead, cls), {"__module__": cls.__module__})
         new = cls.__new__(cls)
         new.__dict__.update(wrapper.__dict__)
         new.wspec = self
@@ -181,6 +182,10 @@ class _Compiler:
 
     def obtain(self, source: KernelSource) -> tuple[Result, Group]:
         return bridge.obtain(source, self.options, self.judge, prove, self.plan_text)
+
+    def compile_ahead(self, sources: Sequence[KernelSource]) -> int:
+        """Have the kernels compiled by other processes, as the option `compile_jobs` says; how many will be."""
+        return bridge.compile_ahead(sources, self.options, self.judge, prove, self.plan_text)
 
     def judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""

@@ -169,6 +169,18 @@ class Options:
     cache: bool = _option(
         True, Spec(bool, "reuse results on disk, in Triton's cache; 0 compiles afresh in every process", emits=False)
     )
+    compile_jobs: int | None = _option(
+        None,
+        Spec(
+            int,
+            "processes that compile the configurations of an autotuner side by side; 0 and 1: none, each is compiled "
+            "when it is launched. auto: as many as there are cores",
+            low=0,
+            high=256,
+            optional=True,
+            emits=False,
+        ),
+    )
     isolate: bool = _option(
         False, Spec(bool, "run the back end in another process, so that a crash of it is only a remark", emits=False)
     )

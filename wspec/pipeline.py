@@ -50,7 +50,8 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     """Warp-specialize a module that stands right before Triton's pipeliner, in place: prepare, plan, passes.
 
     Returns an Outcome; a kernel that is left alone has no module and a remark that says why. With `plan`, that plan is
-    used instead of one of our own; it must have been made for this kernel. What follows is the bridge's: Triton's own
+    used instead of one of our own; it must have been made for this kernel. What the last pass leaves is verified, and
+    with `keep_stages` what each leaves: that takes a third of the time. What follows is the bridge's: Triton's own
     passes, the checker, the back end.
     """
     run = _Run(keep_stages)
@@ -62,9 +63,11 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     except Declined as declined:
         return Outcome(None, None, (declined.remark,), run.stages, run.times)
     run.keep("plan", plan)
-    for one in passes_of(plan):
+    passes = passes_of(plan)
+    for one in passes:
         module = run.step(one, module, plan)
-        run.step(check_valid, module, name=f"verify {one.__name__}")
+        if keep_stages or one is passes[-1]:
+            run.step(check_valid, module, name=f"verify {one.__name__}")
         run.keep(one.__name__, module)
     done = Remark("specialized", describe(plan), function_of(module).location)
     return Outcome(module, plan, (done,), run.stages, run.times)

@@ -69,7 +69,8 @@ class Report:
         if self.plan is not None:
             found = operations(self.source, self.plan)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))
-        return "\n\n".join([*parts, f"binary: {self.resources}"])
+        binary = str(self.resources) if self.specialized else "what Triton makes of the kernel, not looked at here"
+        return "\n\n".join([*parts, f"binary: {binary}"])
 
 
 def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Operation]:

@@ -13,7 +13,7 @@ import wspec
 from tests.support import kernels as odd
 from tests.support.broken import drop_arrive, start_with_other_phase
 from tests.support.cases import GEMM, TILE
-from wspec import api, bridge, proof
+from wspec import api, bridge, ir, proof
 from wspec.check import Report, check, explore
 from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
@@ -84,6 +84,11 @@ def test_a_proof_is_in_the_report_and_kept_with_the_kernel(checked: list[Report]
     assert len(checked) == 2
 
 
+def _without_places(text: str) -> str:
+    """libtriton gives an operation that has no place one in the file that it was read from."""
+    return ir.print_module(proof.read_final(text), locations=False)
+
+
 def test_what_is_checked_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
@@ -93,7 +98,7 @@ def test_what_is_checked_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(api, "prove", prove)
     report = asked().outcome()
-    assert seen == [report.kernel.asm["ttgir"]]
+    assert [_without_places(text) for text in seen] == [_without_places(report.kernel.asm["ttgir"])]
 
 
 def test_the_checker_can_be_turned_off(checked: list[Report]) -> None:

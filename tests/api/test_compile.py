@@ -122,6 +122,7 @@ def test_left_alone(specialize: FakeSpecialize) -> None:
     assert not report.specialized and report.reason is not None and report.reason.code == "no-loop"
     assert report.kernel.asm["cubin"] == bridge.load_kernel(add_source(), bridge.Result(False, ()), {}).asm["cubin"]
     assert "left as it was" in asked.explain() and "the kernel has no loop [no-loop]" in asked.explain()
+    assert "binary: what Triton makes of the kernel" in asked.explain() and report.resources.hgmma == 0
 
 
 def test_declined_by_exception(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:

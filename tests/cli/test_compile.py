@@ -165,7 +165,14 @@ def test_explain_a_block_for_every_tile() -> None:
         (f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "no-descriptor-load", "matmul.py:90"),
     ],
 )
-def test_explain_why_not(kernel: str, code: str, place: str) -> None:
+def test_explain_why_not(kernel: str, code: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled to say it: what Triton makes of a large kernel may take a minute."""
+
+    def compiles(*_: object) -> None:
+        raise AssertionError("the plain kernel was compiled")
+
+    monkeypatch.setattr("wspec.bridge.persistent.load_plain", compiles)
+    monkeypatch.setattr("wspec.bridge.compile.finish", compiles)
     out = done("explain", kernel)
     assert f"[{code}]" in out and f"{place}:" in out and "what to change" in out
 

@@ -14,8 +14,9 @@ from wspec.diagnostics import Declined
 from wspec.ir import print_module
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import decide, function_of, specialize
+from wspec.pipeline import specialize
 from wspec.plan.plan import Plan, is_shallow
+from wspec.planner.decide import decide, function_of
 from wspec.tune.candidates import candidates
 from wspec.tune.variations import DECISIONS, RULE, in_words, same, variations
 from wspec.tune.writes import written_arguments

@@ -1,5 +1,6 @@
 """The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
 
+from wspec.bridge.ahead import CompilesAhead, compile_ahead
 from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.cache import key as cache_key
@@ -12,6 +13,7 @@ from wspec.bridge.launch import (
     fill_in,
     host_descriptor,
     innermost,
+    is_autotuner,
     is_interpreted,
     is_wrapper,
     load_plain,
@@ -34,6 +36,7 @@ __all__ = [
     "Checker",
     "Choice",
     "Compiler",
+    "CompilesAhead",
     "Finished",
     "Group",
     "KernelSource",
@@ -46,6 +49,7 @@ __all__ = [
     "Verdict",
     "WspecFunction",
     "cache_key",
+    "compile_ahead",
     "current_target",
     "fill_in",
     "final_ttgir",
@@ -55,6 +59,7 @@ __all__ = [
     "generic_text",
     "host_descriptor",
     "innermost",
+    "is_autotuner",
     "is_interpreted",
     "is_wrapper",
     "judge",

@@ -44,10 +44,13 @@ class Finished:
     ptxas_log: str
 
 
-def finish(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finished:
+def finish(
+    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[str], None] | None = None
+) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
-    `edits` are made before ptxas.
+    `edits` are made before ptxas. `told` is given the final module, in generic form, before LLVM begins: who checks it
+    has until ptxas ends.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
@@ -55,6 +58,8 @@ def finish(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finis
     module = _finishing(text, arch)
     metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
     final = str(module.str())
+    if told is not None:
+        told(generic_text(reparse(final)))
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
     ptx = edits.apply(ptx)

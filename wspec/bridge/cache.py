@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import triton
+from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
-from triton.runtime.cache import get_cache_manager, triton_key
+from triton.runtime.cache import FileCacheManager, get_cache_manager, triton_key
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.frontend import KernelSource
@@ -57,6 +60,25 @@ class Result:
         return (grave or list(self.remarks))[-1]
 
 
+_hashing: threading.Thread | None = None
+_hashing_lock = threading.Lock()
+
+
+def hash_ahead() -> None:
+    """Begin with what every key takes: a digest of all of Triton, 0.25 s once in a process, mostly without the GIL."""
+    global _hashing
+    with _hashing_lock:
+        if _hashing is None:
+            _hashing = threading.Thread(target=_hash, name="wspec-hash", daemon=True)
+            _hashing.start()
+
+
+def _hash() -> None:
+    with contextlib.suppress(OSError):  # whoever asks for a key will see it
+        triton_key()
+        wspec_digest()
+
+
 @functools.lru_cache(maxsize=1)
 def wspec_digest() -> str:
     """Our version and every source and data file that takes part in compiling."""
@@ -81,6 +103,8 @@ def function_digest(options: Options, plan: str) -> str:
 def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
     """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
     env = get_cache_invalidating_env_vars() if env is None else env
+    if _hashing is not None:
+        _hashing.join()
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
     tools = (triton_key(), source.backend.hash(), str(sorted(env.items())))
     return sha256(function_digest(options, plan), *kernel, *tools)
@@ -121,6 +145,81 @@ def store(
     group = {f"{name}.{kind}": manager.put(data, f"{name}.{kind}") for kind, data in files.items()}
     manager.put_group(f"{name}.wspec", group)
     return result, group
+
+
+# --------------------------------------------------------------------- kernels that are equal, kernels on their way
+
+_shared: dict[str, str] = {}  # what makes kernels equal -> the key of one of them
+_expected: dict[str, threading.Event] = {}  # the key of a kernel -> set when nobody else works on it any more
+_PATIENCE_S = 600.0  # no kernel takes that long; who works on it is stuck
+
+
+def share(source: KernelSource, text: str, options: Options, plan: str) -> str:
+    """A digest over what decides the result once `text`, the TTGIR, is there.
+
+    All but `num_stages`: it is for Triton's pipeliner, which a specialized kernel does not pass through.
+    """
+    theirs = sorted((name, str(value)) for name, value in source.options.__dict__.items() if name != "num_stages")
+    tools = (triton_key(), source.backend.hash(), str(sorted(get_cache_invalidating_env_vars().items())))
+    return sha256(function_digest(options, plan), source.name, text, str(theirs), str(source.target), *tools)
+
+
+def remember(share: str, key: str) -> bool:
+    """What is or will be stored under `key` is what every kernel with that `share` becomes. Is it the first of them?"""
+    return _shared.setdefault(share, key) == key
+
+
+def load_shared(share: str, key: str, source: KernelSource) -> tuple[Result, Group] | None:
+    """What is stored for an equal kernel, stored under `key` as well; None when there is nothing."""
+    other = _shared.get(share, key)
+    if other == key:
+        return None
+    wait_for(other)
+    found = load(other, source.name)
+    if found is None:
+        return None
+    result, group = found
+    name, manager = _file_name(source.name), get_cache_manager(key)
+    own: dict[str, str] = {}
+    try:
+        for file, path in group.items():
+            data = Path(path).read_bytes()
+            if file == f"{name}.json":
+                launched = {"hash": key, "num_stages": source.options.num_stages}
+                data = json.dumps({**json.loads(data), **launched}).encode()
+            own[file] = manager.put(data, file)
+    except OSError:
+        return None
+    manager.put_group(f"{name}.wspec", own)
+    return result, own
+
+
+def expect(key: str, done: threading.Event) -> None:
+    """Another process is about to store a kernel under `key`; `done` is set when it has, or has failed to."""
+    _expected[key] = done
+
+
+def is_expected(key: str) -> bool:
+    """Does another process work on it?"""
+    return key in _expected
+
+
+def wait_for(key: str) -> bool:
+    """Wait until no other process works on the kernel of that key; whether one did."""
+    done = _expected.get(key)
+    if done is None:
+        return False
+    done.wait(_PATIENCE_S)
+    _expected.pop(key, None)
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------- files
+
+
+def is_on_disk() -> bool:
+    """Is Triton's cache the folder that other processes share, and no manager of the user's own?"""
+    return knobs.cache.manager_class in (None, FileCacheManager)
 
 
 def _file_name(name: str) -> str:

@@ -14,10 +14,11 @@ from triton.runtime.jit import get_jit_fn_file_line
 from wspec.bridge import cache
 from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.collector import collector_paused
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.miscompiled import refusal
-from wspec.bridge.proof import Checker, rule
+from wspec.bridge.proof import Checker, Proving, rule
 from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.resources import ptxas_notes, sass, spill_bytes
@@ -56,18 +57,45 @@ def obtain(
     A failure of ours is not stored: it may be the machine's (no space, a killed ptxas, no time to check), and it is a
     bug otherwise. An error that the checker found is: the same kernel has it again.
     """
-    bypass = _bypass(source, options)
-    if bypass is not None:
-        return Result(False, (bypass,)), {}
+    hindered = not_asked(source, options)
+    if hindered is not None:
+        return Result(False, (hindered,)), {}
     key = cache.key(source, options, plan)
-    reuse = options.cache and options.dump is None and not knobs.compilation.always_compile
-    if reuse and (found := cache.load(key, source.name)) is not None:
-        return found
+    if may_reuse(options):
+        found = cache.load(key, source.name)
+        if found is None and cache.wait_for(key):
+            found = cache.load(key, source.name)
+        if found is not None:
+            return found
+    with collector_paused():
+        return _made(source, options, compiler, checker, key, plan)
+
+
+def may_reuse(options: Options) -> bool:
+    """May a result be taken from the cache?"""
+    return options.cache and options.dump is None and not knobs.compilation.always_compile
+
+
+def _made(
+    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, key: str, plan: str
+) -> tuple[Result, Group]:
+    """The same, made now, or from an equal kernel that this process made under another key."""
     try:
         ttir, text = lower(source)
     except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
         message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
+    share = cache.share(source, text, options, plan)
+    if may_reuse(options) and (found := cache.load_shared(share, key, source)) is not None:
+        return found
+    cache.remember(share, key)
+    return compile_lowered(source, ttir, text, options, compiler, checker, key)
+
+
+def compile_lowered(
+    source: KernelSource, ttir: str, text: str, options: Options, compiler: Compiler, checker: Checker, key: str
+) -> tuple[Result, Group]:
+    """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
     verdict = judge(source, text, compiler, options)
     made = _finish(source, verdict, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
@@ -76,7 +104,7 @@ def obtain(
     return cache.store(key, source, made.result, ttir, made.finished if made.result.specialized else None)
 
 
-def _bypass(source: KernelSource, options: Options) -> Remark | None:
+def not_asked(source: KernelSource, options: Options) -> Remark | None:
     """Why the compiler is not even asked."""
     place = kernel_location(source)
     if not options.enabled:
@@ -92,8 +120,23 @@ def _bypass(source: KernelSource, options: Options) -> Remark | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Stands for a kernel's function in a process that has not loaded it."""
+
+    name: str
+    place: FileLoc
+
+
+def elsewhere(source: KernelSource) -> KernelSource:
+    """The source without its function, as it can be sent to another process."""
+    return replace(source, ast=Elsewhere(source.name, kernel_location(source)))
+
+
 def kernel_location(source: KernelSource) -> FileLoc:
     """The line of the kernel's `def`."""
+    if isinstance(source.ast, Elsewhere):
+        return source.ast.place
     file, line = get_jit_fn_file_line(source.ast.fn)
     return FileLoc(file, line, 0)
 
@@ -126,9 +169,10 @@ class _Made:
 def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options) -> _Made:
     if verdict.text is None:
         return _Made(Result(False, verdict.remarks, verdict.plan))
+    proving = Proving(checker, options)
     try:
         run = finish_isolated if options.isolate else finish
-        finished = run(verdict.text, source, verdict.edits)
+        finished = run(verdict.text, source, verdict.edits, proving.begin)
     except Exception as error:
         details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
         path = write_reproducer(source.name, verdict.text, details, options)
@@ -144,7 +188,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     wrong = refusal(source.name, kernel_location(source), finished, options)
     if wrong is not None:
         return _declined(verdict, wrong)
-    ruling = rule(source.name, kernel_location(source), finished.final, checker, options)
+    ruling = rule(source.name, kernel_location(source), finished.final, proving.proof, options)
     if not ruling.accepted:
         result = _declined(verdict, *ruling.remarks).result
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)

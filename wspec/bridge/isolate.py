@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from wspec.bridge.backend import Finished, finish
@@ -19,8 +20,13 @@ from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError
 
 
-def finish_isolated(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS) -> Finished:
-    """`finish` with the same arguments in another process. Raises BridgeError also when that process dies."""
+def finish_isolated(
+    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[str], None] | None = None
+) -> Finished:
+    """`finish` with the same arguments in another process. Raises BridgeError also when that process dies.
+
+    `told` hears of the final module when the other process is done.
+    """
     with tempfile.TemporaryDirectory(prefix="wspec-") as folder:
         request, answer = Path(folder, "request"), Path(folder, "answer")
         request.write_bytes(pickle.dumps((text, source.options, source.target, edits)))
@@ -31,6 +37,8 @@ def finish_isolated(text: str, source: KernelSource, edits: PtxEdits = NO_EDITS)
             raise BridgeError(f"libtriton died ({_reason(done.returncode)})", done.stderr)
         finished: Finished | tuple[str, str] = pickle.loads(answer.read_bytes())
     if isinstance(finished, Finished):
+        if told is not None:
+            told(finished.final)
         return finished
     raise BridgeError(*finished)
 

@@ -49,6 +49,8 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
         self.wspec_options = options
         self.wspec_plan = plan
         self._obtain, self._load = obtain, load
+        if options.enabled:
+            cache.hash_ahead()
 
     @property
     def cache_key(self) -> str:
@@ -164,6 +166,11 @@ def is_wrapper(kernel: Any) -> bool:
     return isinstance(kernel, Autotuner | Heuristics)
 
 
+def is_autotuner(kernel: Any) -> bool:
+    """Whether `kernel` is an Autotuner."""
+    return isinstance(kernel, Autotuner)
+
+
 def replace_innermost(kernel: Any, make: Callable[[Any], Any], copy: Callable[[Any], Any]) -> Any:
     """`make` of a JITFunction; of an Autotuner or Heuristics a `copy` with the JITFunction inside replaced.
 
@@ -196,13 +203,21 @@ def fill_in(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
     while is_wrapper(kernel):
         if isinstance(kernel, Autotuner):
             config = getattr(kernel, "best_config", kernel.configs[0])
-            filled = {**config.all_kwargs(), **filled}
-            if config.pre_hook is not None:
-                args, filled = _apply_hook(config.pre_hook, kernel.arg_names, args, filled)
+            args, filled = with_configuration(kernel, config, args, filled)
         else:
             filled = _apply_heuristics(kernel, args, filled)
         kernel = kernel.fn
     return args, filled
+
+
+def with_configuration(
+    autotuner: Any, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with what a configuration adds to them; what `kwargs` says wins."""
+    filled = {**config.all_kwargs(), **kwargs}
+    if config.pre_hook is None:
+        return args, filled
+    return _apply_hook(config.pre_hook, autotuner.arg_names, args, filled)
 
 
 def _apply_heuristics(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

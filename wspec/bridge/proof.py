@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
@@ -34,7 +35,26 @@ class Proof:
 
 
 Checker = Callable[[str], Proof]
-"""TTGIR after the finishing passes, in Triton's own syntax -> what the checker says of it."""
+"""TTGIR after the finishing passes, in generic form or Triton's own -> what the checker says of it."""
+
+
+class Proving:
+    """The checker at work on a thread of its own, beside LLVM and ptxas, which leave the interpreter free."""
+
+    def __init__(self, checker: Checker, options: Options) -> None:
+        self._checker, self._wanted = checker, options.check != "off"
+        self._pool = ThreadPoolExecutor(1, "wspec-checker")
+        self._proof: Future[Proof] | None = None
+
+    def begin(self, final: str) -> None:
+        """Start on the module that will be compiled."""
+        if self._wanted:
+            self._proof = self._pool.submit(self._checker, final)
+            self._pool.shutdown(wait=False)
+
+    def proof(self, final: str) -> Proof:
+        """A Checker: what came of it. Raises what the checker raised."""
+        return self._checker(final) if self._proof is None else self._proof.result()
 
 
 @dataclass(frozen=True, slots=True)

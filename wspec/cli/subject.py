@@ -201,12 +201,29 @@ class KernelSubject(Subject):
         verdict = bridge.judge(source, ttgir, lambda text: judge(text, self.options, plan), self.options)
         return front_of(before, verdict)
 
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        return self._report.remarks if self.front.specialized else self.front.remarks
+
+    @property
+    def specialized(self) -> bool:
+        return self.front.specialized and self._report.specialized
+
+    @property
+    def proof(self) -> str:
+        return self._report.proof if self.front.specialized else ""
+
+    @cached_property
+    def _report(self) -> Report:
+        """What a launch would run. To learn of a kernel that is left alone compiles nothing."""
+        self.front  # noqa: B018  # a kernel that Triton refuses is reported from here
+        return self.offline.outcome()
+
     @cached_property
     def binary(self) -> Binary:
         from wspec import bridge
 
-        self.front  # noqa: B018  # a kernel that Triton refuses is reported from here
-        report = self.offline.outcome()
+        report = self._report
         kernel = self._compiled(report)
         names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
         stages = {stage: bridge.stage_text(kernel, theirs) for stage, theirs in names.items()}

@@ -159,7 +159,10 @@ class Operation:
         for region in self.regions:
             for block in region.blocks:
                 for op in block.ops:
-                    yield from op.walk()
+                    if op.regions:
+                        yield from op.walk()
+                    else:
+                        yield op
 
     def ancestors(self) -> Iterator[Operation]:
         """The operations around this one, innermost first."""

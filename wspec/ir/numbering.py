@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import IntegerAttr, i32
+from wspec.ir.types import IntegerAttr, Type, i32
 
 ID = "wspec.id"
 
@@ -26,6 +26,13 @@ def fingerprint(function: Operation) -> str:
     """A digest of the function's operations, operands, types and properties (not of its locations)."""
     digest = hashlib.sha256()
     numbers: dict[Value, int] = {}
+    shown: dict[int, str] = {}  # the text of a type, by the object: most values share theirs with others
+
+    def text_of(type: Type) -> str:
+        if id(type) not in shown:
+            shown[id(type)] = str(type)
+        return shown[id(type)]
+
     for op in function.walk():
         for region in op.regions:
             for block in region.blocks:
@@ -33,6 +40,6 @@ def fingerprint(function: Operation) -> str:
         numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
         own = sorted((name, str(value)) for name, value in op.properties.items())
         text = f"{op.name}({len(op.regions)}){[numbers.get(v, -1) for v in op.operands]}{own}"
-        types = "|".join(str(value.type) for value in (*op.operands, *op.results))
+        types = "|".join(text_of(value.type) for value in (*op.operands, *op.results))
         digest.update(f"{text}{types}\n".encode())
     return digest.hexdigest()[:16]

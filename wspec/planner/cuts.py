@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import networkx as nx
+from networkx.algorithms.flow import edmonds_karp
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.numbering import id_of
@@ -149,7 +150,7 @@ def _cheapest(
     if not nx.has_path(graph, "start", "end"):
         return None
     try:
-        _, (near, _) = nx.minimum_cut(graph, "start", "end")
+        _, (near, _) = nx.minimum_cut(graph, "start", "end", flow_func=edmonds_karp)  # few ways lead across
     except nx.NetworkXUnbounded:  # something that cannot be sent would have to be
         return None
     values = [node[1] for node in near if node[0] == "in" and ("out", node[1]) not in near]
