@@ -14,7 +14,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kernels": ROOT / "kernels"}
 LAYERS = (
-    ("version", "ir"),
+    ("version", "decision", "ir"),
     ("diagnostics",),
     ("options", "model", "tile_scheduler", "check", "execute"),
     ("plan",),

@@ -92,9 +92,7 @@ def test_the_digest_covers_every_source_file_that_compiles(tmp_path: Path) -> No
         "plan/plan.py",
     } <= names
     assert any(name.endswith(".toml") for name in names)
-    assert not any(
-        name.startswith(("kernels/", "lab/", "cli/", "execute/")) or "__pycache__" in name for name in names
-    )
+    assert not any(name.startswith(("kernels/", "lab/", "cli/", "execute/")) or "__pycache__" in name for name in names)
 
 
 def test_store_and_load(fresh_cache: Path) -> None:
