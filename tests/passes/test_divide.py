@@ -108,9 +108,9 @@ def test_the_options() -> None:
         (lambda plan: with_loop(plan, stream_k=Decision()), "made for kernel"),
         (lambda plan: with_loop(plan, cost=TileCost(0.0)), "16384 sums"),
         (lambda plan: with_loop(plan, stream_k=Decision(replace(divided(plan), loop=0))), "16384 sums"),
-        (lambda plan: replace(plan, blocks_per_sm=2), "one to an SM"),
+        (lambda plan: replace(plan, blocks_per_sm=2), "several blocks an SM exclude each other"),
         (lambda plan: replace(plan, tile_loop=None), "made for kernel"),
-        (lambda plan: with_loop(plan, coarsening=2), "one at a time"),
+        (lambda plan: with_loop(plan, coarsening=2), "made for kernel"),
     ],
 )
 def test_a_plan_that_would_write_elsewhere_is_refused(change: Callable[[Plan], Plan], why: str) -> None:

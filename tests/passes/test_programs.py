@@ -3,8 +3,8 @@
 `input.ttgir` is what the compiler is given, `plan.toml` the plan it is given with it. `checks.txt` says what matters of
 each pass's output (`SPLIT: ...` for split, and so on); a file `<pass>.ttgir` is that whole output. Each pass reads the
 text the pass before has printed, so every dump is seen to be a valid input. What the first one, walk_tiles, does is
-seen in two steps: persist, and divide_tiles where tiles may be divided. To keep the whole output of another pass, create the
-empty file and run `pytest tests/passes --update`.
+seen in two steps: persist, and divide_tiles where tiles may be divided. To keep the whole output of another pass,
+create the empty file and run `pytest tests/passes --update`.
 """
 
 from __future__ import annotations
