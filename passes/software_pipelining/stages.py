@@ -15,6 +15,7 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import MemDescType, ScalarType, TensorType
 from wspec.model.operations import byte_size
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
+from wspec.plan.fill import fill_of
 
 
 def late_parts(loop: Operation, is_channel_load: Callable[[Operation], bool]) -> list[set[Operation]]:
@@ -95,7 +96,7 @@ def _in_place(op: Operation, source: Operation, is_stream: Callable[[Operation],
     """Is an allocation no more than a name for the tile a stream brings?"""
     if op.name != "ttg.local_alloc":
         return True
-    return is_stream(source) and source.name == "tt.descriptor_load" and is_the_buffer(op, buffer_type(source))
+    return is_stream(source) and fill_of(source) is not None and is_the_buffer(op, buffer_type(source))
 
 
 def _only_accumulates(body: Block, dot: Operation) -> bool:

@@ -74,7 +74,7 @@ def _tasks(module: Operation, plan: Plan) -> dict[int, str]:
     op = ws.find(split(module.clone({}), plan))
     assert op is not None
     found: dict[int, str] = {}
-    loads = {load for channel in plan.channels if not channel.source for load in channel.loads}
+    loads = {load for channel in plan.channels if not channel.is_computed for load in channel.loads}
     for (task, _), block in zip(plan.regions(), ws.task_blocks(op), strict=True):
         for number in (id_of(inner) for top in block.ops for inner in top.walk()):
             if number >= 0 and (number not in loads or task.kind == "producer"):
@@ -84,7 +84,9 @@ def _tasks(module: Operation, plan: Plan) -> dict[int, str]:
 
 
 def _schedule(loop: Operation, plan: Plan, machine: Machine, tasks: Mapping[int, str]) -> SteadyState | None:
-    depths = {op: channel.depth for op in loop.walk() if (channel := plan.channel_of(id_of(op))) and not channel.source}
+    depths = {
+        op: channel.depth for op in loop.walk() if (channel := plan.channel_of(id_of(op))) and not channel.is_computed
+    }
     numbers = rates(machine)
 
     def crossing(source: Operation, target: Operation) -> float:

@@ -19,6 +19,7 @@ from wspec.ir.shapes import DOTS
 from wspec.model.machine import Machine
 from wspec.model.modulo.work import Work, rates, work
 from wspec.plan.buffers import buffer_type, is_the_buffer
+from wspec.plan.fill import fill_of
 
 IsLoad = Callable[[Operation], bool]
 
@@ -99,7 +100,7 @@ def loop_problem(
 def _price(op: Operation, machine: Machine, is_load: IsLoad) -> Work:
     """An allocation that only names the tile a load brings costs nothing: the ring is the allocation."""
     source = op.operands[0].op if op.name == "ttg.local_alloc" and op.operands else None
-    named = source is not None and is_load(source) and source.name == "tt.descriptor_load"
+    named = source is not None and is_load(source) and fill_of(source) is not None
     if named and source is not None and is_the_buffer(op, buffer_type(source)):
         return Work({})
     return work(op, machine)
