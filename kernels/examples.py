@@ -180,6 +180,27 @@ def matmul(
     return Example((-(-m // block_m) * -(-n // block_n),), arguments, Outputs(outputs))
 
 
+def gathered(
+    types: Mapping[str, str], constexprs: Mapping[str, Any], seed: int, *, m: int = 0, n: int = 0, k: int = 0
+) -> Example:
+    """`gathered_matmul_kernel` on more rows than are gathered, some of them more than once; sizes as of `matmul`."""
+    block_m, block_n, block_k = (int(constexprs[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    m, n, k = m or block_m + 45, n or block_n + 32, k or 5 * block_k + 16
+    dtype, result = _dtype(types["a_ptr"]), _dtype(types["c_desc"])
+    draw = torch.Generator().manual_seed(seed)
+    a, b = _normal(draw, (2 * m, k), dtype), _normal(draw, (k, n), dtype)
+    index = torch.randint(2 * m, (m,), generator=draw, dtype=torch.int32)
+    c = torch.full((m, n), math.nan, dtype=result)
+    arguments = {"a_ptr": a, "index_ptr": index, "b_desc": b, "c_desc": c, "m": m, "k": k, "stride_am": k}
+    kept_a, kept_b = a[index.long()], b.clone()
+
+    def outputs() -> Mapping[str, Output]:
+        expected = matmul_reference(kept_a, kept_b, dtype=torch.float64)
+        return {"c_desc": Output(c, expected, matmul_bound(kept_a, kept_b, expected, result))}
+
+    return Example((-(-m // block_m), -(-n // block_n)), arguments, Outputs(outputs))
+
+
 def matmul_bound(a: Tensor, b: Tensor, expected: Tensor, result: torch.dtype) -> Tensor:
     """u |C| for rounding the result, and k 2^-23 |A| |B| for sums of k products in float32."""
     sums = a.shape[1] * 2 * SINGLE * (a.double().abs() @ b.double().abs())

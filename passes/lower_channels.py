@@ -1,9 +1,10 @@
-"""lower_channels: turn abstract channels into rings of buffers, barriers and TMA copies.
+"""lower_channels: turn abstract channels into rings of buffers, barriers and copies.
 
     wspec.acquire       wait_barrier %empty[i], phase ^ 1
     wspec.copy %t, %d   barrier_expect %full[i], bytes; async_tma_copy_global_to_local %d, %full[i], %ring[i]
+    wspec.copy %t, %p   async_copy_global_to_local %p, %ring[i]; async_copy_mbarrier_arrive %full[i]    (by cp.async)
     wspec.commit        arrive_barrier %full[i], 1            (of a value that threads have written)
-    wspec.wait      =>  wait_barrier %full[i], phase
+    wspec.wait      =>  wait_barrier %full[i], phase          (and a proxy fence, of what cp.async has brought)
     wspec.buffer %t     memdesc_index %ring[i]
     wspec.release %t    arrive_barrier %empty[i], 1
     wspec.ring          memdesc_reinterpret %ring
@@ -16,7 +17,7 @@ A token is the buffer's index. Runs last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wspec.ir import warp_specialize as ws
@@ -32,15 +33,20 @@ from wspec.ir.types import (
     IntegerAttr,
     Layout,
     MemDescType,
+    OpaqueType,
     ScalarType,
     StringAttr,
+    UnitAttr,
     i32,
 )
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, Plan
 
 _BARRIER_LAYOUT = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
 _BARRIER = MemDescType((1,), I64, _BARRIER_LAYOUT, SMEM, True)
 _COPY_MODE: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}
+_PIECE_MODE: dict[str, Attribute] = {"isVolatile": IntegerAttr(0, I1)}
+_TOKEN = OpaqueType("!ttg.async.token")
 _WAIT_SEGMENTS: dict[str, Attribute] = {"operandSegmentSizes": DenseArrayAttr(I32, (1, 1, 1, 0))}
 
 
@@ -53,6 +59,7 @@ class Ring:
     buffers: Value
     full: Value
     empty: Value | None
+    fill: Fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +119,13 @@ def _allocate(
     ring_type = MemDescType((channel.depth, *buffer.shape), buffer.element, buffer.encoding, SMEM, True)
     readers = plan.arrivals(channel)
     buffers = build.create("ttg.local_alloc", [], [ring_type]).result
-    full = _barriers(build, channel.depth, 1)
+    full = _barriers(build, channel.depth, plan.fill_arrivals(channel))
     empty = _barriers(build, channel.depth, readers) if channel.reused else None
     seen = [ws.capture(op, value) if value is not None else None for value in (buffers, full, empty)]
     for index, view in enumerate(views):
         data, ready, free = (values[index] if values is not None else None for values in seen)
         assert data is not None and ready is not None
-        view[name] = Ring(channel.depth, buffer, data, ready, free)
+        view[name] = Ring(channel.depth, buffer, data, ready, free, channel.fill)
 
 
 def _barriers(build: Builder, depth: int, count: int) -> Value:
@@ -227,7 +234,7 @@ class _Lowering:
             predicate = op.operands[1] if len(op.operands) > 1 else _true(build)
             build.create("ttng.arrive_barrier", [barrier, predicate], [], {"count": i32(1)})
         else:
-            self._copy(op, build, ring)
+            _COPIES[ring.fill](op, build, ring)
         return at
 
     def _enter(self, op: Operation, build: Builder, ring: Ring, name: str, at: Positions) -> Positions:
@@ -236,18 +243,33 @@ class _Lowering:
         if barriers is not None:
             barrier = _at(build, barriers, here.index, _BARRIER)
             build.create("ttng.wait_barrier", [barrier, here.phase, _true(build)], [], _WAIT_SEGMENTS)
+        if op.name == "wspec.wait" and ring.fill.facts.reader_fences:
+            build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
         _replace(op, here.index)
         return {**at, name: _advance(build, here, ring.depth)}
 
-    @staticmethod
-    def _copy(op: Operation, build: Builder, ring: Ring) -> None:
-        index, desc, *coordinates = op.operands
-        ready = _at(build, ring.full, index, _BARRIER)
-        true = _true(build)
-        build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(buffer_bytes(ring.buffer))})
-        target = _at(build, ring.buffers, index, ring.buffer)
-        operands = [desc, *coordinates, ready, target, true]
-        build.create("ttng.async_tma_copy_global_to_local", operands, [], _COPY_MODE)
+
+def _by_tma(op: Operation, build: Builder, ring: Ring) -> None:
+    index, desc, *coordinates = op.operands
+    ready = _at(build, ring.full, index, _BARRIER)
+    true = _true(build)
+    build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(buffer_bytes(ring.buffer))})
+    target = _at(build, ring.buffers, index, ring.buffer)
+    operands = [desc, *coordinates, ready, target, true]
+    build.create("ttng.async_tma_copy_global_to_local", operands, [], _COPY_MODE)
+
+
+def _by_threads(op: Operation, build: Builder, ring: Ring) -> None:
+    """Each thread arrives when all it has copied so far has landed: counted at the start, so it adds nothing."""
+    index, pointers, *mask = op.operands
+    target = _at(build, ring.buffers, index, ring.buffer)
+    properties = {**op.properties, **_PIECE_MODE, "operandSegmentSizes": DenseArrayAttr(I32, (1, 1, len(mask), 0))}
+    build.create("ttg.async_copy_global_to_local", [pointers, target, *mask], [_TOKEN], properties)
+    ready = _at(build, ring.full, index, _BARRIER)
+    build.create("ttng.async_copy_mbarrier_arrive", [ready], [], {"noIncrement": UnitAttr()})
+
+
+_COPIES: dict[Fill, Callable[[Operation, Builder, Ring], None]] = {Fill.TMA: _by_tma, Fill.CP_ASYNC: _by_threads}
 
 
 def buffer_bytes(type: MemDescType) -> int:

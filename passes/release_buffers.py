@@ -34,14 +34,14 @@ def release_buffers(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     reused = {channel.name for channel in plan.channels if channel.reused}
-    computed = {channel.name for channel in plan.values}
+    fenced = {channel.name for channel in plan.channels if channel.fill.facts.release_fenced}
     for block in ws.task_blocks(op)[:-1]:
         for inner in [o for top in block.ops for o in top.walk() if o.name == "wspec.wait"]:
             channel = inner.attributes["channel"]
             assert isinstance(channel, StringAttr)
             base = channel.text if channel.text in reused else channel.text.rsplit(".", 1)[0]
             if base in reused:
-                _release(inner, fenced=base not in computed)
+                _release(inner, base in fenced)
     return module
 
 

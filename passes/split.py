@@ -32,10 +32,12 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.numbering import ID, id_of
 from wspec.ir.prune import prune
-from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr
+from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr, i32
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.coarsening import MEMBER, differing_in, slice_in
+from wspec.plan.fill import Fill, fill_of
 from wspec.plan.plan import Channel, Plan, Task
+from wspec.plan.pointer_loads import mask_of, piece_elements
 from wspec.plan.values import channel_name, cut_values, drop_effects, value_buffer
 
 
@@ -78,7 +80,8 @@ def _loads(block: Block, plan: Plan) -> list[tuple[Operation, Channel]]:
     found = []
     for op in block.ops:
         for inner in op.walk():
-            if inner.name == "tt.descriptor_load" and (channel := plan.channel_of(id_of(inner))) is not None:
+            channel = plan.channel_of(id_of(inner)) if fill_of(inner) is not None else None
+            if channel is not None and channel.fill is fill_of(inner):
                 found.append((inner, channel))
     return found
 
@@ -187,6 +190,9 @@ def _producer(body: Block, plan: Plan) -> Region:
 def _send(load: Operation, channel: Channel, copies: int, differing: set[Value]) -> None:
     assert load.parent is not None
     build = Builder(load.parent, load.parent.ops.index(load), load.location)
+    if channel.fill is Fill.CP_ASYNC:
+        _send_pieces(build, load, channel.name)
+        return
     for replica in range(copies):
         place = _place(build, load, replica, differing) if channel.private else load.operands
         marks = {"channel": StringAttr(channel_name(channel, replica)), ID: load.attributes[ID]}
@@ -194,6 +200,16 @@ def _send(load: Operation, channel: Channel, copies: int, differing: set[Value])
         if copies > 1:
             marks["replica"] = IntegerAttr(replica, I32)
         build.create("wspec.copy", [token, *place], [], attributes=marks)
+
+
+def _send_pieces(build: Builder, load: Operation, name: str) -> None:
+    """A tile that the producer's threads copy: its pointers and mask, and how many elements a thread takes at once."""
+    marks = {"channel": StringAttr(name), ID: load.attributes[ID]}
+    token = build.create("wspec.acquire", [], [I32], attributes=marks).result
+    mask = mask_of(load)
+    place = [load.operands[0], *([mask] if mask is not None else [])]
+    pieces = {key: load.properties[key] for key in ("cache", "evict")} | {"contiguity": i32(piece_elements(load))}
+    build.create("wspec.copy", [token, *place], [], pieces, marks)
 
 
 def _place(build: Builder, load: Operation, member: int, differing: set[Value]) -> list[Value]:

@@ -9,6 +9,7 @@ from wspec.ir.types import Layout, TensorType
 from wspec.options import Options
 from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows
 from wspec.plan.coarsening import size_of
+from wspec.plan.fill import fill_of
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import WARP_GROUP, source_warps
@@ -21,7 +22,7 @@ def choose_replicas(
 ) -> tuple[int, dict[int, int]]:
     """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
     if (team := size_of(function)) > 1:
-        return _of_team(function, warps, team, options)
+        return _of_team(function, sites, warps, team, options)
     rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
     wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
     if wanted > 1:
@@ -49,8 +50,15 @@ def choose_replicas(
     return 1, {}
 
 
-def _of_team(function: Operation, warps: int, team: int, options: Options) -> tuple[int, dict[int, int]]:
+def _of_team(
+    function: Operation, sites: list[Site], warps: int, team: int, options: Options
+) -> tuple[int, dict[int, int]]:
     """A warp group for each member, on the whole of its tile."""
+    if (site := next((site for site in sites if site.fill.facts.whole), None)) is not None:
+        raise decline(
+            "not-partitionable", f"a team shares tiles that TMA brings, and this one is filled by {site.fill}",
+            site.load.location, "team=1 lets no tiles share what they read",
+        )  # fmt: skip
     if warps != WARP_GROUP or options.consumers not in (None, team):
         said = f"it has {warps} warps" if warps != WARP_GROUP else f"consumers={options.consumers} is asked for"
         raise decline(
@@ -79,8 +87,11 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
     wanted = {id_of(site.load) for site in sites}
     found: dict[int, int] = {}
     for op in copy.walk():
-        if op.name == "wspec.buffer" or (id_of(op) in wanted and op.name == "tt.descriptor_load"):
+        fill = fill_of(op)
+        if op.name == "wspec.buffer" or (id_of(op) in wanted and fill is not None):
             dim = slicing.dim(op.result)
+            if dim is not None and fill is not None and fill.facts.whole:
+                return Conflict(op, f"{fill} brings a tile in one piece, which they would have to divide by rows")
             if dim is not None:
                 found[id_of(op)] = [d for d, size in enumerate(shape_of(op.result.type)) if size != 1].index(dim)
     return found

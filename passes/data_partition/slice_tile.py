@@ -26,6 +26,7 @@ from wspec.ir.types import (
     i32,
 )
 from wspec.passes.data_partition.slicing import Conflict, Slicing, privatize_leaves, slice_rows
+from wspec.plan.fill import Fill
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
 
@@ -38,6 +39,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
     op = ws.find(module)
     assert op is not None
     blocks, regions = ws.task_blocks(op), plan.regions()
+    _narrow_producer(blocks[-1], plan)
     if plan.coarsening > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
         return module
     for block, (task, replica) in zip(blocks[:-1], regions[:-1], strict=True):
@@ -48,6 +50,17 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
     _slice_copies(blocks[-1], plan)
     _retype_descriptors(op, plan)
     return module
+
+
+def _narrow_producer(block: Block, plan: Plan) -> None:
+    """A producer whose threads copy tiles themselves holds their pointers with the warps that it has."""
+    if all(channel.fill is not Fill.CP_ASYNC for channel in plan.channels):
+        return
+    factor = max(1, plan.source_warps // plan.producer.warps)
+    for value in _values(block):
+        value.type = shrink_type(value.type, None, 1, factor)
+    for op in _walk(block):
+        _retype_constant(op)
 
 
 # ---------------------------------------------------------------------------------------------- consumers

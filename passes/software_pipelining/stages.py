@@ -16,6 +16,7 @@ from wspec.ir.types import MemDescType, ScalarType, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
+from wspec.plan.fill import fill_of
 from wspec.plan.plan import LoopSchedule
 
 
@@ -112,7 +113,7 @@ def _in_place(op: Operation, source: Operation, is_stream: Callable[[Operation],
     """Is an allocation no more than a name for the tile a stream brings?"""
     if op.name != "ttg.local_alloc":
         return True
-    return is_stream(source) and source.name == "tt.descriptor_load" and is_the_buffer(op, buffer_type(source))
+    return is_stream(source) and fill_of(source) is not None and is_the_buffer(op, buffer_type(source))
 
 
 def _only_accumulates(body: Block, dot: Operation) -> bool:

@@ -26,7 +26,8 @@ def staging_options(
 ) -> dict[int, list[Place]]:
     """Every place each descriptor store may go through, the better first. The place must be the replica's own."""
     found: dict[int, list[Place]] = {}
-    own = [site for site in sites if replicas == 1 or id_of(site.load) in sliced]
+    through = [site for site in sites if site.fill.facts.stores_through]
+    own = [site for site in through if replicas == 1 or id_of(site.load) in sliced]
     for store in (op for op in function.walk() if op.name == "tt.descriptor_store"):
         places = [Place(id_of(s.load), BUFFER) for s in own if not s.hot and _fits_buffer(store, s.load)]
         if _after_loops(function, store, sites):

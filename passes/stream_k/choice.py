@@ -14,6 +14,7 @@ from wspec.ir.types import I32
 from wspec.ir.wgmma import is_sum
 from wspec.plan.graph import LOADS
 from wspec.plan.partition import hot_loops
+from wspec.plan.pointer_loads import is_copied
 
 RESUME, HAND_ON = "wspec.resume", "wspec.fix_up"
 """Attributes of the places where sums are taken up, and handed on: their number in the loop."""
@@ -36,6 +37,8 @@ def hindrance(function: Operation) -> tuple[str, Operation] | None:
         return "its loop carries more than sums of products", loop
     if any(op.name in DOTS and not op.is_inside(loop) for op in function.walk()):
         return "it multiplies outside of its loop", function
+    if (copied := next((op for op in loop.walk() if is_copied(op)), None)) is not None:
+        return "threads copy a tile through pointers, whose alignment the start of a part does not show", copied
     behind = body.ops[body.ops.index(loop) + 1 : -1]
     for op in function.walk():
         if op.name == "tt.descriptor_store" and op in behind:

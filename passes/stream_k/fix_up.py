@@ -1,4 +1,4 @@
-"""hand_on: sums go from the block that does the first part of a tile to the one that does the rest.
+"""fix_up: sums go from the block that does the first part of a tile to the one that does the rest.
 
     %s = select %fresh, %z, %z {wspec.resume}   =>   %s = if %fresh: %z
                                                           else: wait until the words of slot %from are set, clear them

@@ -149,7 +149,7 @@ JOBS: tuple[Job, ...] = (
     *jobs("counter", T128, T64, variants=[("default", "one consumer")]),
     *jobs("while_loop", T128, T64, alone="unsupported-control-flow"),
     *jobs("early_return", T128, T64, alone="unsupported-control-flow"),
-    *jobs("pointers", T128, T64, alone="no-descriptor-load"),
+    *jobs("pointers", T128, T64, variants=[("default", "depth 1")]),
     *jobs("one_pointer", T128, T64, NARROW),
     *jobs("block_barrier", T128, T64, alone="unsupported-op"),
     *jobs("asked_for", T128),

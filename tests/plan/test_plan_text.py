@@ -14,6 +14,7 @@ from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of, number
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, i32
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, LoopSchedule, Plan, PlanError, Prediction, Task, source_warps
 from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop
 from wspec.tile_scheduler.costs import Trips
@@ -72,12 +73,13 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 
 
 def test_every_field_stands_in_the_text() -> None:
-    chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True)
+    chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True, fill=Fill.COMPUTED)
+    pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC)
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
     tiles = TileLoop(TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),)), stream_k=Decision(StreamK(2, 1.0, 1)))
     alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)
     said = {"epilogue_overlap": Decision(None, "-"), "subtiling": Decision(True), "ping_pong": Decision(True)}
-    plan = sample(channels=(chain,), prediction=slower, packed=(5,), tile_loop=tiles, **said)
+    plan = sample(channels=(chain, pieces), prediction=slower, packed=(5,), tile_loop=tiles, **said)
     text = plan.to_text() + sample(tile_loop=alone).to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, TileCost, LoopCost):
         for field in dataclasses.fields(kind):
@@ -87,6 +89,20 @@ def test_every_field_stands_in_the_text() -> None:
 def test_what_few_plans_have_is_left_out() -> None:
     assert "packed" not in sample().to_text()
     assert Plan.from_text(sample(packed=(5, 7)).to_text()).packed == (5, 7)
+
+
+def test_how_a_buffer_is_filled_is_a_word() -> None:
+    """Left out where it goes without saying: TMA brings tiles, and a task computes what has a source."""
+    pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC)
+    text = sample(channels=(Channel("a", (3,), 2, 1024), pieces)).to_text()
+    assert text.count("fill = ") == 1 and 'fill = "cp.async"' in text
+    assert [channel.fill for channel in Plan.from_text(text).channels] == [Fill.TMA, Fill.CP_ASYNC]
+    chain = sample(channels=(Channel("p", (4,), 2, 1024, source="mma", fill=Fill.COMPUTED),))
+    assert "fill = " not in chain.to_text() and Plan.from_text(chain.to_text()) == chain
+    with pytest.raises(PlanError, match=r"channels\[1\].fill: 'ldg' is none of tma, cp.async, computed"):
+        Plan.from_text(text.replace('"cp.async"', '"ldg"'))
+    with pytest.raises(PlanError, match=r"channels.b: fill is 'computed', but no source computes it"):
+        Plan.from_text(text.replace('"cp.async"', '"computed"'))
 
 
 def sample(**changes: object) -> Plan:

@@ -216,7 +216,7 @@ def test_dots_that_only_accumulate_may_run_on(name: str, counts: list[int]) -> N
         ("fp8_straight", 0),  # B is turned through registers into a buffer of the loop
         ("dequantized_a", 0),  # A is made in registers in the loop
         ("dequantized_b", 0),
-        ("one_pointer", 0),
+        ("one_pointer", 1),
         ("load_in_branch", 0),
         ("block_scales", 0),  # the product is scaled before it is added
         ("branch_beside", 0),

@@ -16,6 +16,7 @@ from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
 from wspec.decision import Decision
 from wspec.ir import print_module
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
 from wspec.tile_scheduler import TileCost, TileLoop
 
@@ -129,6 +130,10 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("channels", GEMM, with_channel(0, name="b")),
     ("channels", GEMM, with_channel(0, name="a.0")),
     ("channels.a.reused", GEMM, with_channel(0, reused=False)),
+    ("tasks.warps", GEMM, with_channel(0, fill=Fill.CP_ASYNC)),
+    ("channels.a.fill", GEMM, lambda plan: with_channel(0, fill=Fill.CP_ASYNC)(with_task("producer", warps=4)(plan))),
+    ("channels.a.fill", ODD["pointers"], with_channel(0, fill=Fill.TMA)),
+    ("tasks.warps", ODD["pointers"], with_task("producer", warps=2)),
     ("channels.a.buffer_bytes", GEMM, with_channel(0, buffer_bytes=64)),
     ("channels.a.sliced_dim", GEMM, with_channel(0, sliced_dim=-1)),
     ("channels.a.sliced_dim", GEMM, with_channel(0, sliced_dim=1)),

@@ -93,7 +93,8 @@ def _operands() -> Iterator[Case]:
     yield case("read_twice", {**GEMM, "s_ptr": "*fp32:16"}, TILE)
     tf32 = {"a_desc": desc(128, 32, "fp32"), "b_desc": desc(128, 32, "fp32"), "c_desc": desc(128, 128, "fp32")}
     yield case("tf32", {**tf32, "k": "i32"}, {**TILE, "BK": 32}, odd.gemm_transposed)
-    yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE)
+    yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE, replicas=1)  # of A, in one piece
+    yield case("pointers", POINTERS, TILE, replicas=1)
 
 
 def _epilogues() -> Iterator[Case]:
@@ -123,7 +124,9 @@ def _declined() -> Iterator[Case]:
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
     yield case("early_return", {**GEMM, "m": "i32"}, TILE, code="unsupported-control-flow", at="return")
-    yield case("pointers", POINTERS, TILE, code="no-descriptor-load", at="load")
+    unaligned = {**POINTERS, "n": "i32", "k": "i32"}
+    yield case("pointers_unaligned", unaligned, TILE, odd.pointers, code="no-descriptor-load", at="load")
+    yield case("pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={})
     yield case("block_barrier", GEMM, TILE, code="unsupported-op", at="barrier")
     aliased = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "k": "i32:16"}
     yield case("same_memory", aliased, {**TILE, "BN": 64}, code="memory-alias", at="load")

@@ -14,11 +14,12 @@ from wspec.plan.plan import Plan
 
 SM_REGISTERS = 65536
 COPY = "ttng.async_tma_copy_global_to_local"
+PIECES, LANDED = "ttg.async_copy_global_to_local", "ttng.async_copy_mbarrier_arrive"
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One TMA copy of the producer with what it is told to expect."""
+    """One TMA copy of the producer with what it is told to expect, or pieces that its threads copy and arrive for."""
 
     op: Operation
     full: Value  # allocations, outside the tasks
@@ -150,7 +151,7 @@ def _depth(ring: Value) -> int:
 
 
 def _use(op: Operation, task: int) -> Use:
-    use, expected = Use(), dict[Value, int]()
+    use, expected, pieces = Use(), dict[Value, int](), list[Value]()
     for inner in _walk(ws.task_blocks(op)[task]):
         if inner.name == "ttng.wait_barrier":
             use.waits.append(_element(op, inner.operands[0]))
@@ -169,6 +170,15 @@ def _use(op: Operation, task: int) -> Use:
             buffers, position = _element(op, buffer)
             assert index is position, "a copy fills one buffer and says so on the barrier of another"
             use.copies.append(Copy(inner, full, buffers, index, expected.pop(barrier)))
+        elif inner.name == PIECES:
+            pieces.append(inner.operands[1])
+        elif inner.name == LANDED:
+            assert inner.attr("noIncrement") is not None, "the barrier counts all threads from the start"
+            full, index = _element(op, inner.operands[0])
+            buffers, position = _element(op, pieces.pop())
+            assert index is position and not pieces, "threads fill one buffer and arrive at the barrier of another"
+            use.copies.append(Copy(inner, full, buffers, index, _bytes(buffers) // _depth(buffers)))
+    assert not pieces, "nobody learns that threads have filled a buffer"
     assert not expected, "a barrier expects bytes that nothing brings"
     return use
 
@@ -179,16 +189,18 @@ def _use(op: Operation, task: int) -> Use:
 def _producer(use: Use, counts: dict[Value, int], plan: Plan) -> None:
     """Every ring of the plan is filled, by copies of the right size, each into a buffer that was waited for."""
     rings = {copy.full: copy.buffers for copy in use.copies}
-    loaded = [channel for channel in plan.channels if not channel.source]
+    loaded = [channel for channel in plan.channels if not channel.is_computed]
     wanted = [(channel, ring) for channel in loaded for ring in range(plan.copies(channel))]
     assert len(rings) == len(set(rings.values())) == len(wanted)
     assert not use.arrives
     for copy in use.copies:
         assert rings[copy.full] is copy.buffers
-        assert counts[copy.full] == 1, "the only arrival is the one that says how many bytes come"
+        threads = 1 if copy.op.name == COPY else 32 * plan.producer.warps
+        assert counts[copy.full] == threads, "all that arrives says how many bytes come, or that a thread's have landed"
         assert _depth(copy.full) == _depth(copy.buffers)
         assert copy.bytes == _bytes(copy.buffers) // _depth(copy.buffers)
-        _same_layout(copy)
+        if copy.op.name == COPY:
+            _same_layout(copy)
     by_bytes = sorted(_bytes(buffers) for buffers in rings.values())
     assert by_bytes == sorted(c.depth * c.buffer_bytes // plan.copies(c) for c, _ in wanted)
 

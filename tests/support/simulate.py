@@ -154,7 +154,8 @@ class _Run:
     rings: dict[tuple[Operation, int], Buffer | Barrier] = field(default_factory=dict)
     stored: dict[int, list[Term]] = field(default_factory=dict)
     reading: dict[int, list[list[Buffer]]] = field(default_factory=dict)  # task -> buffers of its dots in flight
-    copies: list[tuple[Buffer, Barrier, int, Term]] = field(default_factory=list)  # of TMA, in flight
+    copies: list[tuple[Buffer, Barrier, int, Term]] = field(default_factory=list)  # in flight; no bytes: all threads'
+    pieces: dict[int, list[tuple[Buffer, Term]]] = field(default_factory=dict)  # task -> its copies without an arrival
     staged: dict[int, list[Buffer]] = field(default_factory=dict)  # task -> buffers it is storing from
     turns: dict[int, Turn] = field(default_factory=dict)  # by the number of the hardware barrier
     waiting: dict[int, str] = field(default_factory=dict)
@@ -197,7 +198,11 @@ class _Run:
     def _land(self, copy: tuple[Buffer, Barrier, int, Term]) -> None:
         buffer, barrier, size, content = copy
         buffer.filling, buffer.content = False, content
-        barrier.bytes -= size
+        if size:
+            barrier.bytes -= size
+        else:
+            assert barrier.pending == barrier.count, f"{barrier.name}: more arrivals than it waits for"
+            barrier.pending = 0
         barrier.settle()
 
     def assert_drained(self, producer: int) -> None:
@@ -303,6 +308,8 @@ class _Run:
             return (operands[0],)
         if op.name == "tt.descriptor_load":
             return (self._tile(operands),)
+        if op.name == "tt.load" and len(_shape(op.results[0])) == 2:
+            return (self._gathered(operands),)
         if operands and isinstance(operands[0], Entry):
             at = operands[0].at
             return (Entry(at + operands[1]) if op.name == "tt.addptr" else self.world.table[at],)
@@ -353,6 +360,10 @@ class _Run:
     def _tile(self, operands: Result) -> Term:
         return term("tile", operands[0], *(() if self.world.blind else operands[1:]))
 
+    def _gathered(self, operands: Result) -> Term:
+        """A tile that is loaded through pointers; zeros where the mask, if there is one, is false."""
+        return term("gathered", *(() if self.world.blind else operands[:2]))
+
     def _store(self, op: Operation, operands: Result) -> Term:
         if op.name in ("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"):
             first, last = (1, 0) if op.name == "tt.descriptor_store" else (-1, -1)
@@ -389,6 +400,20 @@ class _Run:
         self._assert_free(buffer)
         buffer.filling = True
         self.copies.append((buffer, barrier, _bytes(op.operands[-2]), self._tile((desc, *place))))
+        return ()
+
+    def _pieces(self, task: int, op: Operation, operands: Result) -> Result:
+        """cp.async: on its way from now on, and reported on the barrier that the task then arrives at."""
+        pointers, buffer, *mask = operands
+        self._assert_free(buffer)
+        buffer.filling = True
+        self.pieces.setdefault(task, []).append((buffer, self._gathered((pointers, *mask))))
+        return (term("token"),)
+
+    def _landed(self, task: int, op: Operation, operands: Result) -> Result:
+        """All threads arrive when what was copied since the last arrival has landed."""
+        ((buffer, tile),) = self.pieces.pop(task)
+        self.copies.append((buffer, operands[0], 0, tile))
         return ()
 
     def _dot(self, task: int, op: Operation, operands: Result) -> Result:
@@ -453,6 +478,8 @@ _SHARED: dict[str, Callable[..., Result]] = {
     "ttng.arrive_barrier": _Run._arrive,
     "ttng.barrier_expect": _Run._expect,
     "ttng.async_tma_copy_global_to_local": _Run._copy,
+    "ttg.async_copy_global_to_local": _Run._pieces,
+    "ttng.async_copy_mbarrier_arrive": _Run._landed,
     "ttng.warp_group_dot": _Run._dot,
     "ttng.warp_group_dot_wait": _Run._dot_wait,
     "ttg.local_store": _Run._local_store,

@@ -28,15 +28,7 @@ from wspec.version import VERSION
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
 _SOURCES = (".py", ".json", ".toml")
-_ELSEWHERE = (
-    "kernels",
-    "bench",
-    "cli",
-    "execute",
-    "measure",
-    "show",
-    "__pycache__",
-)  # these do not take part in compiling
+_ELSEWHERE = ("kernels", "lab", "cli", "execute", "show", "specs", "tune", "__pycache__")  # no part in compiling
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.types import MemDescType
 
+_LANDED = "ttng.async_copy_mbarrier_arrive"
 _FEED = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 
 
@@ -28,7 +29,7 @@ class Names:
         self.program = program
         self.roots = {op: number for number, op in enumerate(program.roots)}
         self.flow = flow
-        self.fed: set[int] = set()  # barriers that TMA completes
+        self.fed: set[int] = set()  # barriers that copies complete
         self.barriers: set[int] = set()
         self.called = self._names_of_roots()
         self.tasks = self._names_of_tasks()
@@ -85,6 +86,7 @@ class Names:
                 root = self.root(op.operands[0])
                 if root is not None:
                     self.barriers.add(root)
+                    self.fed.update([root] if op.name == _LANDED else [])
             if op.name in _FEED:
                 barrier, buffer = [v for v in op.operands if "memdesc" in str(v.type)[:12]][:2]
                 roots = self.root(barrier), self.root(buffer)
@@ -115,7 +117,7 @@ class Names:
         kinds = []
         for code in self.program.codes:
             dots = any(isinstance(step, c.Dot) for step in code.steps)
-            loads = any(isinstance(step, c.Copy) for step in code.steps)
+            loads = any(isinstance(step, c.Copy | c.CopyElements) for step in code.steps)
             kinds.append("mma" if dots else "load" if loads else code.name)
         if len(kinds) == 1:
             return ["kernel"]

@@ -46,6 +46,7 @@ class Machine:
     plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
     plain_mn_major: float  # B stored [K, N]
     plain_walking: float  # the same where blocks walk through tiles
+    plain_copied: float  # the same where a producer's threads copy the tiles with cp.async
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         plain_k_major=data["plain"]["k_major"],
         plain_mn_major=data["plain"]["mn_major"],
         plain_walking=data["plain"]["walking"],
+        plain_copied=data["plain"]["copied"],
     )
 
 

@@ -6,16 +6,27 @@ from dataclasses import replace
 
 from wspec.ir.core import Operation
 from wspec.ir.types import SMEM, Layout, MemDescType, TensorDescType, TensorType
+from wspec.plan.fill import Fill, fill_of
 
 VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
 """Operations that give a buffer another name."""
 
 
 def buffer_type(load: Operation) -> MemDescType:
-    """What one buffer of a channel holds: the tile of `load`, in the layout TMA gives it, which is its descriptor's."""
+    """What one buffer of a channel holds: the tile of `load`, in the layout of its descriptor where TMA brings it, and
+    in that which the kernel gives it for the tensor core where threads do."""
+    if fill_of(load) is Fill.CP_ASYNC:
+        return _as_allocated(load)
     tile, desc = load.result.type, load.operands[0].type
     assert isinstance(tile, TensorType) and isinstance(desc, TensorDescType)
     return MemDescType(tile.shape, tile.element, flat_layout(desc, len(tile.shape)), SMEM, True)
+
+
+def _as_allocated(load: Operation) -> MemDescType:
+    ops = load.parent.ops if load.parent is not None else []
+    made = next(op.result.type for op in ops if op.name == "ttg.local_alloc" and load.result in op.operands)
+    assert isinstance(made, MemDescType)
+    return replace(made, mutable=True)
 
 
 def flat_layout(desc: TensorDescType, rank: int = 2) -> Layout:

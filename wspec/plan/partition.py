@@ -1,11 +1,14 @@
 """Which loads become channels: the tiles that tensor core loops stream through shared memory.
 
 A descriptor load is moved to the producer when it feeds a dot from a loop that multiplies (or from before one), and
-when its coordinates can be computed there: from scalars that do not depend on anything the consumers compute.
+when its coordinates can be computed there: from scalars that do not depend on anything the consumers compute. So is the
+load of a tile through pointers, in a loop that multiplies, if threads can copy it (pointer_loads.py) and the producer
+can compute its pointers and its mask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wspec.diagnostics import Declined, Remark
@@ -15,7 +18,11 @@ from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
+from wspec.plan.fill import Fill, fill_of, filling_warps
 from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
+from wspec.plan.layouts import LayoutError, shrink_type
+from wspec.plan.plan import source_warps
+from wspec.plan.pointer_loads import hindrance, is_copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,12 @@ class Site:
     load: Operation
     loop: Operation | None
     hot: bool  # inside a loop that multiplies
+
+    @property
+    def fill(self) -> Fill:
+        found = fill_of(self.load)
+        assert found is not None
+        return found
 
 
 def decline(
@@ -41,14 +54,18 @@ def hot_loops(function: Operation) -> list[Operation]:
 
 
 def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
-    """Every descriptor load that can be a channel, in program order."""
+    """Every load that can be a channel, in program order.
+
+    Of those through pointers only what the loops stream: a tile from before them is loaded once, by who reads it.
+    """
     sites: list[Site] = []
     for load in function.walk():
-        if load.name != "tt.descriptor_load" or not _streams(load) or not _feeds_dot(function, load):
+        fill = fill_of(load)
+        if fill is None or not _CAN_FILL[fill](load) or not _feeds_dot(function, load):
             continue
         hot = any(load.is_inside(loop) for loop in loops)
         around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
-        if hot or any(_precedes(load, loop) for loop in loops):
+        if hot or (fill is Fill.TMA and any(_precedes(load, loop) for loop in loops)):
             sites.append(Site(load, around, hot))
     return sites
 
@@ -67,6 +84,12 @@ def _streams(load: Operation) -> bool:
     if not isinstance(encoding, Layout) or encoding.name != "ttg.nvmma_shared":
         return False
     return unit_dim_pairs(desc.block.shape, tile.shape) is not None
+
+
+_CAN_FILL: dict[Fill, Callable[[Operation], bool]] = {
+    Fill.TMA: _streams,
+    Fill.CP_ASYNC: is_copied,
+}
 
 
 def _users(function: Operation, value: Value) -> list[Operation]:
@@ -120,9 +143,13 @@ def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
     """The loads that can be channels. Raises Declined when no loop has one."""
     sites = find_sites(function, loops)
     if not any(site.hot for site in sites):
-        load = next((op for loop in loops for op in loop.walk() if op.name == "tt.load"), loops[0])
+        every = [op for loop in loops for op in loop.walk() if op.name == "tt.load"]
+        load = next((op for op in every if _feeds_dot(function, op)), every[0] if every else loops[0])
+        why = hindrance(load) if every else ""
         raise decline(
-            "no-descriptor-load", "the loop loads its tiles through pointers, which wspec cannot stream yet",
+            "no-descriptor-load",
+            "the loop loads its tiles through pointers, and threads cannot copy this one ahead of time: " + why
+            if why else "the loop brings no tile that could be loaded ahead of time",
             load.location, "load the tiles of the dot through tensor descriptors",
         )  # fmt: skip
     return sites
@@ -136,6 +163,22 @@ def check_addresses(function: Operation, site: Site) -> None:
     _check_scalars(function, site, site.load.operands, "the address of this load", "needed for the address")
     control = [value for op in site.load.ancestors() for value in deciding(op)]
     _check_scalars(function, site, control, "whether this load runs", "needed to know whether it runs")
+    if site.fill is Fill.CP_ASYNC:
+        _check_layouts(function, site)
+
+
+def _check_layouts(function: Operation, site: Site) -> None:
+    """A producer of fewer warps than the kernel has must be able to hold the pointers. Raises Declined."""
+    factor = source_warps(function) // filling_warps([site.fill], 1)
+    for op in (site.load, *needed_for(site.load.operands, function)) if factor > 1 else ():
+        for value in (*op.operands, *op.results):
+            try:
+                shrink_type(value.type, None, 1, factor)
+            except LayoutError as error:
+                raise decline(
+                    "not-partitionable", f"{factor} times fewer threads cannot hold its pointers: {error}",
+                    site.load.location, "use num_warps=4", (("needed for the address", op.location),),
+                ) from None  # fmt: skip
 
 
 def deciding(op: Operation) -> list[Value]:

@@ -10,11 +10,13 @@ import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
+from wspec.plan.fill import Fill
 from wspec.tile_scheduler import StreamK, TileLoop
 
 WARP_GROUP = 4  # warps of a warp group
@@ -43,10 +45,15 @@ class Channel:
     sliced_dim: int = -1  # the tile dimension replicas share, or -1: every replica reads all of it
     reused: bool = True  # False: filled once in the kernel's life, so nothing needs to be released
     stays: bool = False  # True: the tile is read by a loop that streams others
-    source: str = ""  # the task that computes the value; "": the producer loads it
+    source: str = ""  # the task that computes the value, where one does; else the producer fills it
     readers: tuple[str, ...] = ()  # the tasks that read it; none named: the consumer
     result: int = 0  # which result of the operation the value is
     private: bool = False  # each member of a team has a ring of its own, for a tile of its own
+    fill: Fill = Fill.TMA  # how its buffers are filled
+
+    @property
+    def is_computed(self) -> bool:
+        return self.fill is Fill.COMPUTED
 
     @property
     def sliced(self) -> bool:
@@ -120,7 +127,7 @@ class Plan:
     @property
     def values(self) -> tuple[Channel, ...]:
         """The channels that carry what a task computes."""
-        return tuple(channel for channel in self.channels if channel.source)
+        return tuple(channel for channel in self.channels if channel.is_computed)
 
     @property
     def persistent(self) -> bool:
@@ -156,9 +163,17 @@ class Plan:
     def copies(self, channel: Channel) -> int:
         """How many rings a channel has: one for each replica where they share its tile."""
         ends = [task.replicas for task in self.readers(channel)]
-        if channel.source:
+        if channel.is_computed:
             ends.append(self.task(channel.source).replicas)
         return max(ends) if channel.apart else 1
+
+    def filling(self, channel: Channel) -> Task:
+        """The task that fills a channel."""
+        return self.task(channel.source) if channel.is_computed else self.producer
+
+    def fill_arrivals(self, channel: Channel) -> int:
+        """How many arrivals say that a buffer is full."""
+        return channel.fill.arrivals(self.filling(channel).warps)
 
     def arrivals(self, channel: Channel) -> int:
         """How many warp groups hand a buffer of each ring back."""
@@ -203,6 +218,9 @@ _UNUSUAL = {
 
 def _without_defaults(data: dict[str, Any]) -> dict[str, Any]:
     """What few plans have is left out of the others."""
+    for channel in data["channels"]:
+        if channel["fill"] == _implied_fill(channel):
+            del channel["fill"]
     for table in (data, *data["channels"], *data["loops"], data["prediction"]):
         for name in [name for name in table if name in _UNUSUAL and table[name] == _UNUSUAL[name]]:
             del table[name]
@@ -222,6 +240,11 @@ def _as_data(plan: Plan) -> dict[str, Any]:
     if plan.tile_loop is not None:
         data["tile_loop"] = plan.tile_loop.to_data()
     return data
+
+
+def _implied_fill(channel: dict[str, Any]) -> Fill:
+    """How a channel is filled whose row in the text does not say it."""
+    return Fill.COMPUTED if channel.get("source") else Fill.TMA
 
 
 def _scalar(value: Any) -> str:
@@ -261,6 +284,10 @@ def _record(kind: type[Any], where: str, data: Any) -> Any:
         raise PlanError(f"plan: {where} has unknown field {unknown[0]!r}; it may have {', '.join(sorted(known))}")
     values = {key: _tuples(value) for key, value in data.items()}
     hints = get_type_hints(kind)
+    for key in [key for key in values if isinstance(hints[key], type) and issubclass(hints[key], StrEnum)]:
+        if values[key] not in list(hints[key]):
+            raise PlanError(f"plan: {where}.{key}: {values[key]!r} is none of {', '.join(hints[key])}")
+        values[key] = hints[key](values[key])
     for key, value in values.items():
         if not _is_a(value, hints[key]):
             raise PlanError(f"plan: {where}.{key}: {value!r} is not {_in_words(hints[key])}")
@@ -314,12 +341,16 @@ def _in_words(hint: Any) -> str:
 
 
 def _from_dict(data: dict[str, Any]) -> Plan:
+    if (version := data.get("version", VERSION)) != VERSION:
+        raise PlanError(f"plan: version: this wspec reads version {VERSION}, found {version}")
     lists = {"tasks": Task, "channels": Channel, "loops": LoopSchedule}
     values: dict[str, Any] = dict(data)
     for name, kind in lists.items():
         rows = data.get(name, [])
         if not isinstance(rows, list):
             raise PlanError(f"plan: {name} must be a list of tables")
+        if kind is Channel:
+            rows = [{"fill": _implied_fill(row), **row} if isinstance(row, dict) else row for row in rows]
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
     values |= {
@@ -328,8 +359,6 @@ def _from_dict(data: dict[str, Any]) -> Plan:
     if "tile_loop" in data:
         values["tile_loop"] = _tile_loop(data["tile_loop"])
     plan: Plan = _record(Plan, "the top level", values)
-    if plan.version != VERSION:
-        raise PlanError(f"plan: version: this wspec reads version {VERSION}, found {plan.version}")
     kinds = sorted(task.kind for task in plan.tasks)
     if [kind for kind in kinds if kind != "helper"] != ["consumer", "producer"]:
         raise PlanError(f"plan: expected one producer and one consumer task, found {', '.join(kinds) or 'none'}")
@@ -340,6 +369,9 @@ def _from_dict(data: dict[str, Any]) -> Plan:
             raise PlanError(f"plan: channels.{channel.name}: depth must be at least 1, found {channel.depth}")
         if unknown := {*channel.readers, channel.source} - {task.name for task in plan.tasks} - {""}:
             raise PlanError(f"plan: channels.{channel.name}: there is no task {sorted(unknown)[0]!r}")
+        if channel.is_computed != bool(channel.source):
+            why = "no source computes it" if channel.is_computed else f"{channel.source!r} computes it"
+            raise PlanError(f"plan: channels.{channel.name}: fill is {str(channel.fill)!r}, but {why}")
     return plan
 
 

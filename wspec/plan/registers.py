@@ -8,11 +8,13 @@ set by hand, so that the attention tiles and schedules that ran best are the one
 
 from __future__ import annotations
 
+import math
+
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
-from wspec.ir.types import Layout, TensorType
+from wspec.ir.types import Layout, PointerType, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size
 from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan
@@ -28,7 +30,14 @@ INSTRUCTION_OVERHEAD = 26
 def _tile_registers(value: Value, threads: int) -> float:
     if not isinstance(value.type, TensorType) or len(value.type.shape) < 2:
         return 2.0 if isinstance(value.type, TensorType) else 0.0
-    return byte_size(value.type) / 4 / threads
+    return byte_size(value.type) / 4 / threads / _side_by_side(value.type)
+
+
+def _side_by_side(type: TensorType) -> int:
+    """Of a tile of pointers a thread keeps one for each run of neighbours: those of the others follow from it."""
+    layout = type.encoding
+    is_pointers = isinstance(type.element, PointerType) and isinstance(layout, Layout)
+    return math.prod(layout.ints("sizePerThread")) if is_pointers and isinstance(layout, Layout) else 1
 
 
 def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], threads: int) -> int:

@@ -19,6 +19,7 @@ from wspec.options import Options
 from wspec.passes.data_partition.choice import choose_replicas, slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.passes.software_pipelining.stages import accumulators
+from wspec.plan.fill import Fill
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, source_warps
 from wspec.plan.registers import check_registers
@@ -88,7 +89,7 @@ def _rank(plan: Plan, machine: Machine) -> tuple[bool, float, int, bool]:
     """Less is better: rings of one buffer are for want of room, and a wait for memory about as long as what bounds an
     iteration adds to it."""
     expected = plan.prediction.iteration_cycles
-    shallow = any(ring.depth == 1 for ring in plan.channels if not ring.stays and not ring.source)
+    shallow = any(ring.depth == 1 for ring in plan.channels if not ring.stays and not ring.is_computed)
     waits = memory_wait(plan, 1, machine) > CLOSE * expected
     return shallow, expected, -plan.blocks_per_sm, waits
 
@@ -151,7 +152,7 @@ def _draft(function: Operation, cut: Cut, options: Options) -> Plan:
         title = unique(own if own is not None and own not in taken else VALUES[cut.kind], names)
         size = buffer_size(buffer_for(body, value))
         depth = options.value_depth or 1
-        ends: dict[str, Any] = {"source": source, "readers": (reader,), "result": value.index}
+        ends: dict[str, Any] = {"source": source, "readers": (reader,), "result": value.index, "fill": Fill.COMPUTED}
         channels.append(Channel(title, (id_of(value.op),), depth, size, **ends))
     warps = source_warps(function)
     consumer, helper = Task(MULTIPLY, "consumer", warps, 24), Task(name, "helper", warps, 24)

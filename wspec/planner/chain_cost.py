@@ -81,7 +81,7 @@ def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
     A buffer makes a round: it is handed back, loaded, and handed over. It is handed back when the dot behind the one
     that reads it has been issued: of `dots` in an iteration, a part of an iteration later.
     """
-    rings = [channel for channel in plan.channels if not channel.stays and not channel.source]
+    rings = [channel for channel in plan.channels if not channel.stays and not channel.is_computed]
     if not rings or plan.blocks_per_sm > 1:
         return 0.0
     brought = sum(ring.buffer_bytes for ring in rings) / machine.tma_rate
@@ -109,7 +109,7 @@ def _work(loop: Operation | None, machine: Machine) -> Iteration:
 
 def _read_by_helper(plan: Plan, channel: Channel) -> bool:
     """Does the helper read tiles from memory through the channel, again and again?"""
-    return not channel.source and not channel.stays and any(task in plan.helpers for task in plan.readers(channel))
+    return not channel.is_computed and not channel.stays and any(task in plan.helpers for task in plan.readers(channel))
 
 
 def _inside(consumer: Operation, helper: Operation, channel: Channel, loop: int) -> bool:

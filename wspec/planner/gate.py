@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
+from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import IntegerAttr, Layout, MemDescType
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, loop_work
 from wspec.plan.buffers import VIEWS
+from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import decline
 from wspec.plan.plan import WARP_GROUP, Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
@@ -25,6 +28,7 @@ def predict(
     warps: int,
     specialized: Callable[[Operation, Iteration], Iteration] = lambda loop, work: work,
     blocks: int = 1,
+    copied: frozenset[Operation] = frozenset(),
 ) -> Prediction:
     """First figures: one iteration of the heaviest loop, specialized and not.
 
@@ -32,7 +36,9 @@ def predict(
     one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
     exposes half of it: Triton's pipeliner waits for every dot of a chain. More than two groups on an SM hide more.
     A loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does;
-    there a measured ratio decides. Where a group makes an operand of its own products, see converting.py.
+    there a measured ratio decides. Where a group makes an operand of its own products, see converting.py. Where the
+    producer's threads copy tiles themselves, those of the loads that are `copied`, a measured ratio says how much
+    longer an iteration takes than the plain kernel's, in which all threads copy.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
     the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM.
@@ -45,7 +51,7 @@ def predict(
     before = plain_groups(loops, machine, warps)
     cycles = max(our_longer + (0.15 if plan_overlaps else 0.35) * our_shorter * 2 / max(groups, 2), work.tma)
     plain = max(longer + (0.5 * shorter + machine.mbarrier_latency) * 2 / max(before, 2), work.tma)
-    if _accumulates_only(heaviest):
+    if _accumulates_only(heaviest, copied):
         fewer = groups < before
         walks = any(op.name == "scf.for" for op in heaviest.ancestors())
         ratio = machine.plain_walking if walks and not fewer else machine.plain_mn_major
@@ -54,6 +60,9 @@ def predict(
     if converts(heaviest):
         cycles, plain = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
         bounds["converting operands"] = cycles
+    if any(load.is_inside(loop) for load in copied for loop in loops):
+        cycles = max(cycles, plain / machine.plain_copied)
+        bounds["copies by threads"] = cycles
     return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 
@@ -67,20 +76,20 @@ def _dots(loop: Operation) -> list[Operation]:
     return [op for top in loop.regions[0].block.ops for op in top.walk() if op.name in DOTS]
 
 
-def _accumulates_only(loop: Operation) -> bool:
+def _accumulates_only(loop: Operation, copied: frozenset[Operation]) -> bool:
     """Tiles go from memory to the tensor core and nowhere else."""
     body = loop.regions[0].block
     dots = _dots(loop)
-    streams = all(_from_memory(value) for dot in dots for value in dot.operands[:2])
+    streams = all(_from_memory(value, copied) for dot in dots for value in dot.operands[:2])
     return streams and all(dot.operands[2].owner is body for dot in dots)
 
 
-def _from_memory(value: Value) -> bool:
+def _from_memory(value: Value, copied: frozenset[Operation]) -> bool:
     while (op := value.op) is not None and (op.name in VIEWS or op.name == "ttg.local_alloc"):
         if not op.operands:
             return False
         value = op.operands[0]
-    return value.op is not None and value.op.name == "tt.descriptor_load"
+    return value.op is not None and (fill_of(value.op) is Fill.TMA or value.op in copied)
 
 
 def _b_is_k_major(loop: Operation) -> bool:
@@ -104,13 +113,7 @@ def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = Non
     """Leave kernels alone where specializing is not expected to pay. Raises Declined."""
     _check_trips(plan, loops)
     if plan.prediction.plain_iteration_cycles <= plan.prediction.iteration_cycles:
-        raise decline(
-            "gate-slower",
-            f"an iteration is expected to take {plan.prediction.iteration_cycles:.0f} cycles specialized and "
-            f"{plan.prediction.plain_iteration_cycles:.0f} as it is",
-            loops[0].location,
-            "gate=off specializes anyway",
-        )
+        raise _slower(plan, loops)
     if plan.blocks_per_sm == 1 and is_shallow(plan.channels):
         room = "shared memory has room for one buffer of each tile only"
         why = room if depth_asked is None else "depth=1 was asked for"
@@ -120,6 +123,22 @@ def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = Non
             loops[0].location,
             "use smaller tiles; gate=off specializes anyway",
         )
+
+
+def _slower(plan: Plan, loops: list[Operation]) -> Declined:
+    ours, plain = plan.prediction.iteration_cycles, plan.prediction.plain_iteration_cycles
+    copied = [channel for channel in plan.channels if channel.fill is Fill.CP_ASYNC]
+    if not copied:
+        said = f"an iteration is expected to take {ours:.0f} cycles specialized and {plain:.0f} as it is"
+        return decline("gate-slower", said, loops[0].location, "gate=off specializes anyway")
+    load = next(op for loop in loops for op in loop.walk() if id_of(op) in copied[0].loads)
+    return decline(
+        "gate-slower",
+        f"the loop loads {' and '.join(channel.name for channel in copied)} through pointers; with cp.async by a task "
+        f"of its own an iteration is expected to take {ours:.0f} cycles, and {plain:.0f} as it is",
+        load.location,
+        "load the tiles of the dot through tensor descriptors; gate=off specializes anyway",
+    )
 
 
 def _check_trips(plan: Plan, loops: list[Operation]) -> None:

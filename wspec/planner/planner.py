@@ -19,7 +19,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration
+from wspec.model.operations import Iteration, byte_size
 from wspec.options import Options
 from wspec.passes.data_partition.choice import choose_replicas
 from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
@@ -37,12 +37,14 @@ from wspec.passes.store_staging.choice import (
 )
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PING_PONG, SHARED_SM, STAGING, SUBTILING, why_not
+from wspec.plan.fill import Fill, filling_registers, filling_warps
 from wspec.plan.partition import (
     Site,
     check_addresses,
     check_effects,
     check_memory,
     check_understood,
+    decline,
     find_loops,
     find_streams,
 )
@@ -66,8 +68,9 @@ def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Pla
     for site in sites:
         check_addresses(function, site)
     check_memory(function, sites)
+    options = _with_filling(sites, options)
     single = partial(_without_chain, function, loops, sites, machine)
-    off = options.chain == "off"
+    off = options.chain == "off" or _has_no_chain(sites, options)
     plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
     plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
@@ -83,6 +86,25 @@ def _answered(plan: Plan, options: Options) -> Plan:
     if options.staging is not None:
         plan = replace(plan, subtiling=Decision(None, why_not(STAGING, plan)))
     return plan
+
+
+def _with_filling(sites: list[Site], options: Options) -> Options:
+    """With the warps and registers that a producer needs to fill the channels."""
+    warps = filling_warps((site.fill for site in sites), options.producer_warps)
+    copied = [byte_size(site.load.result.type) for site in sites if site.fill is Fill.CP_ASYNC]
+    registers = filling_registers(copied, warps, options.producer_registers)
+    return options.replace(producer_warps=warps, producer_registers=registers)
+
+
+def _has_no_chain(sites: list[Site], options: Options) -> bool:
+    """Is a third task out of the question? Raises Declined where one is asked for."""
+    copied = next((site for site in sites if site.fill is Fill.CP_ASYNC), None)
+    if copied is not None and options.chain == "on":
+        raise decline(
+            "no-chain", "the tasks of a chain read tiles that TMA brings, this one is loaded through pointers",
+            copied.load.location, "chain=auto specializes without a third task",
+        )  # fmt: skip
+    return copied is not None
 
 
 def _without_chain(
@@ -134,7 +156,8 @@ def _without_chain(
         return replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
 
     late = any(schedule.late for schedule in schedules)
-    prediction = predict(loops, machine, late, groups, warps, ours, blocks)
+    copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
+    prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied)
     subtiling = Decision(True if has_halves(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,

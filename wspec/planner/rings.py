@@ -16,6 +16,7 @@ from wspec.model.operations import byte_size, loop_work
 from wspec.options import Options
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.coarsening import differing_in, size_of, slice_in
+from wspec.plan.fill import Fill
 from wspec.plan.partition import Site, deciding, decline, hot_loops
 from wspec.plan.plan import Channel
 from wspec.plan.stores import rank_changes
@@ -101,8 +102,13 @@ def _group(sites: list[Site]) -> list[list[Site]]:
 
 
 def can_share(group: list[Site], site: Site) -> bool:
-    """May `site` fill the ring of `group`? Only loads of the same tiles in loops that follow each other may."""
+    """May `site` fill the ring of `group`? Only loads of the same tiles in loops that follow each other may.
+
+    Boxes of one descriptor are such tiles; what lies at pointers has no name to know it by.
+    """
     first = group[0]
+    if site.fill is not Fill.TMA or first.fill is not Fill.TMA:
+        return False
     if site.loop is None or first.loop is None or any(site.loop is other.loop for other in group):
         return False
     nested = any(site.loop.is_inside(g.loop) or g.loop.is_inside(site.loop) for g in group if g.loop is not None)
@@ -157,6 +163,7 @@ def _channel(
         bool(outer_loops(load)),
         stays=not group[0].hot,
         private=private,
+        fill=group[0].fill,
     )
 
 

@@ -21,6 +21,7 @@ from wspec.passes.software_pipelining.stages import accumulators, legal_late
 from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_options, why_whole
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import both_used
+from wspec.plan.fill import filling_warps
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -88,6 +89,8 @@ def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Mac
     for task in (consumer, producer):
         if task.registers % 8 or not 24 <= task.registers <= 256:
             raise _mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
+    if producer.warps < (least := filling_warps((channel.fill for channel in plan.channels), 1)):
+        raise _mismatch("tasks.warps", f"the producer needs {least} warps to fill its channels", function)
     if plan.blocks_per_sm < 1:
         raise _mismatch("blocks_per_sm", "must be at least 1", function)
     try:
@@ -100,7 +103,7 @@ def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     seen: set[int] = set()
     for channel in plan.channels:
         field = f"channels.{channel.name}"
-        if channel.source:
+        if channel.is_computed:
             continue
         for load in channel.loads:
             if load not in sites or load in seen:
@@ -120,6 +123,8 @@ def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
 def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:
     if not group:
         raise _mismatch(f"{field}.loads", "no load fills the ring", function)
+    if channel.fill is not group[0].fill:
+        raise _mismatch(f"{field}.fill", f"must be {str(group[0].fill)!r} here", function)
     for position in range(1, len(group)):
         if not can_share(group[:position], group[position]):
             raise _mismatch(f"{field}.loads", "these loads cannot share a ring", function)

@@ -92,7 +92,7 @@ def _readers(plan: Plan, parts: dict[str, Part], function: Operation) -> None:
     """Every tile that a task reads must come from a channel that says so."""
     for name, part in parts.items():
         reads = {id_of(site.load) for site in part.sites}
-        for channel in (channel for channel in plan.channels if not channel.source):
+        for channel in (channel for channel in plan.channels if not channel.is_computed):
             named = name in [task.name for task in plan.readers(channel)]
             if named != bool(reads & set(channel.loads)):
                 verb = "does not read" if named else "reads"

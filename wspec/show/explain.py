@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wspec.model.machine import Machine
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, LoopSchedule, Plan
 from wspec.planner.rings import block_smem
 from wspec.show.tables import Operations, kib, late_names, places
@@ -14,7 +15,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     """What was done, a sentence for each decision."""
     consumer, producer = plan.consumer, plan.producer
     said = [f"{_warps(producer.warps)}, {producer.registers} registers a thread, only to move tiles ahead of time:"]
-    said += [f"  {_channel(channel, operations)}" for channel in plan.channels if not channel.source]
+    said += [f"  {_channel(channel, operations)}" for channel in plan.channels if not channel.is_computed]
     if plan.tile_loop is not None and plan.coarsening > 1:
         axis = "xyz"[plan.tile_loop.axis]
         share = f"a team of {plan.coarsening} warp groups, each on a tile of its own, {axis} after {axis} of the grid,"
@@ -104,6 +105,7 @@ def _warps(count: int) -> str:
 
 def _channel(channel: Channel, operations: Operations) -> str:
     where = places(channel.loads, operations)
+    where += f", by {channel.fill}" if channel.fill is not Fill.TMA else ""
     if not channel.reused:
         return f"{channel.name} ({where}): one buffer of {kib(channel.buffer_bytes)}, filled once"
     if channel.stays:

@@ -13,6 +13,7 @@ from wspec.diagnostics import place_text
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.model.machine import Machine
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task
 
 Operations = Mapping[int, Operation]  # number, as plans use it -> operation
@@ -53,7 +54,7 @@ def _tasks(plan: Plan) -> Table:
 
 def _task(task: Task, plan: Plan) -> tuple[str, ...]:
     if task.kind == "producer":
-        does = f"fills {', '.join(channel.name for channel in plan.channels if not channel.source)}"
+        does = f"fills {', '.join(channel.name for channel in plan.channels if not channel.is_computed)}"
     elif not any(channel.source == task.name for channel in plan.values) and task.kind == "helper":
         does = f"stores {', '.join(channel.name for channel in plan.values)}"
     else:
@@ -80,6 +81,7 @@ def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str,
         lives += f", then stages the store at {places(stored, operations)}"
     ring = kib(channel.depth * channel.buffer_bytes)
     where = places(channel.loads, operations)
+    where += f" by {channel.fill}" if channel.fill is Fill.CP_ASYNC else ""
     return channel.name, str(channel.depth), kib(channel.buffer_bytes), ring, share, lives, where
 
 

@@ -49,7 +49,7 @@ def _all(plan: Plan) -> Iterator[Change]:
         yield from ({"team": count} for count in (3, 2) if count != plan.coarsening)
     yield from ({"consumers": count} for count in (1, 2, 3) if count != plan.consumer.replicas)
     yield from ({"blocks": count} for count in (1, 2, 3) if count != plan.blocks_per_sm)
-    depths = [c.depth for c in plan.channels if c.reused and not c.stays and not c.source]
+    depths = [c.depth for c in plan.channels if c.reused and not c.stays and not c.is_computed]
     if depths:
         yield from ({"depth": depth} for depth in (max(depths) - 1, max(depths) + 1) if 1 <= depth <= 8)
     used = {kind for _, _, kind in plan.staging}

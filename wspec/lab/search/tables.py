@@ -25,7 +25,7 @@ def search_view(found: Search, is_used: bool, kept: int = 5) -> RenderableType:
     for one in shown:
         name = f"{one.name} (used)" if one.name == RULE and is_used else one.name
         made.add_row(name, *_times(one.timings, len(names)), _ratio(one), one.bound, Text(one.why))
-    if found.plain:
+    if found.plain and found.best.timings:
         ratio = math.prod(
             mine.microseconds / best.microseconds for mine, best in zip(found.plain, found.best.timings, strict=True)
         )

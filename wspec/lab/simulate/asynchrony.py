@@ -69,6 +69,9 @@ class Asynchrony:
     def _done(self, group: Group, one: Running) -> None:
         """Something a warp group may wait for is done."""
         one.done = True
+        for arrival in [arrival for arrival in group.arrivals if all(copy.done for copy in arrival[0])]:
+            group.arrivals.remove(arrival)
+            self._arrive(group, arrival[1])
         if group.limit is not None and group.unfinished(group.limit[0]) <= group.limit[1]:
             cause, group.limit = _CAUSES[group.limit[0]], None
             self.engine.resume(group, cause)
@@ -127,16 +130,15 @@ class Asynchrony:
         return True
 
     def _cp_arrive(self, group: Group, action: Action) -> bool:
-        """The copies issued so far arrive at a barrier when they are done; approximated by when all are sent."""
+        """The warps arrive at a barrier when the copies that they issued so far are done."""
+        group.copies = [one for one in group.copies if not one.done]
         bound = [one for copies in (*group.groups, group.copies) for one in copies if not one.done]
-        if not bound:
-            self.handshakes.arrive_later(group, action, 1)
-            return True
-        last, then = bound[-1], bound[-1].then
-
-        def also(one: Running) -> None:
-            then(one)
-            self.handshakes.arrive_later(group, action, 1)
-
-        last.then = also
+        if bound:
+            group.arrivals.append((bound, action))
+        else:
+            self._arrive(group, action)
         return True
+
+    def _arrive(self, group: Group, action: Action) -> None:
+        """Each thread, where the barrier counts them from the start; else once for all."""
+        self.handshakes.arrive_later(group, action, max(1, action.b * group.warps))

@@ -16,6 +16,7 @@ AT_BARRIERS = frozenset(
     f"ttng.{name}"
     for name in ("init_barrier", "wait_barrier", "arrive_barrier", "barrier_expect", "async_copy_mbarrier_arrive")
 )
+WARP_THREADS = 32
 COPIES = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"))
 
 
@@ -35,7 +36,8 @@ def at_barrier(op: Operation, numbers: Numbers) -> AtBarrier:
         case "ttng.barrier_expect":
             return AtBarrier(Kind.EXPECT, op, operands[0], op.int_attr("size") or 0, operands[1])
         case "ttng.async_copy_mbarrier_arrive":
-            return AtBarrier(Kind.CP_ARRIVE, op, operands[0], 1, None)
+            counted = op.attr("noIncrement") is not None
+            return AtBarrier(Kind.CP_ARRIVE, op, operands[0], WARP_THREADS if counted else 0, None)
     size = byte_size(operands[-2].type)
     return AtBarrier(Kind.COPY, op, operands[-3], size, operands[-1], load(size, numbers), numbers.tma_latency)
 

@@ -47,6 +47,7 @@ class Group:
     pending: dict[str, deque[Running]] = field(default_factory=dict)  # dots, stores; issued and not known to be done
     copies: list[Running] = field(default_factory=list)  # cp.async since the last commit
     groups: deque[list[Running]] = field(default_factory=deque)  # committed
+    arrivals: list[tuple[list[Running], Action]] = field(default_factory=list)  # to be made when these copies are done
     limit: tuple[str, int] | None = None  # what it waits for, and how many of them may still run
     waits: dict[str, float] = field(default_factory=dict)  # cause -> cycles
 
