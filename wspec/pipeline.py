@@ -37,7 +37,7 @@ from wspec.passes.stream_k.fix_up import hand_on
 from wspec.passes.tile_coarsening.coarsen_tiles import NoTeam, form_team
 from wspec.persistence import check_division, cost_of_tiles, pays
 from wspec.plan.exponentials import ERROR_BITS
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
 from wspec.planner.planner import make_plan
@@ -207,7 +207,7 @@ def _with_team(module: Operation, machine: Machine, options: Options) -> tuple[O
         except NoTeam as why:
             whys.append(why)
             continue
-        plan = make_plan(build_graph(function_of(looped)), machine, options.replace(chain="off"))
+        plan = make_plan(Dataflow(function_of(looped)), machine, options.replace(chain="off"))
         cost = cost_of_tiles(function_of(module), machine, plan)
         tiles = replace(cost, team=options.team, axis=axis)
         plan = replace(plan, persistent=True, team=options.team, team_axis=axis, tiles=tiles.to_text())
@@ -226,7 +226,7 @@ def emit(module: Operation, plan: Plan) -> Operation:
 
 def _planned(module: Operation, machine: Machine, options: Options) -> Plan | Declined:
     try:
-        return make_plan(build_graph(function_of(module)), machine, options)
+        return make_plan(Dataflow(function_of(module)), machine, options)
     except Declined as declined:
         return declined
 

@@ -18,7 +18,7 @@ from wspec.model.operations import loop_work
 from wspec.options import Options
 from wspec.pipeline import describe
 from wspec.plan.exponentials import INSTRUCTIONS, divisible, exponentials, with_share
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.planner.planner import make_plan
 from wspec.show.explain import done
@@ -31,7 +31,7 @@ GEMM, ATTENTION = ODD["gemm"], ODD["attention_masked"]
 def plan_for(machine: Machine, case: Case = ATTENTION, **options: str) -> Plan:
     root = next(op for op in plain_module(case).walk() if op.name == "tt.func")
     number(root)
-    return make_plan(build_graph(root), machine, Options(**{"gate": "off", "chain": "off", **options}))
+    return make_plan(Dataflow(root), machine, Options(**{"gate": "off", "chain": "off", **options}))
 
 
 def shares(plan: Plan) -> list[float]:

@@ -19,7 +19,7 @@ from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.passes.persistent.persist import TABLE, persist
 from wspec.pipeline import PASSES, as_planned, decide
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.planner.planner import make_plan
 from wspec.planner.validate import validate
@@ -86,7 +86,7 @@ def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -
     try:
         if plan is None:
             if first == FIRST[1]:
-                return module, make_plan(build_graph(_function(module)), machine, options)
+                return module, make_plan(Dataflow(_function(module)), machine, options)
             return decide(module, machine, options if first == ALL else options.replace(persistent=True))
         if first == PERSIST or (first == ALL and plan.persistent and not _has_table(module)):
             _check(as_planned(module, plan), f"after {PERSIST}")

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
+from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
-from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
+from wspec.plan.graph import LOADS, STORES, Dataflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +36,18 @@ def decline(
 
 def hot_loops(function: Operation) -> list[Operation]:
     """The loops that multiply: each is the innermost loop around some dot. In program order."""
-    dots = [op for op in function.walk() if op.name in DOTS]
-    around = [next((op for op in dot.ancestors() if op.name == "scf.for"), None) for dot in dots]
-    return [op for op in function.walk() if op in around]
+    return list(Dataflow(function).hot_loops)
 
 
-def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
+def find_sites(flow: Dataflow) -> list[Site]:
     """Every descriptor load that can be a channel, in program order."""
     sites: list[Site] = []
-    for load in function.walk():
-        if load.name != "tt.descriptor_load" or not _streams(load) or not _feeds_dot(function, load):
+    for load in flow.function.walk():
+        if load.name != "tt.descriptor_load" or not _streams(load) or not _feeds_dot(flow, load):
             continue
-        hot = any(load.is_inside(loop) for loop in loops)
+        hot = any(load.is_inside(loop) for loop in flow.hot_loops)
         around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
-        if hot or any(_precedes(load, loop) for loop in loops):
+        if hot or any(_precedes(load, loop) for loop in flow.hot_loops):
             sites.append(Site(load, around, hot))
     return sites
 
@@ -69,16 +68,12 @@ def _streams(load: Operation) -> bool:
     return unit_dim_pairs(desc.block.shape, tile.shape) is not None
 
 
-def _users(function: Operation, value: Value) -> list[Operation]:
-    return [op for op in function.walk() if value in op.operands]
-
-
-def _feeds_dot(function: Operation, load: Operation) -> bool:
+def _feeds_dot(flow: Dataflow, load: Operation) -> bool:
     """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot?"""
     work, seen = [load.result], set()
     while work:
         value = work.pop()
-        for user in _users(function, value):
+        for user in flow.users(value):
             if user in seen:
                 continue
             seen.add(user)
@@ -93,15 +88,15 @@ def _feeds_dot(function: Operation, load: Operation) -> bool:
 _CARRIERS = frozenset({"elementwise", "layout", "view"})
 
 
-def find_loops(function: Operation) -> list[Operation]:
+def find_loops(flow: Dataflow) -> list[Operation]:
     """The loops that multiply. Raises Declined when there are none, or when they use other tensor core operations."""
-    every = [op for op in function.walk() if op.name in ("scf.for", "scf.while")]
+    every = [op for op in flow.function.walk() if op.name in ("scf.for", "scf.while")]
     if not every:
         raise decline(
-            "no-loop", "the kernel has no loop, so no warps could run ahead of others", function.location,
+            "no-loop", "the kernel has no loop, so no warps could run ahead of others", flow.function.location,
             "nothing: such a kernel gains nothing from warp specialization",
         )  # fmt: skip
-    loops = hot_loops(function)
+    loops = list(flow.hot_loops)
     if not loops:
         raise decline(
             "no-dot-loop", "no loop multiplies matrices, so tiles need not be staged for the tensor cores",
@@ -116,9 +111,9 @@ def find_loops(function: Operation) -> list[Operation]:
     return loops
 
 
-def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
+def find_streams(flow: Dataflow) -> list[Site]:
     """The loads that can be channels. Raises Declined when no loop has one."""
-    sites = find_sites(function, loops)
+    sites, loops = find_sites(flow), flow.hot_loops
     if not any(site.hot for site in sites):
         load = next((op for loop in loops for op in loop.walk() if op.name == "tt.load"), loops[0])
         raise decline(
@@ -131,11 +126,11 @@ def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
 # ------------------------------------------------------------------------------------------------- checks
 
 
-def check_addresses(function: Operation, site: Site) -> None:
+def check_addresses(flow: Dataflow, site: Site) -> None:
     """The producer must be able to compute the coordinates, and whether the load runs. Raises Declined."""
-    _check_scalars(function, site, site.load.operands, "the address of this load", "needed for the address")
+    _check_scalars(flow, site, site.load.operands, "the address of this load", "needed for the address")
     control = [value for op in site.load.ancestors() for value in deciding(op)]
-    _check_scalars(function, site, control, "whether this load runs", "needed to know whether it runs")
+    _check_scalars(flow, site, control, "whether this load runs", "needed to know whether it runs")
 
 
 def deciding(op: Operation) -> list[Value]:
@@ -143,8 +138,8 @@ def deciding(op: Operation) -> list[Value]:
     return op.operands[:3] if op.name == "scf.for" else op.operands[:1] if op.name == "scf.if" else []
 
 
-def _check_scalars(function: Operation, site: Site, values: list[Value], what: str, step: str) -> None:
-    for op in needed_for(values, function):
+def _check_scalars(flow: Dataflow, site: Site, values: list[Value], what: str, step: str) -> None:
+    for op in sorted(flow.slice_of(values), key=id_of):
         row = info(op.name)
         heavy = op.name in DOTS or op.name == "tt.reduce" or op.name == "tt.descriptor_load"
         if row is None or heavy or op.name in STORES:
@@ -158,13 +153,12 @@ def _check_scalars(function: Operation, site: Site, values: list[Value], what: s
             )
 
 
-def check_memory(function: Operation, sites: list[Site]) -> None:
+def check_memory(flow: Dataflow, sites: list[Site]) -> None:
     """A load that runs ahead must not pass a store to the same memory. Raises Declined."""
-    stores = [op for op in function.walk() if op.name in STORES]
     for site in sites:
-        needed = [op for op in needed_for(site.load.operands, function) if op.name in LOADS]
-        for load, store in ((load, store) for load in (site.load, *needed) for store in stores):
-            if may_alias(load, store):
+        needed = [op for op in flow.slice_of(site.load.operands) if op.name in LOADS]
+        for load in (site.load, *sorted(needed, key=id_of)):
+            for store in flow.conflicts(load):
                 raise decline(
                     "memory-alias",
                     "this load would run ahead of a store that may write the same memory",
@@ -227,10 +221,10 @@ def _brought(tile: Value, loop: Operation) -> Location:
     return tile.op.location if tile.op is not None else loop.location
 
 
-def check_effects(function: Operation) -> None:
+def check_effects(flow: Dataflow) -> None:
     """Effects whose result is used, or that we cannot see, would happen once in each task. Raises Declined."""
-    for op in function.walk():
-        if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(_users(function, r) for r in op.results):
+    for op in flow.function.walk():
+        if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(map(flow.users, op.results)):
             raise decline("unsupported-op", "the result of an atomic operation is used", op.location)
         if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise") and not is_pure(op):
             raise decline("unsupported-op", "code with side effects would run in several tasks", op.location)
