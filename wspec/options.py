@@ -90,9 +90,9 @@ class Options:
         "auto",
         Spec(
             str,
-            "a third task between or behind loading and multiplying: where the model finds it faster, always where "
-            "there is a place for it, or never",
-            ("auto", "on", "off"),
+            "further tasks between or behind loading and multiplying: where the model finds them faster, one wherever "
+            "there is a place for it, as many as there are places for, or none",
+            ("auto", "on", "all", "off"),
         ),
     )
     value_depth: int | None = _option(

@@ -1,4 +1,4 @@
-"""Chains of three tasks on the CPU: plain, specialized and float64 agree, in every order."""
+"""Chains of three tasks and more on the CPU: plain, specialized and float64 agree, in every order."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ TILED: tuple[Which, ...] = (
     ("persistent", "matmul_persistent_kernel", "bf16"),
     ("attention", "attention_fwd", "d64_causal"),
 )
+FOUR: tuple[Which, ...] = (
+    ("quantized", "int8_weights_kernel", "m64"),
+    ("quantized", "int8_weights_kernel", "wide"),
+    ("quantized", "int4_weights_kernel", "m16"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -52,19 +57,22 @@ def one_thread() -> Iterator[None]:
 
 
 @functools.cache
-def subject(which: Which, persistent: bool | None = None) -> Subject:
+def subject(which: Which, persistent: bool | None = None, chain: str = "on") -> Subject:
     file, kernel, variant = which
     signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
     text = text_of(*which)
-    made = specialize(read(text), Options(chain="on", persistent=persistent))
+    made = specialize(read(text), Options(chain=chain, persistent=persistent))
     assert made.module is not None and made.plan is not None and made.plan.helpers
     assert made.plan.persistent or not persistent
+    assert chain != "all" or [task.name for task in made.plan.computing] == ["convert", "mma", "store"]
     return Subject(signature, Kernel(read(text)), print_module(made.module))
 
 
-def check(which: Which, seed: int, schedules: Iterator[Schedule], persistent: bool | None = None) -> None:
+def check(
+    which: Which, seed: int, schedules: Iterator[Schedule], persistent: bool | None = None, chain: str = "on"
+) -> None:
     """Plain within the bounds, and specialized the same bits in every order."""
-    one = subject(which, persistent)
+    one = subject(which, persistent, chain)
     example = one.example(seed)
     shares = one.run(one.plain, example)
     assert all(value <= 1 for value in shares.values()), shares
@@ -87,6 +95,13 @@ def test_plain_chain_and_float64_agree(which: Which, seed: int) -> None:
 def test_chains_in_loops_over_tiles_agree(which: Which) -> None:
     some = subject(which, True).specialized.adversaries[::4]
     check(which, 0, iter((FirstReady(), Random(0), Priorities(0), *some)), True)
+
+
+@pytest.mark.parametrize("which", FOUR, ids="-".join)
+def test_load_convert_multiply_store_agree(which: Which) -> None:
+    """Four tasks: tiles are loaded, made operands of, multiplied and stored by warps of their own."""
+    some = subject(which, True, "all").specialized.adversaries[::3]
+    check(which, 0, iter((FirstReady(), Random(0), Priorities(0), *some)), True, "all")
 
 
 @pytest.mark.slow

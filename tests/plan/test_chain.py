@@ -15,17 +15,18 @@ from tests.support.goldens import ROOT
 from tests.support.invariants import assert_sound
 from wspec import bridge
 from wspec.ir import print_module, read
+from wspec.ir.core import Operation
 from wspec.ir.numbering import number
 from wspec.kernels import attention, matmul, persistent, quantized
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Channel, Plan
-from wspec.planner.chain import has_converter
+from wspec.planner.chain import bounding, has_converter
 from wspec.planner.chain_cost import memory_wait
-from wspec.planner.cuts import CHAIN, OPERANDS, PRODUCT, STORE, find_cuts
+from wspec.planner.cuts import Cut, find_cuts
 from wspec.specs.variants import variant_signature
 
 MODULES = {"attention": attention, "matmul": matmul, "persistent": persistent, "quantized": quantized}
@@ -66,21 +67,33 @@ def ends(plan: Plan) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(
-    ("which", "variant", "kinds"),
+    ("which", "variant", "expected"),
     [
-        (INT8, "m64", {OPERANDS: 1}),
-        (INT4, "m64", {OPERANDS: 2}),
-        (PERSISTENT, "bf16", {STORE: 1}),
-        (("matmul", "matmul_descriptor_kernel"), "bf16", {}),
-        (ATTENTION, "d64", {CHAIN: 5, PRODUCT: 5}),
+        (INT8, "m64", [("convert", 1)]),
+        (INT4, "m64", [("convert", 2)]),
+        (PERSISTENT, "bf16", [("store", 1)]),
+        (("matmul", "matmul_descriptor_kernel"), "bf16", []),
+        (ATTENTION, "d64", [("lead", 5)]),
     ],
 )
-def test_cuts(which: tuple[str, str], variant: str, kinds: dict[str, int]) -> None:
-    function = next(op for op in read(text_of(*which, variant)).walk() if op.name == "tt.func")
+def test_cuts(which: tuple[str, str], variant: str, expected: list[tuple[str, int]]) -> None:
+    """What the task of each cut is for, by the anchors before and behind it, and how many values cross."""
+    assert [(kind, len(cut.values)) for kind, cut in cuts_of(read(text_of(*which, variant)))] == expected
+
+
+def cuts_of(module: Operation) -> list[tuple[str, Cut]]:
+    function = next(op for op in module.walk() if op.name == "tt.func")
     number(function)
-    build_graph(function)
-    cuts = find_cuts(function, hot_loops(function), load_machine("h200"))
-    assert {cut.kind: len(cut.values) for cut in cuts} == kinds
+    cuts = find_cuts(Dataflow(function), hot_loops(function), H200)
+    return [("convert" if cut.converts else "store" if cut.stores else "lead", cut) for cut in cuts]
+
+
+def test_three_dots_can_be_cut_in_two_places() -> None:
+    """Between the first and the second, and between the second and the third; what sends equal values is one cut."""
+    found = cuts_of(read(_text(ODD["three_dots"])))
+    assert [(kind, len(cut.before), len(cut.values)) for kind, cut in found] == [("lead", 1, 1), ("lead", 2, 1)]
+    (_, first), (_, second) = found
+    assert first.before < second.before and second.behind < first.behind and first.place < second.place
 
 
 # --------------------------------------------------------------------------------------------------- choices
@@ -226,21 +239,6 @@ def _text(case: Case) -> str:
     return lowered(case)
 
 
-# ----------------------------------------------------------------------------------------- plans from outside
-
-SUBJECTS = [(INT8, "m64"), (INT8, "wide"), (INT4, "m64"), (PERSISTENT, "bf16"), (ATTENTION, "d64")]
-
-
-@pytest.mark.parametrize(("which", "variant"), SUBJECTS)
-def test_a_plan_read_back_gives_the_same_kernel(which: tuple[str, str], variant: str) -> None:
-    first = made(which, variant, chain="on")
-    assert first.plan is not None and first.module is not None
-    assert_sound(first.module, first.plan)
-    again = made(which, variant, Plan.from_text(first.plan.to_text()))
-    assert again.module is not None, again.remarks
-    assert print_module(again.module) == print_module(first.module)
-
-
 Edit = Callable[[Plan], Plan]
 
 
@@ -258,6 +256,78 @@ def task(name: str, **changes: Any) -> Edit:
     return lambda plan: replace(
         plan, tasks=tuple(replace(task, **changes) if task.name == name else task for task in plan.tasks)
     )
+
+
+# -------------------------------------------------------------------------------------------- chains of four
+
+
+def four(**options: Any) -> Outcome:
+    return made(INT8, "wide", chain="all", persistent=True, **options)
+
+
+def test_as_many_tasks_as_there_are_places_for() -> None:
+    """What is loaded is made an operand of, multiplied and stored, each by a task that goes on meanwhile."""
+    plan = four().plan
+    assert plan is not None
+    assert [task.name for task in plan.computing] == ["convert", "mma", "store"]
+    assert [task.name for task in plan.computing if plan.does_effects(task)] == ["store"]
+    assert tasks(plan) == {"mma": (4, 2), "convert": (4, 2), "store": (1, 1), "load": (1, 1)}
+    assert ends(plan)[2:] == [("w", "convert", ("mma",)), ("out", "mma", ("store",))]
+    assert [channel.sliced_dim for channel in plan.values] == [0, 1], "rows of W are columns of C"
+    assert plan.total_warps == 20, "the storing warp shares the producer's warp group"
+
+
+@pytest.mark.parametrize("name", ["attention_persistent", "three_dots", "dequantized_b"])
+def test_chains_of_four_tasks_are_sound(name: str) -> None:
+    outcome = specialize(read(_text(ODD[name])), Options(chain="all", gate="off", persistent=True))
+    assert outcome.module is not None and outcome.plan is not None and len(outcome.plan.tasks) == 4
+    assert_sound(outcome.module, outcome.plan)
+
+
+def test_a_plan_of_four_tasks_can_be_edited() -> None:
+    plan = four().plan
+    assert plan is not None
+    edited = ring("out", depth=2)(ring("q", depth=2)(plan))
+    outcome = made(INT8, "wide", Plan.from_text(edited.to_text()))
+    assert outcome.module is not None and outcome.plan == edited, outcome.remarks
+    assert_sound(outcome.module, edited)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda plan: ring("out", readers=("convert",))(plan), "channels: the values of mma and convert go round"),
+        (lambda plan: ring("out", source="convert")(plan), "channels: one task makes the stores, mma and store send"),
+        (lambda plan: task("store", replicas=2)(plan), "tasks.warps: a helper is 1 of 1 warps here"),
+        (lambda plan: task("convert", replicas=1)(plan), "tasks.warps: a helper is 2 of 4 warps here"),
+    ],
+)
+def test_what_does_not_fit_four_tasks_is_refused(edit: Edit, words: str) -> None:
+    plan = four().plan
+    assert plan is not None
+    remark = made(INT8, "wide", edit(plan)).remarks[0]
+    assert remark.code == "plan-mismatch" and remark.message.startswith(f"plan: {words}")
+
+
+def test_a_further_task_is_taken_only_where_it_divides_the_one_that_bounds() -> None:
+    """The task that converts bounds an iteration; one that stores would take nothing from it."""
+    plan = plan_of(INT4, "m64", chain="on", persistent=True)
+    assert bounding(plan) == "convert" and [task.name for task in plan.helpers] == ["convert"]
+
+
+# ----------------------------------------------------------------------------------------- plans from outside
+
+SUBJECTS = [(INT8, "m64"), (INT8, "wide"), (INT4, "m64"), (PERSISTENT, "bf16"), (ATTENTION, "d64")]
+
+
+@pytest.mark.parametrize(("which", "variant"), SUBJECTS)
+def test_a_plan_read_back_gives_the_same_kernel(which: tuple[str, str], variant: str) -> None:
+    first = made(which, variant, chain="on")
+    assert first.plan is not None and first.module is not None
+    assert_sound(first.module, first.plan)
+    again = made(which, variant, Plan.from_text(first.plan.to_text()))
+    assert again.module is not None, again.remarks
+    assert print_module(again.module) == print_module(first.module)
 
 
 BAD: list[tuple[str, Edit]] = [

@@ -6,7 +6,7 @@ from tests.support.programs import function, op_at, op_named, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
-from wspec.plan.graph import build_graph, may_alias, memory_base, needed_for, readers
+from wspec.plan.graph import Dataflow, build_graph, may_alias, memory_base, readers
 
 
 def edges(root: Operation, kind: str) -> set[tuple[str, str]]:
@@ -101,8 +101,8 @@ def test_readers_are_found_at_any_depth() -> None:
 def test_what_an_address_needs() -> None:
     """Through the loops around it: the counter of a loop needs the loop's bounds."""
     root = program("persistent")
-    of_a = {value_name(op.location) for op in needed_for(op_at(root, "a").operands[1:], root)}
-    of_b = {value_name(op.location) for op in needed_for(op_at(root, "b").operands[1:], root)}
+    of_a = {value_name(op.location) for op in Dataflow(root).slice_of(op_at(root, "a").operands[1:])}
+    of_b = {value_name(op.location) for op in Dataflow(root).slice_of(op_at(root, "b").operands[1:])}
     assert of_a == {"c0", "c64", "row", "start", "blocks"}
     assert of_b == {"c0", "c64"}
 
@@ -118,5 +118,41 @@ def test_what_the_result_of_a_branch_needs() -> None:
     }) : (i1) -> i32 loc("x")
     %t = "tt.descriptor_load"(%a, %x, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("t")
 """)
-    found = {value_name(op.location) for op in needed_for(op_named(root, "tt.descriptor_load").operands, root)}
+    needed = Dataflow(root).slice_of(op_named(root, "tt.descriptor_load").operands)
+    found = {value_name(op.location) for op in needed}
     assert found == {"is", "x", "more", "c0", "c64"}
+
+
+TWO = """
+    %x, %y = "scf.for"(%c0, %n, %c64, %c0, %c0) ({
+    ^bb1(%i: i32 loc("i"), %p: i32 loc("p"), %q: i32 loc("q")):
+      %one = "arith.addi"(%p, %c64) <{overflowFlags = #arith.overflow<none>}> : (i32, i32) -> i32 loc("one")
+      %two = "arith.addi"(%q, %i) <{overflowFlags = #arith.overflow<none>}> : (i32, i32) -> i32 loc("two")
+      "scf.yield"(%one, %two) : (i32, i32) -> ()
+    }) : (i32, i32, i32, i32, i32) -> (i32, i32) loc("loop")
+    %t = "tt.descriptor_load"(%a, %x, %y) @LOAD : (!desc, i32, i32) -> !tile loc("t")
+"""
+
+
+def test_each_result_of_a_loop_needs_its_own_part_of_it() -> None:
+    root = function(TWO)
+    flow, load = Dataflow(root), op_named(root, "tt.descriptor_load")
+    names = [{value_name(op.location) for op in flow.slice_of(part)} for part in ([load.operands[1]], load.operands)]
+    assert names[0] == {"loop", "one", "c0", "c64"}
+    assert names[1] == names[0] | {"two"}
+
+
+def test_recurrences_are_what_a_loop_computes_from_the_iteration_before() -> None:
+    root = function(TWO)
+    found = Dataflow(root).recurrences(op_at(root, "loop"))
+    assert [{value_name(op.location) for op in ops} for ops in found] == [{"one"}, {"two"}]
+    gemm = program("gemm")
+    (loop,) = Dataflow(gemm).hot_loops
+    assert [{value_name(op.location) for op in ops} for ops in Dataflow(gemm).recurrences(loop)] == [{"dot"}]
+
+
+def test_users_and_conflicts_are_found_once() -> None:
+    root = function(MOVED, POINTERS)
+    flow = Dataflow(root)
+    assert [value_name(op.location) for op in flow.users(value_at(root, "q"))] == ["other", "address"]
+    assert [value_name(op.location) for op in flow.conflicts(op_at(root, "x"))] == ["same", "anywhere"]

@@ -18,6 +18,7 @@ from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.model.operations import loop_work
 from wspec.passes.software_pipelining.stages import accumulators, choose_late, legal_late
+from wspec.plan.graph import Dataflow
 from wspec.plan.partition import find_sites, hot_loops
 from wspec.plan.plan import LoopSchedule
 
@@ -194,7 +195,7 @@ def test_operations_from_elsewhere_cannot_be_late() -> None:
 def in_flight(root: Operation) -> list[int]:
     """For each loop that multiplies, how many dots may run on."""
     loops = hot_loops(root)
-    loads = {site.load for site in find_sites(root, loops)}
+    loads = {site.load for site in find_sites(Dataflow(root))}
     stream: Callable[[Operation], bool] = loads.__contains__
     return [len(accumulators(loop.regions[0].block, stream)) for loop in loops]
 

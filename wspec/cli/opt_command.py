@@ -16,7 +16,7 @@ from wspec.ir.loc import value_name
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import PASSES, passes_of
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.planner.decide import decide, given, numbered
 from wspec.planner.planner import make_plan
@@ -85,7 +85,7 @@ def _begin(module: Operation, first: str, options: Options, plan: Plan | None) -
     try:
         numbered(module)
         if plan is None and first == SPLIT:
-            return module, make_plan(build_graph(_function(module)), machine, options)
+            return module, make_plan(Dataflow(_function(module)), machine, options)
         if plan is None:
             return module, decide(module, machine, options if first == ALL else options.replace(persistent=True))
         if first == WALK or (first == ALL and not _has_table(module)):

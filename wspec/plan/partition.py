@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location
+from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
-from wspec.plan.graph import LOADS, STORES, may_alias, needed_for
+from wspec.plan.graph import LOADS, STORES, Dataflow
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.plan import source_warps
 from wspec.plan.pointer_loads import hindrance, is_copied
@@ -48,24 +49,22 @@ def decline(
 
 def hot_loops(function: Operation) -> list[Operation]:
     """The loops that multiply: each is the innermost loop around some dot. In program order."""
-    dots = [op for op in function.walk() if op.name in DOTS]
-    around = [next((op for op in dot.ancestors() if op.name == "scf.for"), None) for dot in dots]
-    return [op for op in function.walk() if op in around]
+    return list(Dataflow(function).hot_loops)
 
 
-def find_sites(function: Operation, loops: list[Operation]) -> list[Site]:
+def find_sites(flow: Dataflow) -> list[Site]:
     """Every load that can be a channel, in program order.
 
     Of those through pointers only what the loops stream: a tile from before them is loaded once, by who reads it.
     """
     sites: list[Site] = []
-    for load in function.walk():
+    for load in flow.function.walk():
         fill = fill_of(load)
-        if fill is None or not _CAN_FILL[fill](load) or not _feeds_dot(function, load):
+        if fill is None or not _CAN_FILL[fill](load) or not _feeds_dot(flow, load):
             continue
-        hot = any(load.is_inside(loop) for loop in loops)
+        hot = any(load.is_inside(loop) for loop in flow.hot_loops)
         around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
-        if hot or (fill is Fill.TMA and any(_precedes(load, loop) for loop in loops)):
+        if hot or (fill is Fill.TMA and any(_precedes(load, loop) for loop in flow.hot_loops)):
             sites.append(Site(load, around, hot))
     return sites
 
@@ -92,16 +91,12 @@ _CAN_FILL: dict[Fill, Callable[[Operation], bool]] = {
 }
 
 
-def _users(function: Operation, value: Value) -> list[Operation]:
-    return [op for op in function.walk() if value in op.operands]
-
-
-def _feeds_dot(function: Operation, load: Operation) -> bool:
+def _feeds_dot(flow: Dataflow, load: Operation) -> bool:
     """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot?"""
     work, seen = [load.result], set()
     while work:
         value = work.pop()
-        for user in _users(function, value):
+        for user in flow.users(value):
             if user in seen:
                 continue
             seen.add(user)
@@ -116,15 +111,15 @@ def _feeds_dot(function: Operation, load: Operation) -> bool:
 _CARRIERS = frozenset({"elementwise", "layout", "view"})
 
 
-def find_loops(function: Operation) -> list[Operation]:
+def find_loops(flow: Dataflow) -> list[Operation]:
     """The loops that multiply. Raises Declined when there are none, or when they use other tensor core operations."""
-    every = [op for op in function.walk() if op.name in ("scf.for", "scf.while")]
+    every = [op for op in flow.function.walk() if op.name in ("scf.for", "scf.while")]
     if not every:
         raise decline(
-            "no-loop", "the kernel has no loop, so no warps could run ahead of others", function.location,
+            "no-loop", "the kernel has no loop, so no warps could run ahead of others", flow.function.location,
             "nothing: such a kernel gains nothing from warp specialization",
         )  # fmt: skip
-    loops = hot_loops(function)
+    loops = list(flow.hot_loops)
     if not loops:
         raise decline(
             "no-dot-loop", "no loop multiplies matrices, so tiles need not be staged for the tensor cores",
@@ -139,12 +134,12 @@ def find_loops(function: Operation) -> list[Operation]:
     return loops
 
 
-def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
+def find_streams(flow: Dataflow) -> list[Site]:
     """The loads that can be channels. Raises Declined when no loop has one."""
-    sites = find_sites(function, loops)
+    sites, loops = find_sites(flow), flow.hot_loops
     if not any(site.hot for site in sites):
         every = [op for loop in loops for op in loop.walk() if op.name == "tt.load"]
-        load = next((op for op in every if _feeds_dot(function, op)), every[0] if every else loops[0])
+        load = next((op for op in every if _feeds_dot(flow, op)), every[0] if every else loops[0])
         why = hindrance(load) if every else ""
         raise decline(
             "no-descriptor-load",
@@ -158,19 +153,19 @@ def find_streams(function: Operation, loops: list[Operation]) -> list[Site]:
 # ------------------------------------------------------------------------------------------------- checks
 
 
-def check_addresses(function: Operation, site: Site) -> None:
+def check_addresses(flow: Dataflow, site: Site) -> None:
     """The producer must be able to compute the coordinates, and whether the load runs. Raises Declined."""
-    _check_scalars(function, site, site.load.operands, "the address of this load", "needed for the address")
+    _check_scalars(flow, site, site.load.operands, "the address of this load", "needed for the address")
     control = [value for op in site.load.ancestors() for value in deciding(op)]
-    _check_scalars(function, site, control, "whether this load runs", "needed to know whether it runs")
+    _check_scalars(flow, site, control, "whether this load runs", "needed to know whether it runs")
     if site.fill is Fill.CP_ASYNC:
-        _check_layouts(function, site)
+        _check_layouts(flow, site)
 
 
-def _check_layouts(function: Operation, site: Site) -> None:
+def _check_layouts(flow: Dataflow, site: Site) -> None:
     """A producer of fewer warps than the kernel has must be able to hold the pointers. Raises Declined."""
-    factor = source_warps(function) // filling_warps([site.fill], 1)
-    for op in (site.load, *needed_for(site.load.operands, function)) if factor > 1 else ():
+    factor = source_warps(flow.function) // filling_warps([site.fill], 1)
+    for op in (site.load, *flow.slice_of(site.load.operands)) if factor > 1 else ():
         for value in (*op.operands, *op.results):
             try:
                 shrink_type(value.type, None, 1, factor)
@@ -186,8 +181,8 @@ def deciding(op: Operation) -> list[Value]:
     return op.operands[:3] if op.name == "scf.for" else op.operands[:1] if op.name == "scf.if" else []
 
 
-def _check_scalars(function: Operation, site: Site, values: list[Value], what: str, step: str) -> None:
-    for op in needed_for(values, function):
+def _check_scalars(flow: Dataflow, site: Site, values: list[Value], what: str, step: str) -> None:
+    for op in sorted(flow.slice_of(values), key=id_of):
         row = info(op.name)
         heavy = op.name in DOTS or op.name == "tt.reduce" or op.name == "tt.descriptor_load"
         if row is None or heavy or op.name in STORES:
@@ -201,13 +196,12 @@ def _check_scalars(function: Operation, site: Site, values: list[Value], what: s
             )
 
 
-def check_memory(function: Operation, sites: list[Site]) -> None:
+def check_memory(flow: Dataflow, sites: list[Site]) -> None:
     """A load that runs ahead must not pass a store to the same memory. Raises Declined."""
-    stores = [op for op in function.walk() if op.name in STORES]
     for site in sites:
-        needed = [op for op in needed_for(site.load.operands, function) if op.name in LOADS]
-        for load, store in ((load, store) for load in (site.load, *needed) for store in stores):
-            if may_alias(load, store):
+        needed = [op for op in flow.slice_of(site.load.operands) if op.name in LOADS]
+        for load in (site.load, *sorted(needed, key=id_of)):
+            for store in flow.conflicts(load):
                 raise decline(
                     "memory-alias",
                     "this load would run ahead of a store that may write the same memory",
@@ -270,10 +264,10 @@ def _brought(tile: Value, loop: Operation) -> Location:
     return tile.op.location if tile.op is not None else loop.location
 
 
-def check_effects(function: Operation) -> None:
+def check_effects(flow: Dataflow) -> None:
     """Effects whose result is used, or that we cannot see, would happen once in each task. Raises Declined."""
-    for op in function.walk():
-        if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(_users(function, r) for r in op.results):
+    for op in flow.function.walk():
+        if op.name in ("tt.atomic_rmw", "tt.atomic_cas") and any(map(flow.users, op.results)):
             raise decline("unsupported-op", "the result of an atomic operation is used", op.location)
         if op.name in ("tt.elementwise_inline_asm", "tt.extern_elementwise") and not is_pure(op):
             raise decline("unsupported-op", "code with side effects would run in several tasks", op.location)

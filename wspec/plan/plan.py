@@ -113,16 +113,37 @@ class Plan:
 
     @property
     def consumer(self) -> Task:
+        """The task that multiplies: of a chain the one with the last dots. Its first replica has the kernel's warps."""
         return next(task for task in self.tasks if task.kind == "consumer")
 
     @property
     def producer(self) -> Task:
+        """The task that fills rings by copies alone."""
         return next(task for task in self.tasks if task.kind == "producer")
 
     @property
     def helpers(self) -> tuple[Task, ...]:
-        """The tasks of a chain beside producer and consumer."""
+        """The other tasks of a chain: each computes, or hands on, what the rest does not."""
         return tuple(task for task in self.tasks if task.kind == "helper")
+
+    @property
+    def computing(self) -> tuple[Task, ...]:
+        """All but the task that loads, each behind those whose values it reads; the last one makes the stores.
+
+        Raises PlanError where values go round in a circle.
+        """
+        left = [task for task in self.tasks if task != self.producer]
+        found: list[Task] = []
+        while left:
+            waiting = {reader.name for channel in self.values for reader in self.readers(channel)
+                       if channel.source in [task.name for task in left]}  # fmt: skip
+            ready = [task for task in left if task.name not in waiting]
+            if not ready:
+                names = " and ".join(task.name for task in left)
+                raise PlanError(f"the values of {names} go round in a circle")
+            found.append(ready[0])
+            left.remove(ready[0])
+        return tuple(found)
 
     @property
     def values(self) -> tuple[Channel, ...]:
@@ -149,7 +170,7 @@ class Plan:
         )
 
     def regions(self) -> tuple[tuple[Task, int], ...]:
-        """(task, replica) of each region of the specialized kernel: consumers, helpers, the producer."""
+        """(task, replica) of each region of the specialized kernel: what multiplies, what else computes, what loads."""
         ordered = (self.consumer, *self.helpers, self.producer)
         return tuple((task, replica) for task in ordered for replica in range(task.replicas))
 
@@ -180,7 +201,7 @@ class Plan:
         return sum(1 if channel.apart else task.replicas for task in self.readers(channel))
 
     def does_effects(self, task: Task) -> bool:
-        """Does the task make the kernel's stores? The end of the chain does."""
+        """Does the task make the kernel's stores? The one that computes and sends nothing does."""
         return task.kind != "producer" and all(channel.source != task.name for channel in self.values)
 
     @property

@@ -1,7 +1,8 @@
-"""Chains: plans in which a third task computes between loading and multiplying, or behind it.
+"""Chains: plans in which more tasks compute than the one that multiplies, before it or behind it.
 
-For each cut of the kernel (cuts.py) the kernel is divided provisionally, and each task's own copy is asked what it
-reads, how it can be sliced and how many registers it takes. What the plan then costs an iteration says `chain_cost.py`.
+A kernel is divided at one cut (cuts.py) or at several, in dataflow order, provisionally; each task's own copy is asked
+what it reads, how it can be sliced and how many registers it takes. The task with the last dots is the one that
+multiplies; what the others do says what they are called. What the plan then costs an iteration says `chain_cost.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wspec.diagnostics import Declined
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.ir.shapes import DOTS
@@ -20,19 +21,20 @@ from wspec.passes.data_partition.choice import choose_replicas, slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.passes.software_pipelining.stages import accumulators
 from wspec.plan.fill import Fill
+from wspec.plan.graph import Dataflow
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 from wspec.planner.chain_cost import memory_wait, predict_chain
 from wspec.planner.chain_registers import choose_registers
-from wspec.planner.cuts import CHAIN, OPERANDS, PRODUCT, STORE, Cut, find_cuts
+from wspec.planner.cuts import Cut
 from wspec.planner.rings import make_channels, scratch_bytes, unique
 
 MULTIPLY = "mma"
-HELPERS = {OPERANDS: "convert", CHAIN: "lead", PRODUCT: "lead", STORE: "store"}
-VALUES = {OPERANDS: "operand", CHAIN: "sent", PRODUCT: "sent", STORE: "out"}  # of what has no name in the source
-VALUE_DEPTH = {OPERANDS: 2, CHAIN: 2, PRODUCT: 2, STORE: 1}
+CONVERT, LEAD, STORE = "convert", "lead", "store"  # before all dots; with the first of them; behind all
+VALUES = {CONVERT: "operand", LEAD: "sent", STORE: "out"}  # of what has no name in the source
+VALUE_DEPTH = 2  # buffers of a value that is sent in every iteration
 
 STORE_DEPTH = 3
 CLOSE = 0.9  # of the bound
@@ -48,39 +50,35 @@ class Part:
     sites: list[Site]
 
 
-def chain_plans(
-    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options
-) -> tuple[list[tuple[Plan, Cut]], list[Declined]]:
-    """A plan for every cut that can be made, and why others cannot."""
-    plans: list[tuple[Plan, Cut]] = []
-    refused: list[Declined] = []
-    for cut in find_cuts(function, loops, machine):
-        try:
-            plans.append((_deepest(function, loops, sites, cut, machine, options), cut))
-        except Declined as declined:
-            refused.append(declined)
-    return plans, refused
+Cuts = tuple[Cut, ...]  # in dataflow order, each beyond those before it
+
+
+def bounding(plan: Plan) -> str:
+    """The task that bounds an iteration; empty where it is what all share."""
+    bound = plan.prediction.bound
+    return MULTIPLY if bound == "multiplying" else bound if bound in [task.name for task in plan.tasks] else ""
 
 
 def has_converter(plan: Plan) -> bool:
     """Does a task of the plan compute operands for the one that multiplies?"""
-    return any(task.name == HELPERS[OPERANDS] for task in plan.helpers)
+    return any(task.name == CONVERT for task in plan.helpers)
 
 
-def _deepest(
-    function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
+def plan_chain(
+    flow: Dataflow, loops: list[Operation], sites: list[Site], cuts: Cuts, machine: Machine, options: Options
 ) -> Plan:
     """The plan with the rings of values that the model prefers, as deep as they are useful among equals: what they
-    take of shared memory the tiles from memory and other blocks cannot have."""
+    take of shared memory the tiles from memory and other blocks cannot have. Raises Declined."""
     found: list[Plan] = []
-    depths = [options.value_depth] if options.value_depth else range(VALUE_DEPTH[cut.kind], 0, -1)
+    inner = not all(cut.stores for cut in cuts)
+    depths = [options.value_depth] if options.value_depth or not inner else range(VALUE_DEPTH, 0, -1)
     for depth in depths:
         try:
-            found.append(_plan(function, loops, sites, cut, machine, options.replace(value_depth=depth)))
+            found.append(_plan(flow, loops, sites, cuts, depth, machine, options))
         except Declined as declined:
             if not found and (declined.remark.code != "shared-memory" or depth == depths[-1]):
                 raise
-        if depth == 2 and found and cut.kind != OPERANDS:
+        if depth == VALUE_DEPTH and found and not any(cut.converts for cut in cuts):
             break  # one buffer is for want of room
     return min(found, key=lambda plan: _rank(plan, machine))
 
@@ -95,24 +93,33 @@ def _rank(plan: Plan, machine: Machine) -> tuple[bool, float, int, bool]:
 
 
 def _plan(
-    function: Operation, loops: list[Operation], sites: list[Site], cut: Cut, machine: Machine, options: Options
+    flow: Dataflow,
+    loops: list[Operation],
+    sites: list[Site],
+    cuts: Cuts,
+    depth: int | None,
+    machine: Machine,
+    options: Options,
 ) -> Plan:
-    draft = _draft(function, cut, options)
-    consumer, helper = (project(function, draft, task, sites) for task in (draft.consumer, draft.helpers[0]))
-    _check_divided(function, *((consumer, helper) if cut.kind == STORE else (helper, consumer)), cut)
+    """`depth`: of the rings of values that are sent in every iteration."""
+    function = flow.function
+    draft = _draft(function, cuts, depth, options)
+    _check_order(flow, cuts)
+    parts = {name: project(function, draft, draft.task(name), sites) for name in names_of(cuts)}
+    _check_divided(list(parts.values()), cuts)
+    consumer = parts[MULTIPLY]
     warps = source_warps(function)
     replicas, sliced = choose_replicas(consumer.function, consumer.loops, consumer.sites, warps, options)
-    tasks = _tasks(draft, cut, replicas, sliced, options)
-    sliced |= _helper_slices(helper, cut, tasks[1].replicas)
+    tasks = _tasks(draft, cuts, parts, replicas, sliced, options)
     values = tuple(replace(channel, sliced_dim=sliced.get(channel.loads[0], -1)) for channel in draft.values)
-    parts = dict(zip((task.name for task in tasks), (consumer, helper), strict=False))
     used = [site for site in sites if any(_reads(part, site) for part in parts.values())]
     reserved = sum(channel.depth * channel.buffer_bytes for channel in values)
-    beside = sum(scratch(part, task) for part, task in zip(parts.values(), tasks, strict=False))
+    beside = sum(scratch(parts[task.name], task) for task in tasks if task.name in parts)
+    functions = {name: part.function for name, part in parts.items()}
     declined: list[Declined] = []
     for blocks in [options.blocks] if options.blocks else [2, 1]:
         try:
-            given = choose_registers(tasks, consumer.loops, helper.function, blocks, machine, options)
+            given = choose_registers(tasks, consumer.loops, functions, blocks, machine, options)
             rings, smem = make_channels(
                 function, used, sliced, replicas, frozenset(), reserved, machine, options, blocks, beside
             )
@@ -121,7 +128,7 @@ def _plan(
             continue
         if blocks > 1 and options.blocks is None and any(ring.depth < 3 for ring in rings if not ring.stays):
             continue
-        if cut.kind == STORE and options.depth is None:
+        if cuts[-1].stores and options.depth is None:
             rings, smem = _shallower(rings, smem)
         taken = {ring.name for ring in rings}
         named = tuple(replace(channel, name=unique(channel.name, taken)) for channel in values)
@@ -131,32 +138,58 @@ def _plan(
             schedules(loops, consumer, channels, options.overlap), (), smem, blocks,
         )  # fmt: skip
         check_registers(plan, function, consumer.loops or loops, machine)
-        parts_of = (consumer.function, helper.function)
-        return replace(plan, prediction=predict_chain(plan, cut, *parts_of, machine))
+        return replace(plan, prediction=predict_chain(plan, functions, machine))
     raise declined[-1]
 
 
 # --------------------------------------------------------------------------------------------------- tasks
 
 
-def _draft(function: Operation, cut: Cut, options: Options) -> Plan:
+def names_of(cuts: Cuts) -> tuple[str, ...]:
+    """The tasks that compute, in dataflow order, called after what they do. The last one with dots multiplies."""
+    taken = {MULTIPLY}
+    before = cuts[:-1] if cuts[-1].stores else cuts
+    names = [unique(CONVERT if cut.converts else LEAD, taken) for cut in before]
+    return (*names, MULTIPLY, STORE) if cuts[-1].stores else (*names, MULTIPLY)
+
+
+def _draft(function: Operation, cuts: Cuts, depth: int | None, options: Options) -> Plan:
     """A plan that says which values are cut, and little else."""
-    name, body = HELPERS[cut.kind], function.regions[0].block
-    source, reader = (MULTIPLY, name) if cut.kind == STORE else (name, MULTIPLY)
-    taken = {value_name(op.location) for op in function.walk() if op.name in DOTS}
-    names: set[str] = set()
-    channels = []
-    for value in cut.values:
-        assert value.op is not None
-        own = value_name(value.op.location)
-        title = unique(own if own is not None and own not in taken else VALUES[cut.kind], names)
-        size = buffer_size(buffer_for(body, value))
-        depth = options.value_depth or 1
-        ends: dict[str, Any] = {"source": source, "readers": (reader,), "result": value.index, "fill": Fill.COMPUTED}
-        channels.append(Channel(title, (id_of(value.op),), depth, size, **ends))
+    tasks = names_of(cuts)
     warps = source_warps(function)
-    consumer, helper = Task(MULTIPLY, "consumer", warps, 24), Task(name, "helper", warps, 24)
-    return Plan("", "", warps, (consumer, helper, Task("load", "producer", 1, 24)), tuple(channels))
+    helpers = tuple(Task(name, "helper", warps, 24) for name in tasks if name != MULTIPLY)
+    consumer, producer = Task(MULTIPLY, "consumer", warps, 24), Task("load", "producer", 1, 24)
+    return Plan("", "", warps, (consumer, *helpers, producer), _sent(function, cuts, tasks, depth, options))
+
+
+def _sent(
+    function: Operation, cuts: Cuts, tasks: tuple[str, ...], depth: int | None, options: Options
+) -> tuple[Channel, ...]:
+    """A channel for each value, from the task before the first cut that it crosses to the one behind the last."""
+    body = function.regions[0].block
+    dots = {value_name(op.location) for op in function.walk() if op.name in DOTS}
+    names: set[str] = set()
+    channels: dict[Value, Channel] = {}
+    for at, cut in enumerate(cuts):
+        for value in cut.values:
+            assert value.op is not None
+            if value in channels:
+                earlier = channels[value]
+                channels[value] = replace(earlier, readers=(*earlier.readers, tasks[at + 1]))
+                continue
+            own = value_name(value.op.location)
+            unnamed = VALUES[STORE if cut.stores else CONVERT if cut.converts else LEAD]
+            title = unique(own if own is not None and own not in dots else unnamed, names)
+            size = buffer_size(buffer_for(body, value))
+            ring = options.value_depth or (1 if cut.stores or depth is None else depth)
+            ends: dict[str, Any] = {
+                "source": tasks[at],
+                "readers": (tasks[at + 1],),
+                "result": value.index,
+                "fill": Fill.COMPUTED,
+            }
+            channels[value] = Channel(title, (id_of(value.op),), ring, size, **ends)
+    return tuple(channels.values())
 
 
 def project(function: Operation, plan: Plan, task: Task, sites: list[Site]) -> Part:
@@ -175,31 +208,55 @@ def project(function: Operation, plan: Plan, task: Task, sites: list[Site]) -> P
     return Part(copy, hot_loops(copy), [Site(load, around[load], hot[id_of(load)]) for load in loads])
 
 
-def _check_divided(function: Operation, first: Part, second: Part, cut: Cut) -> None:
-    """Neither task may need what the other one does: a value that goes back, or a condition."""
-    for part, other in ((first, cut.behind), (second, cut.before)):
-        for op in part.function.walk():
-            if id_of(op) in other and not op.name.startswith("wspec."):
-                raise decline("no-chain", f"{op.name} would be needed on both sides of the cut", op.location)
+def _check_order(flow: Dataflow, cuts: Cuts) -> None:
+    """Each cut must lie beyond those before it, with work of its own between."""
+    for at, cut in enumerate(cuts[1:], 1):
+        reached = flow.reached(value.op for value in cut.values if value.op is not None)
+        for earlier in cuts[:at]:
+            new = [value for value in cut.values if value not in earlier.values]
+            if not new or reached & set(earlier.values) - set(cut.values):
+                raise decline("no-chain", "these cuts do not follow each other", _place(cut))
 
 
-def _tasks(draft: Plan, cut: Cut, replicas: int, sliced: dict[int, int], options: Options) -> tuple[Task, Task, Task]:
-    consumer, helper, producer = draft.tasks
+def _check_divided(parts: list[Part], cuts: Cuts) -> None:
+    """No task may need what one on the other side of a cut does: a value that goes back, or a condition."""
+    for at, cut in enumerate(cuts, 1):
+        sides = [(part, cut.behind) for part in parts[:at]] + [(part, cut.before) for part in parts[at:]]
+        for part, other in sides:
+            for op in part.function.walk():
+                if id_of(op) in other and not op.name.startswith("wspec."):
+                    raise decline("no-chain", f"{op.name} would be needed on both sides of the cut", op.location)
+
+
+def _tasks(
+    draft: Plan, cuts: Cuts, parts: dict[str, Part], replicas: int, sliced: dict[int, int], options: Options
+) -> tuple[Task, ...]:
+    """The tasks with their warps; `sliced` gains what replicas of other tasks than the one that multiplies share."""
     wide = WARP_GROUP if replicas > 1 else draft.source_warps
-    shares = {channel.loads[0] in sliced for channel in draft.values}
+    order = names_of(cuts)
+    found = {MULTIPLY: replace(draft.consumer, warps=wide, replicas=replicas)}
+    for at in sorted(range(len(order)), key=lambda at: -at):  # a task hands on the slices of the one behind it
+        if order[at] == MULTIPLY:
+            continue
+        cut = cuts[at - 1] if order[at] == STORE else cuts[at]
+        found[order[at]] = _helper(draft.task(order[at]), cut, replicas, sliced, options)
+        if order[at] != STORE:
+            sliced |= _helper_slices(parts[order[at]], cut, found[order[at]].replicas)
+    producer = replace(draft.producer, warps=options.producer_warps, registers=options.producer_registers)
+    return (*(found.get(task.name, producer) for task in draft.tasks),)
+
+
+def _helper(task: Task, cut: Cut, replicas: int, sliced: dict[int, int], options: Options) -> Task:
+    shares = {id_of(value.op) in sliced for value in cut.values if value.op is not None}
     if len(shares) > 1:
         raise decline("no-chain", "replicas would share some values of the cut, and others not", _place(cut))
-    if cut.kind == STORE:
-        helper = replace(helper, warps=1)
-    elif shares == {True}:
-        helper = replace(helper, warps=WARP_GROUP, replicas=replicas)
-    elif cut.kind == OPERANDS and options.helper_warps:  # one that has no dots can have others than the kernel
-        helper = replace(helper, warps=options.helper_warps)
-    return (
-        replace(consumer, warps=wide, replicas=replicas),
-        helper,
-        replace(producer, warps=options.producer_warps, registers=options.producer_registers),
-    )
+    if cut.stores:
+        return replace(task, warps=1)
+    if shares == {True}:
+        return replace(task, warps=WARP_GROUP, replicas=replicas)
+    if cut.converts and options.helper_warps:  # one that has no dots can have others than the kernel
+        return replace(task, warps=options.helper_warps)
+    return task
 
 
 def _place(cut: Cut) -> Location:

@@ -8,6 +8,8 @@ fitted to products with int8 and int4 weights and to persistent products on an H
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
@@ -15,41 +17,47 @@ from wspec.ir.types import MemDescType, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, iteration, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
-from wspec.plan.plan import Channel, Plan, Prediction
+from wspec.plan.plan import Channel, Plan, Prediction, Task
 from wspec.plan.stores import HALVES, OWN
 from wspec.planner.converting import ISSUE
-from wspec.planner.cuts import OPERANDS, STORE, Cut
+from wspec.planner.cuts import Cut
 
 HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
 STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
 
 
-def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, machine: Machine) -> Prediction:
-    """One iteration of the heaviest loop, divided as in the plan."""
-    heaviest = _heaviest(plan, consumer, machine)
+def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machine) -> Prediction:
+    """One iteration of the heaviest loop, divided as in the plan; `functions` are the kernel as each task has it."""
+    heaviest = _heaviest(plan, functions[plan.consumer.name], machine)
     number = id_of(heaviest)
     flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)
-    here = [channel for channel in plan.values if _inside(consumer, helper, channel, number)]
-    multiply, inner = loop_work(heaviest, machine), _loop_of(helper, number)
-    other = with_packed(_work(inner, machine), inner, machine)
-    moved = sum(channel.buffer_bytes for channel in here)
-    read = sum(channel.buffer_bytes for channel in plan.channels if _read_by_helper(plan, channel))
+    here = [channel for channel in plan.values if _inside(functions.values(), channel, number)]
+    multiply = loop_work(heaviest, machine)
+    sending = [helper for helper in plan.helpers if not plan.does_effects(helper)]
+    loops = {helper.name: _loop_of(functions[helper.name], number) for helper in plan.helpers}
+    others = {name: with_packed(_work(loop, machine), loop, machine) for name, loop in loops.items()}
+    moved = {task.name: sum(c.buffer_bytes for c in here if _takes_part(plan, c, task)) for task in plan.helpers}
+    read = {
+        task.name: sum(c.buffer_bytes for c in plan.channels if _reads_tiles(plan, c, task)) for task in plan.helpers
+    }
     handshake = machine.mbarrier_latency
     waited = 0.0 if flying else machine.mma_latency + handshake
+    crossing = sum(channel.buffer_bytes for channel in here) + sum(read.values()) + operand_bytes(heaviest)
     bounds = {
-        "tensor core": multiply.mma + other.mma,
-        "exponential and arithmetic": multiply.compute + other.compute,
-        "memory": multiply.tma + other.tma,
+        "tensor core": multiply.mma + sum(other.mma for other in others.values()),
+        "exponential and arithmetic": multiply.compute + sum(other.compute for other in others.values()),
+        "memory": multiply.tma + sum(other.tma for other in others.values()),
         "memory latency": memory_wait(plan, _dots(heaviest), machine),
-        "shared memory": (moved + read + operand_bytes(heaviest)) / machine.smem_rate,
+        "shared memory": crossing / machine.smem_rate,
         "multiplying": multiply.mma + multiply.compute / ISSUE + waited,
     }
-    if cut.kind == STORE:
+    if len(sending) < len(plan.helpers):
         bounds["multiplying"] += handshake / STORE_TRIPS
-    else:
+    for helper in sending:
+        other = others[helper.name]
         busy = other.mma + other.compute / ISSUE
-        waited = (moved + read) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
-        bounds[plan.helpers[0].name] = busy + waited + (handshake if here else 0.0)
+        through = (moved[helper.name] + read[helper.name]) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
+        bounds[helper.name] = busy + through + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
     return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
 
@@ -59,20 +67,25 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     cycles = single.prediction.iteration_cycles
     numbers = {schedule.loop for schedule in single.loops}
     inside = [loop for loop in loops if id_of(loop) in numbers]
-    if cut.kind == STORE:
+    if cut.stores:
         waited = max(cycles, memory_wait(single, max(map(_dots, inside), default=1), machine))
         if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, HALVES)}:
             return waited  # the stores run on during the next tile
-        stored = sum(channel.buffer_bytes for channel in chained.values)
+        stored = sum(channel.buffer_bytes for channel in chained.values if _of(cut, channel))
         exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
         return waited + exposed / STORE_TRIPS
-    if cut.kind == OPERANDS:
+    if cut.converts:
         heaviest = max(inside, key=lambda loop: loop_work(loop, machine).mma)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
-        shared = any(channel.sliced for channel in chained.values)
+        shared = any(channel.sliced for channel in chained.values if _of(cut, channel))
         again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
         return max(cycles + again / single.blocks_per_sm, memory_wait(single, _dots(heaviest), machine))
     return cycles
+
+
+def _of(cut: Cut, channel: Channel) -> bool:
+    """Does the channel carry a value of the cut?"""
+    return channel.loads[0] in [id_of(value.op) for value in cut.values if value.op is not None]
 
 
 def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
@@ -107,14 +120,18 @@ def _work(loop: Operation | None, machine: Machine) -> Iteration:
     return loop_work(loop, machine) if loop is not None else Iteration(0.0, 0.0, 0.0, 0.0)
 
 
-def _read_by_helper(plan: Plan, channel: Channel) -> bool:
-    """Does the helper read tiles from memory through the channel, again and again?"""
-    return not channel.is_computed and not channel.stays and any(task in plan.helpers for task in plan.readers(channel))
+def _reads_tiles(plan: Plan, channel: Channel, task: Task) -> bool:
+    """Does the task read tiles from memory through the channel, again and again?"""
+    return not channel.is_computed and not channel.stays and task in plan.readers(channel)
 
 
-def _inside(consumer: Operation, helper: Operation, channel: Channel, loop: int) -> bool:
+def _takes_part(plan: Plan, channel: Channel, task: Task) -> bool:
+    return channel.source == task.name or task in plan.readers(channel)
+
+
+def _inside(functions: Iterable[Operation], channel: Channel, loop: int) -> bool:
     """Is the channel filled in the loop?"""
-    for function in (consumer, helper):
+    for function in functions:
         for op in function.walk():
             if op.name == "wspec.buffer" and id_of(op) == channel.loads[0]:
                 return any(id_of(outer) == loop for outer in op.ancestors())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from wspec.ir.core import Operation
@@ -19,21 +20,23 @@ LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sen
 
 
 def choose_registers(
-    tasks: tuple[Task, Task, Task],
+    tasks: tuple[Task, ...],
     loops: list[Operation],
-    helper_function: Operation,
+    functions: Mapping[str, Operation],
     blocks: int,
     machine: Machine,
     options: Options,
-) -> tuple[Task, Task, Task]:
-    """The tasks with their registers when `blocks` blocks share an SM. Raises Declined when they do not fit."""
-    consumer, helper, producer = tasks
+) -> tuple[Task, ...]:
+    """The tasks (the one that multiplies, others, the one that loads) with their registers when `blocks` blocks share
+    an SM; `functions` are the kernel as each has it. Raises Declined when they do not fit."""
+    consumer, *helpers, producer = tasks
     groups = consumer.warps * consumer.replicas
-    own = helper.warps * helper.replicas if helper.warps >= WARP_GROUP else 0  # else it shares the producer's
-    warps = groups + own + WARP_GROUP
+    own = [helper for helper in helpers if helper.warps >= WARP_GROUP]  # others share the producer's warp group
+    warps = groups + sum(helper.warps * helper.replicas for helper in own) + WARP_GROUP
     start = min(MAX_START, machine.registers // (32 * warps * blocks) // 8 * 8)
-    needed = helper_need(helper_function, helper) if own else producer.registers
-    spare = start * warps - producer.registers * WARP_GROUP - needed * own
+    needed = {helper.name: helper_need(functions[helper.name], helper) for helper in own}
+    spare = start * warps - producer.registers * WARP_GROUP
+    spare -= sum(needed[helper.name] * helper.warps * helper.replicas for helper in own)
     given = options.consumer_registers or min(MAX_CONSUMER, spare // groups // 8 * 8)
     least, wanted = instruction_need(loops), consumer_need(loops, (), 32 * groups)
     if start < least or given < wanted:
@@ -44,7 +47,8 @@ def choose_registers(
             loops[0].location,
             "use smaller tiles, or chain=off",
         )
-    return replace(consumer, registers=given), replace(helper, registers=needed), producer
+    others = [replace(helper, registers=needed.get(helper.name, producer.registers)) for helper in helpers]
+    return replace(consumer, registers=given), *others, producer
 
 
 def helper_need(function: Operation, helper: Task) -> int:

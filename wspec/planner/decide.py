@@ -18,7 +18,7 @@ from wspec.passes.persistent.persist import obstacle
 from wspec.passes.stream_k.choice import hindrance
 from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
 from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, STREAM_K, check_asked, why_not
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
 from wspec.planner.planner import make_plan
@@ -81,7 +81,7 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
     """The plan of the kernel with that loop over tiles."""
     looped = module if tiles is None else walk_tiles(module.clone({}), tiles)
     try:
-        plan = make_plan(build_graph(function_of(looped)), machine, options)
+        plan = make_plan(Dataflow(function_of(looped)), machine, options)
     except Declined as declined:
         return declined
     if tiles is None:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-import networkx as nx
-
 from wspec.decision import Decision
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
@@ -38,6 +36,7 @@ from wspec.passes.store_staging.choice import (
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PING_PONG, SHARED_SM, STAGING, SUBTILING, why_not
 from wspec.plan.fill import Fill, filling_registers, filling_warps
+from wspec.plan.graph import Dataflow
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -58,20 +57,20 @@ from wspec.planner.ptx_edits import with_ptx_edits
 from wspec.planner.rings import make_channels, private_loads
 
 
-def make_plan(graph: nx.MultiDiGraph, machine: Machine, options: Options) -> Plan:
+def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     """The plan for the function whose graph this is. Raises Declined when it is to be left alone."""
-    function = next(op for _, op in graph.nodes(data="op") if op.name == "tt.func")
+    function = flow.function
     check_understood(function)
-    check_effects(function)
-    loops = find_loops(function)
-    sites = find_streams(function, loops)
+    check_effects(flow)
+    loops = find_loops(flow)
+    sites = find_streams(flow)
     for site in sites:
-        check_addresses(function, site)
-    check_memory(function, sites)
+        check_addresses(flow, site)
+    check_memory(flow, sites)
     options = _with_filling(sites, options)
     single = partial(_without_chain, function, loops, sites, machine)
     off = options.chain == "off" or _has_no_chain(sites, options)
-    plan = single(options) if off else choose_chain(function, loops, sites, machine, options, single)
+    plan = single(options) if off else choose_chain(flow, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
     plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
     return with_ptx_edits(_answered(plan, options), loops, machine, options)

@@ -22,6 +22,7 @@ from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_opt
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import both_used
 from wspec.plan.fill import filling_warps
+from wspec.plan.graph import Dataflow
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -42,9 +43,10 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     """Raises Declined when the plan does not fit the function."""
     _fits_kernel(plan, function)
     check_understood(function)
-    check_effects(function)
-    loops = find_loops(function)
-    sites = {id_of(site.load): site for site in find_streams(function, loops)}
+    flow = Dataflow(function)
+    check_effects(flow)
+    loops = find_loops(flow)
+    sites = {id_of(site.load): site for site in find_streams(flow)}
     if (both := both_used(plan)) is not None:
         raise _mismatch("optimizations", f"{both[0]} and {both[1]} exclude each other: {both[2]}", function)
     if plan.coarsening != size_of(function):
@@ -52,7 +54,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
             "tile_loop.coarsening", f"says {plan.coarsening}, the kernel is made for {size_of(function)}", function
         )
     _tasks(plan, function, loops, machine)
-    _channels(plan, function, sites)
+    _channels(plan, flow, sites)
     scratch = None
     if plan.helpers or plan.values:
         scratch = check_chain(plan, function, sites)
@@ -99,7 +101,8 @@ def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Mac
         raise _mismatch("tasks.registers", declined.remark.message, function) from None
 
 
-def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+def _channels(plan: Plan, flow: Dataflow, sites: dict[int, Site]) -> None:
+    function = flow.function
     seen: set[int] = set()
     for channel in plan.channels:
         field = f"channels.{channel.name}"
@@ -116,8 +119,8 @@ def _channels(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     if len(set(names)) != len(names) or any("." in name for name in names):
         raise _mismatch("channels", "names must differ and have no dots", function)
     for site in (sites[load] for load in seen):
-        check_addresses(function, site)
-    check_memory(function, [sites[load] for load in seen])
+        check_addresses(flow, site)
+    check_memory(flow, [sites[load] for load in seen])
 
 
 def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:

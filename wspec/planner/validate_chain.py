@@ -1,4 +1,4 @@
-"""Check the chain of a plan from outside: one helper, and values that go one way between it and the consumer.
+"""Check the chain of a plan from outside: values that go one way through the tasks, to the one that makes the stores.
 
 Each task's copy of the kernel is cut as the plan says and asked again what it reads and how it is sliced. Raises
 Declined("plan-mismatch") with the field at fault. Whether the tasks can hang is the checker's to say.
@@ -14,32 +14,44 @@ from wspec.ir.types import ScalarType, TensorType
 from wspec.passes.data_partition.choice import slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.plan.partition import Site
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, Task
+from wspec.plan.plan import WARP_GROUP, Channel, Plan, PlanError, Task
 from wspec.plan.values import buffer_for, buffer_size
 from wspec.planner.chain import WIDE_HELPERS, Part, project, schedules, scratch
 
 
 def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
     """Bytes of scratch memory of the tasks. Raises Declined where the plan cannot be followed."""
-    if len(plan.helpers) != 1 or not plan.values:
-        raise _mismatch("tasks", "a chain has one helper, and a channel of values", function)
+    if not plan.helpers or not plan.values:
+        raise _mismatch("tasks", "a chain has more tasks than load and multiply, and channels of values", function)
     for channel in plan.values:
         _value(plan, channel, function)
-    if len({(channel.source, channel.readers) for channel in plan.values}) > 1:
-        raise _mismatch("channels", "all values of a chain go from one task to one other", function)
-    tasks = (plan.consumer, plan.helpers[0])
-    parts = [project(function, plan, task, list(sites.values())) for task in tasks]
-    _helper(plan, plan.helpers[0], parts[1], function)
-    _readers(plan, dict(zip((task.name for task in tasks), parts, strict=True)), function)
-    sliced = {k: v for task, part in zip(tasks, parts, strict=True) for k, v in _sliced(task, part, function).items()}
+    tasks = _in_order(plan, function)
+    parts = {task.name: project(function, plan, task, list(sites.values())) for task in tasks}
+    for helper in plan.helpers:
+        _helper(plan, helper, parts[helper.name], function)
+    _readers(plan, parts, function)
+    sliced = {load: dim for task in tasks for load, dim in _sliced(task, parts[task.name], function).items()}
     for channel in plan.channels:
         expected = sliced.get(channel.loads[0], -1)
         if channel.sliced_dim != expected:
             raise _mismatch(f"channels.{channel.name}.sliced_dim", f"must be {expected} here", function)
-    flying = {s.loop for s in schedules(list(_loops(function, plan)), parts[0], plan.channels, True) if s.in_flight}
+    possible = schedules(_loops(function, plan), parts[plan.consumer.name], plan.channels, True)
+    flying = {schedule.loop for schedule in possible if schedule.in_flight}
     if any(schedule.in_flight and schedule.loop not in flying for schedule in plan.loops):
         raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", function)
-    return sum(scratch(part, task) for part, task in zip(parts, tasks, strict=True))
+    return sum(scratch(parts[task.name], task) for task in tasks)
+
+
+def _in_order(plan: Plan, function: Operation) -> tuple[Task, ...]:
+    """The tasks that compute, in dataflow order: values go one way, and one task alone sends none."""
+    try:
+        tasks = plan.computing
+    except PlanError as error:
+        raise _mismatch("channels", str(error), function) from None
+    last = [task.name for task in tasks if plan.does_effects(task)]
+    if len(last) != 1:
+        raise _mismatch("channels", f"one task makes the stores, {' and '.join(last)} send nothing", function)
+    return tasks
 
 
 def _mismatch(field: str, message: str, function: Operation) -> Declined:
@@ -63,18 +75,21 @@ def _value(plan: Plan, channel: Channel, function: Operation) -> None:
     size = buffer_size(buffer_for(function.regions[0].block, op.results[channel.result]))
     if channel.buffer_bytes != size:
         raise _mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
-    ends = {channel.source, *(task.name for task in plan.readers(channel))}
+    readers = [task.name for task in plan.readers(channel)]
+    computing = {task.name for task in plan.tasks if task != plan.producer}
     if channel.stays:
         raise _mismatch(f"{field}.stays", "must be false: a value is read once", function)
-    if ends != {plan.consumer.name, plan.helpers[0].name} or not channel.reused:
-        raise _mismatch(f"{field}.readers", "a value goes between consumer and helper, and is released", function)
+    if not {channel.source, *readers} <= computing or channel.source in readers or not channel.reused:
+        raise _mismatch(
+            f"{field}.readers", "a value goes from one task that computes to others, and is released", function
+        )
 
 
 def _helper(plan: Plan, helper: Task, part: Part, function: Operation) -> None:
     """Warps and replicas that the helper's copy of the kernel can have."""
-    stores = all(channel.source == plan.consumer.name for channel in plan.values)
-    shared = any(channel.sliced for channel in plan.values)
-    if stores:
+    own = [channel for channel in plan.values if helper.name == channel.source or helper in plan.readers(channel)]
+    shared = any(channel.sliced for channel in own)
+    if plan.does_effects(helper):
         allowed = [(1, 1)]
     elif shared:
         allowed = [(WARP_GROUP, plan.consumer.replicas)]

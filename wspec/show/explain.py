@@ -76,14 +76,15 @@ def _edits(plan: Plan) -> list[str]:
 
 
 def _helpers(plan: Plan, operations: Operations) -> list[str]:
-    """The third task of a chain, and what goes through shared memory between it and the consumer."""
+    """The further tasks of a chain, and what each hands on or takes through shared memory."""
     said: list[str] = []
     for helper in plan.helpers:
-        sends = any(channel.source == helper.name for channel in plan.values)
-        where = "computes for them" if sends else "stores while they go on"
+        sent = [channel for channel in plan.values if channel.source == helper.name]
+        where = "computes for them" if sent else "stores while they go on"
+        shown = sent or [channel for channel in plan.values if helper in plan.readers(channel)]
         warps = _warps(helper.warps * helper.replicas)
         said.append(f"a task {helper.name!r} of {warps}, {helper.registers} registers a thread, {where}:")
-        said += [f"  {_channel(channel, operations)}" for channel in plan.values]
+        said += [f"  {_channel(channel, operations)}" for channel in shown]
     return said
 
 

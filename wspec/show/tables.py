@@ -55,8 +55,8 @@ def _tasks(plan: Plan) -> Table:
 def _task(task: Task, plan: Plan) -> tuple[str, ...]:
     if task.kind == "producer":
         does = f"fills {', '.join(channel.name for channel in plan.channels if not channel.is_computed)}"
-    elif not any(channel.source == task.name for channel in plan.values) and task.kind == "helper":
-        does = f"stores {', '.join(channel.name for channel in plan.values)}"
+    elif task.kind == "helper" and plan.does_effects(task):
+        does = f"stores {', '.join(channel.name for channel in plan.values if task in plan.readers(channel))}"
     else:
         sent = [channel.name for channel in plan.values if channel.source == task.name]
         does = "computes" + (f" {', '.join(sent)}" if sent else "")
