@@ -144,6 +144,7 @@ def store(
 _shared: dict[str, str] = {}  # what makes kernels equal -> the key of one of them
 _expected: dict[str, threading.Event] = {}  # the key of a kernel -> set when nobody else works on it any more
 _PATIENCE_S = 600.0  # no kernel takes that long; who works on it is stuck
+os.register_at_fork(after_in_child=_expected.clear)  # nobody would tell a fork of this process
 
 
 def share(source: KernelSource, text: str, options: Options, plan: str) -> str:

@@ -3,11 +3,16 @@
 Each kernel is compiled `--rounds` times, each time in a fresh process with an empty cache, and every step is given with
 its wall time and its CPU time (its own thread's and that of the programs it starts), the least of all rounds: other
 work on the machine delays a process and makes its CPU time up to twice as long, never shorter. A step does not count
+<<<<<<< HEAD
 what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that
 it is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
+=======
+what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that it
+is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
+>>>>>>> 727925e2355332f3634f7161f13c7a55481dd9f1
 
 `--configurations` compiles the twenty configurations of a product instead, as an autotuner asks for them: one after the
-other (`compile_jobs=0`), and by `--jobs` processes. No GPU is needed.
+other (`compile_jobs=0`), and by `--jobs` processes. The gate is off: what it declines costs little. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -117,7 +122,7 @@ def _now() -> tuple[float, float]:
 def child(kernel: str) -> dict[str, list[float]]:
     """Compile once; the seconds of each step, of the imports and of all."""
     start = time.perf_counter(), time.process_time()
-    import torch
+    import torch  # noqa: F401
     import triton  # noqa: F401
 
     theirs = time.perf_counter(), time.process_time()
@@ -125,14 +130,9 @@ def child(kernel: str) -> dict[str, list[float]]:
 
     ours = time.perf_counter(), time.process_time()
     offline = offline_of(kernel)
-    probe = Probe()
-    importlib.import_module("wspec.api")
-    if not torch.cuda.is_available():
-        probe.put_around([step for step in STEPS if step.module not in ("wspec.pipeline",)])
-    importing = Probe()
+    importing, probe, whole = Probe(), Probe(), Probe()
     importing.around("import of pipeline and checker", _import_compiler)()
-    probe.put_around([step for step in STEPS if step.module == "wspec.pipeline"])
-    whole = Probe()
+    probe.put_around(STEPS)
     whole.around("all", offline.outcome)()
     imports = {"import torch, triton": _less(theirs, start), "import wspec": _less(ours, theirs)}
     return {**imports, **importing.seconds, **probe.seconds, **whole.seconds}
@@ -176,7 +176,7 @@ def configurations(jobs: int) -> dict[str, list[float]]:
             )
         )
     compiler = made[0].compiler
-    compiler = replace(compiler, options=compiler.options.replace(compile_jobs=jobs))
+    compiler = replace(compiler, options=compiler.options.replace(compile_jobs=jobs, gate="off"))
 
     def obtain() -> None:
         distinct.append(compiler.compile_ahead([one.source for one in made]))
@@ -211,7 +211,7 @@ def table_of(kernel: str, seconds: Mapping[str, Sequence[float]]) -> Table:
     order = [step.name for step in STEPS]
     rows.sort(key=lambda row: order.index(row[0]) if row[0] in order else -1)
     theirs = [sum(seconds[name][place] for name in seconds if whose.get(name) == TRITONS) for place in (0, 1)]
-    ours = seconds["all"][0] - theirs[0], seconds["all"][1] + seconds.get("proof", (0, 0))[1] - theirs[1]
+    ours = [seconds["all"][place] - theirs[place] for place in (0, 1)]
     rows += [("all but imports", "", *_ms(seconds["all"])), ("Triton's part", "", *_ms(theirs))]
     rows += [("our part: all else that a launch waits for", "", *_ms(ours))]
     return Table(f"First compilation of {kernel}", ("step", "whose", "wall ms", "CPU ms"), tuple(rows))
