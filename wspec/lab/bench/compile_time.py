@@ -3,13 +3,8 @@
 Each kernel is compiled `--rounds` times, each time in a fresh process with an empty cache, and every step is given with
 its wall time and its CPU time (its own thread's and that of the programs it starts), the least of all rounds: other
 work on the machine delays a process and makes its CPU time up to twice as long, never shorter. A step does not count
-<<<<<<< HEAD
-what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that
-it is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
-=======
 what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that it
 is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
->>>>>>> 727925e2355332f3634f7161f13c7a55481dd9f1
 
 `--configurations` compiles the twenty configurations of a product instead, as an autotuner asks for them: one after the
 other (`compile_jobs=0`), and by `--jobs` processes. The gate is off: what it declines costs little. No GPU is needed.
