@@ -82,7 +82,7 @@ def variants() -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(("file", "kernel", "variant"), variants())
 def test_every_variant_has_a_plan_or_a_reason(file: str, kernel: str, variant: str) -> None:
     out = done("plan", f"{ROOT}/kernels/{file}.py:{kernel}", "--variant", variant, "--gate", "off", "--no-runners-up")
-    specialized = file in ("attention", "persistent", "quantized") or kernel == "matmul_descriptor_kernel"
+    specialized = file != "elementwise"
     assert ("there is no plan" not in out) == specialized, out
 
 

@@ -95,6 +95,8 @@ def _operands() -> Iterator[Case]:
     yield case("tf32", {**tf32, "k": "i32"}, {**TILE, "BK": 32}, odd.gemm_transposed)
     yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE, replicas=1)  # of A, in one piece
     yield case("pointers", POINTERS, TILE, replicas=1)
+    keys = {"k_ptr": "*fp16:16", "v_ptr": "*fp16:16", "page_ptr": "*i32:16", "scale": "fp32", "length": "i32"}
+    yield case("gathered_keys", {"q_desc": desc(128, 64), **keys, "o_desc": desc(128, 64)}, {**HEAD, "BN": 64})
 
 
 def _epilogues() -> Iterator[Case]:

@@ -335,6 +335,27 @@ def one_pointer(a_ptr, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK
 
 
 @triton.jit
+def gathered_keys(
+    q_desc, k_ptr, v_ptr, o_desc, page_ptr, scale, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """Attention whose keys and values are rows that a table names: threads copy them, for two groups and a late dot."""
+    row, columns = tl.program_id(0) * BM, tl.arange(0, D)
+    q = q_desc.load([row, 0])
+    m, total = tl.full([BM], -1e30, tl.float32), tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for i in tl.range(0, length, BN):
+        keys = i + tl.arange(0, BN)
+        places = tl.load(page_ptr + keys, mask=keys < length, other=0)[:, None] * D + columns[None, :]
+        s = tl.where(keys[None, :] < length, tl.dot(q, tl.load(k_ptr + places).T) * scale, -1e30)
+        larger = tl.maximum(m, tl.max(s, 1))
+        p, less = tl.exp2(s - larger[:, None]), tl.exp2(m - larger)
+        total = total * less + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), tl.load(v_ptr + places), acc * less[:, None])
+        m = larger
+    o_desc.store([row, 0], (acc / total[:, None]).to(tl.float16))
+
+
+@triton.jit
 def block_barrier(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
