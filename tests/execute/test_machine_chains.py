@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.execute.test_machine_kernels import Subject, bits
-from tests.plan.test_chain import MODULES, text_of
+from tests.plan.test_chain import MODULES, ODD, narrow, text_of
+from tests.support.compiling import lowered
 from tests.support.goldens import ROOT
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
@@ -17,6 +18,7 @@ from wspec.ir import print_module, read
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.specs.variants import variant_signature
+from wspec.tile_scheduler import even_launch
 
 Which = tuple[str, str, str]
 CHAINS: tuple[Which, ...] = (
@@ -102,6 +104,31 @@ def test_load_convert_multiply_store_agree(which: Which) -> None:
     """Four tasks: tiles are loaded, made operands of, multiplied and stored by warps of their own."""
     some = subject(which, True, "all").specialized.adversaries[::3]
     check(which, 0, iter((FirstReady(), Random(0), Priorities(0), *some)), True, "all")
+
+
+def test_five_tasks_agree() -> None:
+    """Three products that feed each other, each by a task of its own between one that loads and one that stores."""
+    text = lowered(narrow(ODD["three_dots"]))
+    made = specialize(read(text), Options(chain="all", gate="off", persistent=True))
+    assert made.module is not None and made.plan is not None and len(made.plan.tasks) == 5
+    specialized = Kernel(read(print_module(made.module)))
+    expected = three_dots(Kernel(read(text)), FirstReady())
+    assert expected.abs().max() > 0
+    for schedule in (FirstReady(), Random(0), Priorities(0), *specialized.adversaries[::4]):
+        assert torch.equal(three_dots(specialized, schedule), expected), schedule.name
+
+
+def three_dots(kernel: Kernel, schedule: Schedule) -> torch.Tensor:
+    """Three tiles of it by two blocks where they walk through tiles."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, w, v = (0.1 * torch.randn(rows, 64, generator=draw) for rows in (192, 256, 64, 256))
+    out = torch.zeros(192, 64, dtype=torch.float16)
+    tiles = {"q_desc": q.half(), "k_desc": k.half(), "w_desc": w.half(), "v_desc": v.half(), "o_desc": out}
+    names = [parameter.name for parameter in kernel.parameters]
+    grid, hidden = even_launch(names, (3, 1, 1), 2)
+    tables = {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
+    kernel.run(grid, {**tiles, "n": 256, **tables}, schedule=schedule)
+    return out
 
 
 @pytest.mark.slow

@@ -284,6 +284,23 @@ def test_chains_of_four_tasks_are_sound(name: str) -> None:
     assert_sound(outcome.module, outcome.plan)
 
 
+def narrow(case: Case) -> Case:
+    """With tiles of 64 rows and 4 warps."""
+    types = {name: type.replace("128, 64", "64, 64") for name, type in case.types.items()}
+    return replace(case, name=f"{case.name}_narrow", types=types, values={**case.values, "BM": 64, "num_warps": 4})
+
+
+def test_three_dots_make_a_chain_of_five() -> None:
+    """Each product has a task of its own, and so has the store."""
+    outcome = specialize(read(_text(narrow(ODD["three_dots"]))), Options(chain="all", gate="off", persistent=True))
+    assert outcome.module is not None and outcome.plan is not None
+    assert [task.name for task in outcome.plan.computing] == ["lead", "lead2", "mma", "store"]
+    assert [(channel.source, channel.readers) for channel in outcome.plan.values] == [
+        ("lead", ("lead2",)), ("lead2", ("mma",)), ("mma", ("store",)),
+    ]  # fmt: skip
+    assert_sound(outcome.module, outcome.plan)
+
+
 def test_a_plan_of_four_tasks_can_be_edited() -> None:
     plan = four().plan
     assert plan is not None
