@@ -16,7 +16,8 @@ FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kern
 LAYERS = (
     ("version", "decision", "ir"),
     ("diagnostics",),
-    ("options", "model", "tile_scheduler", "check", "execute"),
+    ("options", "target", "tile_scheduler", "check", "execute"),
+    ("model",),
     ("plan",),
     ("passes",),
     ("planner",),
@@ -46,7 +47,7 @@ CORE = (
     "planner",
     "pipeline",
 )
-SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:5], "tile_scheduler"}}
+SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:6], "tile_scheduler"}}
 """Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
 
 TRITON = {"bridge", "kernels", "lab"}

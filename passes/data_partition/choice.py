@@ -12,9 +12,8 @@ from wspec.plan.coarsening import size_of
 from wspec.plan.fill import fill_of
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.partition import Site, decline
-from wspec.plan.plan import WARP_GROUP, source_warps
-
-WGMMA_ROWS = 64
+from wspec.plan.plan import source_warps
+from wspec.target.hopper import WARP_GROUP, WGMMA_ROWS
 
 
 def choose_replicas(

@@ -21,7 +21,8 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
-from wspec.plan.plan import WARP_GROUP, Plan
+from wspec.plan.plan import Plan
+from wspec.target.hopper import WARP_GROUP
 
 FIRST = 8  # Triton uses the hardware barriers below this one for its own tasks
 THREADS = 32 * WARP_GROUP

@@ -10,8 +10,8 @@ import torch
 import triton
 
 import wspec
-from wspec.bridge.early_start import WAIT, started_early
 from wspec.bridge.launch import LaunchableKernel, lies_evenly
+from wspec.bridge.ptx.programmatic_launch import WAIT, started_early
 from wspec.kernels import matmul
 
 HEAD = """

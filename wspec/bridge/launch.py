@@ -17,8 +17,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cache
 from wspec.bridge.cache import Group, Result
-from wspec.bridge.early_start import WAIT
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
+from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.options import Options
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]

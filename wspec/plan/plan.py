@@ -17,9 +17,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
 from wspec.plan.fill import Fill
+from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import StreamK, TileLoop
 
-WARP_GROUP = 4  # warps of a warp group
 VERSION = 2  # of a plan's text
 
 

@@ -15,9 +15,10 @@ from wspec.model.operations import Iteration, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import decline
-from wspec.plan.plan import WARP_GROUP, Plan, Prediction, is_shallow
+from wspec.plan.plan import Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
 from wspec.planner.converting import converting_cycles, converts
+from wspec.target.hopper import WARP_GROUP
 
 
 def predict(

@@ -47,7 +47,7 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
+from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
 from wspec.plan.stores import BUFFER, HALVES, OWN, RING, Place, Staging
 from wspec.planner.chain_choice import choose as choose_chain
@@ -55,6 +55,7 @@ from wspec.planner.gate import check_pays, predict
 from wspec.planner.occupancy import choose_occupancy, keep_in_flight
 from wspec.planner.ptx_edits import with_ptx_edits
 from wspec.planner.rings import make_channels, private_loads
+from wspec.target.hopper import WARP_GROUP
 
 
 def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:

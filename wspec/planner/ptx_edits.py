@@ -1,4 +1,4 @@
-"""Which edits the PTX of a plan gets (wspec/bridge/ptx_edits.py), where the options do not say."""
+"""Which edits the PTX of a plan gets (wspec/bridge/ptx/edits.py), where the options do not say."""
 
 from __future__ import annotations
 

@@ -20,9 +20,10 @@ from wspec.plan.fill import Fill
 from wspec.plan.partition import Site, deciding, decline, hot_loops
 from wspec.plan.plan import Channel
 from wspec.plan.stores import rank_changes
+from wspec.target.hopper import BARRIER_BYTES, RESERVED_SHARED_BYTES
 
 MAX_DEPTH = 8
-BARRIER_BYTES = 16  # one full and one empty barrier of a stage
+STAGE_BYTES = 2 * BARRIER_BYTES  # one full and one empty barrier
 
 
 def make_channels(
@@ -54,7 +55,7 @@ def make_channels(
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].hot)
-    room_for = int(room // (per_stage + stages * BARRIER_BYTES)) if per_stage else 1
+    room_for = int(room // (per_stage + stages * STAGE_BYTES)) if per_stage else 1
     depth = min(useful_depth(hot_loops(function), machine), room_for)
     if options.depth is not None:
         depth = options.depth
@@ -86,7 +87,7 @@ def useful_depth(loops: list[Operation], machine: Machine) -> int:
 
 def block_smem(machine: Machine, blocks: int) -> int:
     """Shared memory each of `blocks` thread blocks on one SM may use; the hardware keeps 1 KiB of each for itself."""
-    return min(machine.smem_bytes, (machine.smem_bytes + 1024) // blocks - 1024)
+    return min(machine.smem_bytes, (machine.smem_bytes + RESERVED_SHARED_BYTES) // blocks - RESERVED_SHARED_BYTES)
 
 
 def _group(sites: list[Site]) -> list[list[Site]]:

@@ -32,11 +32,12 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, is_shallow, source_warps
+from wspec.plan.plan import Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.stores import BUFFER, HALVES, OWN, Place
 from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.planner.validate_chain import check_chain
+from wspec.target.hopper import WARP_GROUP
 
 
 def validate(plan: Plan, function: Operation, machine: Machine) -> None:

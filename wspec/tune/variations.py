@@ -11,8 +11,9 @@ from typing import Any
 
 from wspec.decision import NOT_ASKED, Decision
 from wspec.options import Options
-from wspec.plan.plan import WARP_GROUP, Plan, Prediction
+from wspec.plan.plan import Plan, Prediction
 from wspec.planner.tile_loops import WHOLE
+from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import StreamK
 
 RULE = "the planner's"  # name of its own plan among others

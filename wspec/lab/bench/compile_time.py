@@ -62,10 +62,10 @@ STEPS = (
     Step("final TTGIR for the checker", OURS, "wspec.bridge.backend", "reparse"),
     Step("to LLVM IR, optimized", TRITONS, "triton.backends.nvidia.compiler", "CUDABackend.make_llir"),
     Step("to PTX", TRITONS, "triton.backends.nvidia.compiler", "CUDABackend.make_ptx"),
-    Step("edits of PTX", OURS, "wspec.bridge.ptx_edits", "PtxEdits.apply"),
+    Step("edits of PTX", OURS, "wspec.bridge.ptx.edits", "PtxEdits.apply"),
     Step("ptxas", TRITONS, "wspec.bridge.backend", "assemble"),
-    Step("nvdisasm", OURS, "wspec.bridge.resources", "_disassembled"),
-    Step("is every register assigned", OURS, "wspec.bridge.miscompiled", "unassigned"),
+    Step("nvdisasm", OURS, "wspec.bridge.sass.resources", "_disassembled"),
+    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "unassigned"),
     Step("proof", BESIDE, "wspec.api", "prove"),
     Step("files of the cache", OURS, "wspec.bridge.cache", "store"),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.bridge.barrier_elision import without_idle_barriers
-from wspec.bridge.early_start import started_early
-from wspec.bridge.held_waits import with_held_waits
+from wspec.bridge.ptx.barrier_elision import without_idle_barriers
+from wspec.bridge.ptx.held_waits import with_held_waits
+from wspec.bridge.ptx.programmatic_launch import started_early
 
 
 @dataclass(frozen=True, slots=True)
