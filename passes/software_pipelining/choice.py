@@ -14,9 +14,9 @@ from wspec.model.machine import Machine
 from wspec.model.modulo import Problem, Schedule, in_order, loop_problem, solve
 from wspec.model.modulo.solve import SECONDS, origin_of
 from wspec.passes.software_pipelining.stages import goes_ahead, late_parts
+from wspec.plan.fitted import LATE_GAIN
 from wspec.plan.plan import LoopSchedule
 
-GAIN = 0.99  # of the interval without; what runs late costs registers
 CLOSE = 1.05  # schedules of the heuristic nearer than this are left to the exact solver
 
 
@@ -30,8 +30,8 @@ def choose_late(loop: Operation, is_load: Callable[[Operation], bool], machine: 
     intervals = _intervals(problem, choices, 0.0)
     if len(intervals) > 1 and sorted(intervals)[1] < CLOSE * min(intervals):
         intervals = _intervals(problem, choices, SECONDS)
-    best = min(range(1, len(choices)), key=lambda at: intervals[at] * (1.0 if at == 1 else 1 / GAIN))
-    if intervals[best] >= GAIN * intervals[0]:
+    best = min(range(1, len(choices)), key=lambda at: intervals[at] * (1.0 if at == 1 else 1 / LATE_GAIN))
+    if intervals[best] >= LATE_GAIN * intervals[0]:
         return LoopSchedule(id_of(loop))
     return LoopSchedule(id_of(loop), tuple(id_of(op) for op in loop.regions[0].block.ops if op in choices[best]))
 

@@ -15,11 +15,10 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size
+from wspec.plan.fitted import FIXED_REGISTERS, PACKING
 from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan
 
 WARP_GROUP_THREADS = 128
-FIXED = 24  # registers for addresses, barriers and loop control
-SHARE = 1.05  # tiles do not pack perfectly
 MAX_CONSUMER = 240
 MAX_START = 248  # the largest multiple of 8 a thread can have
 INSTRUCTION_OVERHEAD = 26
@@ -35,7 +34,7 @@ def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], t
     """Registers a thread of the consumers needs, `threads` of them sharing the tile."""
     late = {schedule.loop: frozenset(schedule.late) for schedule in schedules}
     need = max(_loop_need(loop, late.get(id_of(loop), frozenset()), threads) for loop in loops)
-    return int(FIXED + SHARE * need)
+    return int(FIXED_REGISTERS + PACKING * need)
 
 
 def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:

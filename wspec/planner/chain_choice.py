@@ -9,6 +9,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine
 from wspec.options import Options
+from wspec.plan.fitted import CHAIN_MARGIN
 from wspec.plan.partition import Site, decline
 from wspec.plan.plan import Plan
 from wspec.planner.chain import chain_plans
@@ -39,7 +40,7 @@ def choose(
         if cut.kind == STORE:
             plain = max(plain, alone)  # its store is exposed as well
         expected = chained.prediction.iteration_cycles
-        if expected < min(alone, plain) * MARGIN:
+        if expected < min(alone, plain) * CHAIN_MARGIN:
             return replace(chained, prediction=replace(chained.prediction, plain_iteration_cycles=round(plain, 1)))
         task = chained.helpers[0].name
         notes.append(
@@ -49,9 +50,6 @@ def choose(
         raise declined
     best = plans[0][0].prediction.iteration_cycles if plans else 0.0
     return replace(plan, prediction=replace(plan.prediction, chain_cycles=best, chain_note="; ".join(notes)))
-
-
-MARGIN = 0.97  # a third task must be expected to gain more than the model can tell
 
 
 def _without(single: Single, options: Options) -> tuple[Plan, Declined | None]:

@@ -15,13 +15,10 @@ from wspec.ir.types import MemDescType, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, iteration, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
+from wspec.plan.fitted import CORE_RATE, HELPER_SMEM, TILE_TRIPS
 from wspec.plan.plan import Channel, Plan, Prediction
 from wspec.plan.stores import HALVES, OWN
-from wspec.planner.converting import ISSUE
 from wspec.planner.cuts import OPERANDS, STORE, Cut
-
-HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
-STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
 
 
 def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, machine: Machine) -> Prediction:
@@ -34,7 +31,7 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
     other = with_packed(_work(inner, machine), inner, machine)
     moved = sum(channel.buffer_bytes for channel in here)
     read = sum(channel.buffer_bytes for channel in plan.channels if _read_by_helper(plan, channel))
-    handshake = machine.mbarrier_latency
+    handshake = machine.busy_mbarrier_latency
     waited = 0.0 if flying else machine.mma_latency + handshake
     bounds = {
         "tensor core": multiply.mma + other.mma,
@@ -42,12 +39,12 @@ def predict_chain(plan: Plan, cut: Cut, consumer: Operation, helper: Operation, 
         "memory": multiply.tma + other.tma,
         "memory latency": memory_wait(plan, _dots(heaviest), machine),
         "shared memory": (moved + read + operand_bytes(heaviest)) / machine.smem_rate,
-        "multiplying": multiply.mma + multiply.compute / ISSUE + waited,
+        "multiplying": multiply.mma + multiply.compute / CORE_RATE + waited,
     }
     if cut.kind == STORE:
-        bounds["multiplying"] += handshake / STORE_TRIPS
+        bounds["multiplying"] += handshake / TILE_TRIPS
     else:
-        busy = other.mma + other.compute / ISSUE
+        busy = other.mma + other.compute / CORE_RATE
         waited = (moved + read) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
         bounds[plan.helpers[0].name] = busy + waited + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
@@ -64,13 +61,13 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, HALVES)}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values)
-        exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
-        return waited + exposed / STORE_TRIPS
+        exposed = stored / machine.tma_rate + machine.tma_latency
+        return waited + exposed / TILE_TRIPS
     if cut.kind == OPERANDS:
         heaviest = max(inside, key=lambda loop: loop_work(loop, machine).mma)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values)
-        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
+        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / CORE_RATE
         return max(cycles + again / single.blocks_per_sm, memory_wait(single, _dots(heaviest), machine))
     return cycles
 
@@ -85,7 +82,7 @@ def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
     if not rings or plan.blocks_per_sm > 1:
         return 0.0
     brought = sum(ring.buffer_bytes for ring in rings) / machine.tma_rate
-    trip = machine.dram_latency + machine.tma_extra_latency + brought + 2 * machine.mbarrier_latency
+    trip = machine.tma_dram_latency + brought + 2 * machine.busy_mbarrier_latency
     return trip / max(1.0, min(ring.depth for ring in rings) - 1 / dots)
 
 

@@ -10,9 +10,10 @@ from wspec.ir.types import TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import bits, byte_size, elements
 from wspec.options import Options
+from wspec.plan.fitted import FIXED_REGISTERS, PACKING
 from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import WARP_GROUP, Task
-from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.registers import MAX_CONSUMER, MAX_START, consumer_need, instruction_need
 from wspec.plan.relayout import STORE_BITS
 
 LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
@@ -57,8 +58,10 @@ def helper_need(function: Operation, helper: Task) -> int:
     tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
     largest = max((type for type in tiles if isinstance(type, TensorType)), key=byte_size, default=None)
     if largest is None:
-        return min(MAX_CONSUMER, -(-FIXED // 8) * 8)
-    need = FIXED + SHARE * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
+        return min(MAX_CONSUMER, -(-FIXED_REGISTERS // 8) * 8)
+    need = (
+        FIXED_REGISTERS + PACKING * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
+    )
     return min(MAX_CONSUMER, -(-int(need) // 8) * 8)
 
 

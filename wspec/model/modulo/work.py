@@ -90,7 +90,7 @@ def rates(machine: Machine) -> Rates:
         shuffle=one("arithmetic.shfl_latency", machine.shuffle_latency),
         smem_latency=one("shared.load_latency", machine.smem_latency),
         dot_latency=machine.mma_latency,
-        tile_latency=row("tma_load.l2_latency", 32, machine.l2_latency + machine.tma_extra_latency),
+        tile_latency=row("tma_load.l2_latency", 32, machine.tma_latency),
         handshake=one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
         ready=one("handshakes.wait_ready", machine.smem_latency),
     )
