@@ -131,7 +131,7 @@ def test_an_output_tile_is_stored_by_a_task_of_its_own() -> None:
 
 def test_a_store_that_runs_on_needs_no_task() -> None:
     plan = plan_of(PERSISTENT, "bf16")
-    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["halves"]
+    assert not plan.helpers and [kind for *_, kind in plan.staging] == ["subtiles"]
     assert "with a task 'store' an iteration would take" in plan.prediction.chain_note
 
 
@@ -357,7 +357,7 @@ BAD: list[tuple[str, Edit]] = [
     ("channels.w.readers", ring("w", readers=("convert",))),
     ("channels.w.readers", ring("w", reused=False)),
     ("channels.w.stays", ring("w", stays=True)),
-    ("staging", lambda plan: replace(plan, loops=tuple(replace(loop, turns=True) for loop in plan.loops))),
+    ("staging", lambda plan: replace(plan, loops=tuple(replace(loop, ping_pong=True) for loop in plan.loops))),
     ("channels.w.sliced_dim", ring("w", sliced_dim=0)),
     ("channels.q.readers", ring("q", readers=("mma",))),
     ("channels.a.readers", ring("a", readers=("convert",))),

@@ -37,7 +37,7 @@ def _side_by_side(type: TensorType) -> int:
 
 def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], threads: int) -> int:
     """Registers a thread of the consumers needs, `threads` of them sharing the tile."""
-    late = {schedule.loop: frozenset(schedule.late) for schedule in schedules}
+    late = {schedule.loop: frozenset(schedule.stage1) for schedule in schedules}
     need = max(_loop_need(loop, late.get(id_of(loop), frozenset()), threads) for loop in loops)
     return int(FIXED_REGISTERS + PACKING * need)
 

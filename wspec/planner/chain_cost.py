@@ -19,7 +19,7 @@ from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, iteration, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
 from wspec.plan.plan import Channel, Plan, Prediction, Task
-from wspec.plan.stores import HALVES, OWN
+from wspec.plan.stores import OWN, SUBTILES
 from wspec.planner.cuts import Cut
 
 
@@ -66,7 +66,7 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     inside = [loop for loop in loops if id_of(loop) in numbers]
     if cut.stores:
         waited = max(cycles, memory_wait(single, max(map(_dots, inside), default=1), machine))
-        if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, HALVES)}:
+        if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, SUBTILES)}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values if _of(cut, channel))
         exposed = stored / machine.tma_rate + machine.tma_latency

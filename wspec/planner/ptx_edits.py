@@ -21,7 +21,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
         plan,
         elide_barriers=_elides(plan) if elide is None else elide,
         hold_waits=_holds(plan, loops, machine) if hold is None else hold,
-        early_start=options.early_start,
+        programmatic_launch=options.programmatic_launch,
     )
 
 
@@ -36,7 +36,7 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     Where those take much longer the wait comes in any case, and the buffers are only handed back later; the groups of a
     team have each other's products to run beside. Measured: docs/experiments.md.
     """
-    late = {one.loop: set(one.late) for one in plan.loops if one.late}
+    late = {one.loop: set(one.stage1) for one in plan.loops if one.stage1}
     loop = next((loop for loop in loops if id_of(loop) in late), None)
     if loop is None or plan.coarsening > 1:
         return False

@@ -130,7 +130,7 @@ def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
                 "not-partitionable",
                 "the members of a team would not all take this tile: what is around it depends on their number",
                 site.load.location,
-                "team=1 lets no tiles share what they read",
+                "coarsening=1 lets no tiles share what they read",
             )
     for load in found:
         if load.parent is None or slice_in(load.parent, load.operands, differing) is None:
@@ -138,7 +138,7 @@ def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
                 "not-partitionable",
                 "the place of a tile that is a team member's own depends on more than arithmetic on its number",
                 load.location,
-                "team=1 lets no tiles share what they read",
+                "coarsening=1 lets no tiles share what they read",
             )
     return found
 

@@ -15,7 +15,7 @@ class PtxEdits:
 
     elide_barriers: bool = False  # arrivals.py
     hold_waits: bool = False  # held_waits.py
-    early_start: bool = False  # early_start.py
+    programmatic_launch: bool = False  # programmatic_launch.py
 
     def apply(self, ptx: str) -> str:
         """The PTX with the edits made."""
@@ -23,7 +23,7 @@ class PtxEdits:
             ptx, _ = without_idle_barriers(ptx)
         if self.hold_waits:
             ptx, _ = with_held_waits(ptx)
-        return started_early(ptx) if self.early_start else ptx
+        return started_early(ptx) if self.programmatic_launch else ptx
 
 
 NO_EDITS = PtxEdits()
