@@ -10,12 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wspec.ir.core import Block, Operation
+from wspec.ir.ops import info
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import MemDescType, ScalarType, TensorType, Type
 from wspec.model.machine import Machine
-
-EXP_OPS = frozenset({f"math.{name}" for name in ("exp2", "exp", "log", "log2", "rsqrt", "sqrt", "sin", "cos")})
-CONVERSIONS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp", "arith.sitofp", "arith.fptosi"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,10 @@ def cost(op: Operation, machine: Machine) -> Cost:
     if not op.results or not isinstance(op.results[0].type, TensorType) or op.name in _FREE:
         return Cost("")
     count = elements(op.results[0].type)
-    if op.name in EXP_OPS:
+    row = info(op.name)
+    if row is not None and row.unit == "mufu":
         return Cost("exp", count / machine.exp2, 20)
-    if op.name in CONVERSIONS:
+    if row is not None and row.unit == "convert":
         return Cost("fma", count / machine.convert, 10)
     return Cost("fma", count / machine.fma, 5)
 
