@@ -25,6 +25,7 @@ MOVED = (
     1 << 20
 )  # bytes of the shorter of two launches, a block; from memory a quarter of it, so that the matrix suffices
 OWN = 128 * KIB  # bytes of a block's own rows
+ACROSS = 12  # rows of A in a wave of a product
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
@@ -52,6 +53,7 @@ WALKS = {
     "alone": "one SM, the others idle, over 1 MiB in L2",
     "same": "each of all SMs, all over the same 1 MiB in L2",
     "own": "each of all SMs, over rows of its own in L2",
+    "product": "each of all SMs as in a product, a tile of one of 12 rows of A and one of B's by turns, in L2",
     "dram": "each of all SMs, each tile once, from memory",
     "store": "stored by each of all SMs, each tile once",
 }
@@ -71,6 +73,25 @@ and.b32 %c0, %i, %c1;
 mul.lo.u32 %c0, %c0, {columns};"""
 
 
+def _row_of_product(columns: int) -> str:
+    """%row and %c0 of a block that reads its row of A and its row of B by turns, a box further along both each time.
+
+    Blocks number rows of A first, and run as they come: those of one row are not kept in step.
+    """
+    return f"""rem.u32 %row, %block, {ACROSS};
+div.u32 %c1, %block, {ACROSS};
+add.u32 %c1, %c1, {ACROSS};
+and.b32 %c2, %i, 1;
+setp.ne.u32 %p4, %c2, 0;
+selp.b32 %row, %c1, %row, %p4;
+mul.lo.u32 %row, %row, %rows;
+shl.b32 %c1, 1, %two;
+sub.u32 %c1, %c1, 1;
+shr.u32 %c0, %i, 1;
+and.b32 %c0, %c0, %c1;
+mul.lo.u32 %c0, %c0, {columns};"""
+
+
 _LOAD = f"""@%p5 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%flag], %bytes;
 {ELECT}
 @%p6 {_COPY} [%tile], [%map, {{%c0, %row}}], [%flag];"""
@@ -82,7 +103,7 @@ cp.async.bulk.commit_group;"""
 
 
 def _name(walk: str, columns: int) -> str:
-    return f"tma_pitch_{'store' if walk == 'store' else 'load'}_{columns}"
+    return f"tma_pitch_{walk if walk in ('store', 'product') else 'load'}_{columns}"
 
 
 def kernels() -> tuple[Kernel, ...]:
@@ -90,6 +111,7 @@ def kernels() -> tuple[Kernel, ...]:
     found = []
     for columns in (64, 32):
         found.append(ring_kernel(_name("load", columns), _row(columns), _LOAD, load))
+        found.append(ring_kernel(_name("product", columns), _row_of_product(columns), _LOAD, load))
         found.append(stream_kernel(_name("store", columns), _row(columns), _STORE, store))
     return tuple(found)
 
