@@ -11,11 +11,12 @@ import pytest
 from tests.support.shipped import shipped, shipped_options
 from wspec import api, bridge
 from wspec.ir import print_module, read
+from wspec.ir.types import ScalarType, TensorType
 from wspec.lab.bench import drawn_kernels
 from wspec.model import estimate
 from wspec.model.estimate import Way
 from wspec.model.machine import load_machine
-from wspec.model.operations import Iteration
+from wspec.model.operations import Iteration, load_rate
 from wspec.pipeline import specialize
 
 H200 = load_machine("h200")
@@ -67,7 +68,18 @@ def test_an_iteration_under_way_more_hides_more() -> None:
 def test_what_comes_slowly_bounds() -> None:
     work = Iteration(mma=256, exp=0, fma=0, tma=700)
     assert estimate.cycles(Way(work, 4, 2, 2, 100.0)) == 700
-    assert estimate.widely_shared(work, H200).tma < 700
+
+
+def test_a_producer_of_short_iterations_bounds() -> None:
+    """Two copies an iteration take longer than the products of a tile of 64x64x32."""
+    alone, two = (estimate.producer_cycles(2, blocks, H200) for blocks in (1, 2))
+    assert alone == 2 * two and 300 < alone < 350, "seen on the card: 302 to 340 cycles, one block an SM"
+
+
+def test_short_rows_come_more_slowly() -> None:
+    tiles = [TensorType((128, columns), ScalarType("bf16")) for columns in (64, 32)]
+    whole, short = (load_rate(tile, H200) for tile in tiles)
+    assert short < 0.75 * whole
 
 
 def test_a_block_that_walks_starts_once() -> None:

@@ -13,7 +13,7 @@ says; where dots are pipelined, two iterations of each group are under way. `doc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wspec.model.fitted import TILE_TRIPS
 from wspec.model.machine import Machine
@@ -29,18 +29,19 @@ class Way:
     block_groups: int  # of a block
     under_way: int  # iterations of a group at a time: 2 where dots run on, or part of an iteration is late
     delay: float  # cycles of an iteration of a group that no unit is busy for
+    least: float = 0.0  # cycles of an SM for an iteration of a block that another task takes
 
 
 def cycles(way: Way) -> float:
     """Cycles of one SM for each iteration of a block: at least what its tiles take to arrive."""
     share = max(1, way.block_groups)
     demands = (way.work.mma / share, way.work.compute / share)
-    return max(share / throughput(demands, way.delay, max(1, way.groups) * way.under_way), way.work.tma)
+    return max(share / throughput(demands, way.delay, max(1, way.groups) * way.under_way), way.work.tma, way.least)
 
 
-def widely_shared(work: Iteration, machine: Machine) -> Iteration:
-    """The work where tiles come at the rate at which L2 sends what several SMs want."""
-    return replace(work, tma=work.tma * machine.tma_rate / machine.tma_most)
+def producer_cycles(loads: int, blocks: int, machine: Machine) -> float:
+    """Of an SM for each iteration: a producer waits for a place and issues its copies one after the other."""
+    return (loads * machine.issue_latency + machine.ready_latency) / max(1, blocks)
 
 
 def throughput(demands: Sequence[float], delay: float, customers: int) -> float:

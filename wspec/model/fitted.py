@@ -70,10 +70,10 @@ FIXED_REGISTERS = int(_set(
 PACKING = _set(
     "packing", 1.05, "registers that a tile takes over those it fills", "as fixed_registers", "as fixed_registers"
 )
-COPIED_RATE = _set(
-    "copied_rate", 0.76, "part of the plain kernel's speed that a loop reaches whose tiles a producer's threads copy",
-    "products written by hand: 497 to 531 TFLOP/s for 694 at 4096^3, 508 to 545 for 672 at 8192^3; the middle",
-    _NOT_TRIED,
+COPY_RATE = _set(
+    "copy_rate", 29.0, "bytes a cycle that the threads of one producer copy with cp.async, one block an SM",
+    "products through pointers in tiles of 128x256 and 128x128, K of 32 and 64, three sizes (kernels/matmul.py)",
+    "two blocks an SM copy 42 together; the gathered rows of kernels/gathered.py need 16 and are not slowed down",
 )  # fmt: skip
 NAMES_OF_MACHINE = {
     "hand_on_bytes": "twelve products, divided and not; its upper end, so forgoes up to 3 % on short tiles",

@@ -13,6 +13,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+LINES_PITCH = 2048  # bytes from row to row in the calibration whose rows begin at lines of L2
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -31,8 +33,8 @@ class Machine:
     exp2: float
     convert: float  # conversions, an instruction each; the planner counts one that packs two as two
     smem_rate: float
-    tma_rate: float  # of tiles that a neighbour wants too
-    tma_most: float  # of tiles that many want
+    tma_rate: float  # of tiles as in a product, which a dozen SMs want, not in step; rows of 128 bytes or more
+    short_tma_rate: float  # likewise, of rows of 64 bytes
     store_rate: float  # of TMA stores
     hand_on_rate: float  # of sums that a block leaves to another one, and takes up itself
     mma_latency: float  # from the end of a product to the warp that waited
@@ -145,8 +147,8 @@ def _machine(data: dict[str, Any]) -> Machine:
         exp2=one("arithmetic", "ex2_rate"),
         convert=one("arithmetic", "cvt_bf16x2_rate"),
         smem_rate=row("shared", "load_rate", 16),
-        tma_rate=row("tma_load", "shared_rate", 2),
-        tma_most=row("tma_load", "shared_rate", 8),
+        tma_rate=row("tma_pitch", "product_128x64", LINES_PITCH),
+        short_tma_rate=row("tma_pitch", "product_128x32", LINES_PITCH),
         store_rate=row("tma_store", "alone_rate", 32),
         hand_on_rate=set_by_hand["hand_on_bytes"],
         mma_latency=row("wgmma", "bf16_ss_latency", 256) - row("wgmma", "bf16_ss_issue", 256),

@@ -50,7 +50,7 @@ def cost(op: Operation, machine: Machine) -> Cost:
     if op.name in ("tt.descriptor_load", "tt.load"):
         size = byte_size(op.results[0].type)
         latency = machine.tma_latency if op.name == "tt.descriptor_load" else machine.l2_latency
-        return Cost("tma", size / machine.tma_rate, latency, size)
+        return Cost("tma", size / load_rate(op.results[0].type, machine), latency, size)
     if op.name == "tt.reduce":
         count = elements(op.operands[0].type)
         return Cost("fma", count / machine.fma, 2 * machine.shuffle_latency)
@@ -63,6 +63,16 @@ def cost(op: Operation, machine: Machine) -> Cost:
     if row is not None and row.unit == "convert":
         return Cost("fma", count / machine.convert, 10)
     return Cost("fma", count / machine.fma, 5)
+
+
+LINE = 128  # bytes of a line of L2
+
+
+def load_rate(tile: Type, machine: Machine) -> float:
+    """Bytes a cycle of an SM: L2 sends rows that fill its lines, and shorter ones at less."""
+    if isinstance(tile, TensorType | MemDescType) and len(tile.shape) > 1 and tile.shape[-1] * bits(tile) // 8 < LINE:
+        return machine.short_tma_rate
+    return machine.tma_rate
 
 
 _FREE = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
@@ -12,7 +13,7 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import IntegerAttr
 from wspec.model import estimate
 from wspec.model.estimate import Way
-from wspec.model.fitted import COPIED_RATE
+from wspec.model.fitted import COPY_RATE
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
@@ -41,8 +42,7 @@ def predict(
     beside its loop is counted for the plain kernel, where the specialized one does it meanwhile, unless the tiles come
     more slowly than they are multiplied: then both wait for them. Of blocks that share an SM one starts or ends while
     the others go on. Where a group makes an operand of its own products, see converting.py. Where the producer's
-    threads copy tiles themselves, those of the loads that are `copied`, a ratio of two kernels says how much longer an
-    iteration takes than the plain kernel's, in which all threads copy.
+    threads copy tiles themselves, those of the loads that are `copied`, they take so long for the bytes.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
     the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM.
@@ -51,19 +51,19 @@ def predict(
     work = loop_work(heaviest, machine)
     specific = specialized(heaviest, work)
     products = accumulates_only(heaviest, copied)
-    if products:  # tiles of a product are wanted by more blocks than two
-        work, specific = estimate.widely_shared(work, machine), estimate.widely_shared(specific, machine)
     ours, plain = _ways(loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, machine)
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
-    if products and work.mma > work.tma:
+    if products:  # while a tile starts and ends, other blocks' tiles come all the same
         sharing = max(1, plain.groups // plain.block_groups)
-        before += estimate.of_an_iteration(_tile_difference(heaviest, machine)) / sharing
+        beside = estimate.of_an_iteration(_tile_difference(heaviest, machine)) / sharing
+        before = max(estimate.cycles(replace(plain, work=replace(work, tma=0.0))) + beside, work.tma)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
     if converts(heaviest):
         cycles, before = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
         bounds["converting operands"] = cycles
     if any(load.is_inside(loop) for load in copied for loop in loops):
-        cycles = max(cycles, before / COPIED_RATE)
+        size = sum(byte_size(load.result.type) for load in copied if load.is_inside(heaviest))
+        cycles = max(cycles, size / COPY_RATE)
         bounds["copies by threads"] = cycles
     return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
@@ -78,7 +78,8 @@ def _ways(
     dots = len(_dots(heaviest))
     awaited, own = 0 if streams else dots, max(1, warps // WARP_GROUP)
     delay = estimate.consumer_delay(loads, 0 if overlaps else awaited, machine)
-    special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay)
+    least = estimate.producer_cycles(loads, blocks, machine)
+    special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay, least)
     before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps))
     return special, Way(work, before, own, 2 if streams else 1, estimate.plain_delay(loads, awaited, machine))
 

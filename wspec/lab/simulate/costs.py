@@ -7,6 +7,7 @@ constants that say their source.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,6 +44,9 @@ _LINE_PITCH = 2048  # of the calibration's matrix whose rows begin at lines
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
 
+_DOZEN, _ALL = 12, 132  # SMs that want a tile, in the two walks of `wspec calibrate` that rates are of
+
+
 def row_class(row_bytes: int, pitch: int) -> tuple[int, int]:
     """What the rate of TMA depends on: bytes of a box's row, and the power of two that divides the pitch, to a line.
 
@@ -65,7 +69,8 @@ class Numbers:
     load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
     load_most: float  # bytes that an SM can take
     load_shared: Mapping[int, float]  # by how many SMs want the same
-    load_rows: Mapping[tuple[int, int], float]  # the most of data that many want, by `row_class`
+    load_rows: Mapping[tuple[int, int], float]  # the most of data that a dozen SMs want, not in step, by `row_class`
+    load_rows_all: Mapping[tuple[int, int], float]  # likewise of data that all want
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
     store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
@@ -113,6 +118,14 @@ class Numbers:
     def crowding(self) -> float:
         """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
         return self.ready_latency / self.ready_alone - 1
+
+    def rows_rate(self, sharers: float, kind: tuple[int, int]) -> float:
+        """The most that an SM of a full grid gets of tiles of that `row_class`, which so many SMs want.
+
+        Measured where a dozen want a tile, as in a product, and where all do: what is nearer counts.
+        """
+        many = sharers > math.sqrt(_DOZEN * _ALL)
+        return (self.load_rows_all if many else self.load_rows).get(kind, self.load_most)
 
     def load_rate(self, sharers: float) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
@@ -168,7 +181,8 @@ class _Source:
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             load_shared=self.table("tma_load.shared_rate"),
-            load_rows=self._rows("same"),
+            load_rows=self._rows("product"),
+            load_rows_all=self._rows("same"),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),

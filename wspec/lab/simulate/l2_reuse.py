@@ -116,7 +116,7 @@ def row_bytes(type: Type) -> int:
 def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
     kind = row_class(row, source.pitch)
-    rate = min(numbers.load_rate(source.sharers), numbers.load_rows.get(kind, numbers.load_most))
+    rate = min(numbers.load_rate(source.sharers), numbers.rows_rate(source.sharers, kind))
     flow = arriving(size, size / rate, numbers, min(numbers.load_most, numbers.fill_rows.get(kind, numbers.load_most)))
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
