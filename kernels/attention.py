@@ -142,10 +142,10 @@ class Config:
     block_n: int = 128
     num_warps: int = 8
     num_stages: int = 2
-    team: int = 1
+    coarsening: int = 1
 
     def __str__(self) -> str:
-        shares = f" team {self.team}" if self.team > 1 else ""
+        shares = f" team {self.coarsening}" if self.coarsening > 1 else ""
         return f"{self.block_m}x{self.block_n} w{self.num_warps} s{self.num_stages}{shares}"
 
 
@@ -211,7 +211,7 @@ def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) ->
     _check_head_dim(head_dim)
     if head_dim == 64:
         block_n = 64 if causal and seqlen_q < 2048 else 128
-        return Config(64, block_n, num_warps=4, num_stages=2, team=3 if seqlen_q >= 4096 else 1)
+        return Config(64, block_n, num_warps=4, num_stages=2, coarsening=3 if seqlen_q >= 4096 else 1)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
 
 
@@ -236,7 +236,7 @@ def attention_fwd_ws(team: int = 1) -> Any:
     """
     import wspec
 
-    return wspec.compile(attention_fwd, team=team) if team > 1 else wspec.compile(attention_fwd)
+    return wspec.compile(attention_fwd, coarsening=team) if team > 1 else wspec.compile(attention_fwd)
 
 
 @overload
@@ -290,7 +290,7 @@ def attention(
         tile = config or default_config(q.shape[-1], q.shape[2], causal)
         for part in _batch_parts(q.shape[0]):
             launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
-            launch.run(attention_fwd_ws(tile.team) if kernel is None else kernel)
+            launch.run(attention_fwd_ws(tile.coarsening) if kernel is None else kernel)
     return (out, lse) if return_lse else out
 
 

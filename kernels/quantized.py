@@ -168,7 +168,7 @@ def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> 
     """
     import wspec
 
-    return wspec.compile(plain_kernel(bits), **{"early_start": True, **told(blocks), **options})
+    return wspec.compile(plain_kernel(bits), **{"programmatic_launch": True, **told(blocks), **options})
 
 
 def told(blocks: int | None) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _blocks(sums: torch.Tensor, tile: Config) -> int | None:
 def starts_early(kernel: Any) -> bool:
     """Is it a function under `wspec.compile` that was asked to, on a GPU that can?"""
     options = getattr(kernel, "wspec_options", None)
-    return options is not None and options.early_start and torch.cuda.get_device_capability() >= (9, 0)
+    return options is not None and options.programmatic_launch and torch.cuda.get_device_capability() >= (9, 0)
 
 
 def _meta(tile: Config) -> dict[str, Any]:

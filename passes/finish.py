@@ -10,9 +10,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.types import I32, DenseArrayAttr, i32
 from wspec.plan.plan import Plan
-from wspec.plan.registers import MAX_START
-
-REGISTERS = 65536  # of one Hopper SM
+from wspec.target.hopper import SM_REGISTERS, START_REGISTERS
 
 
 def finish(module: Operation, plan: Plan) -> Operation:
@@ -26,11 +24,11 @@ def finish(module: Operation, plan: Plan) -> Operation:
     op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
     module.attributes['"ttg.num-warps"'] = i32(plan.consumer.warps)
     # setmaxnreg needs a limit at launch; Triton's own is for one block an SM and may be more than a thread can have.
-    if plan.blocks_per_sm > 1 or start_registers(plan) == MAX_START:
+    if plan.blocks_per_sm > 1 or start_registers(plan) == START_REGISTERS:
         module.attributes["ttg.maxnreg"] = i32(start_registers(plan))
     return module
 
 
 def start_registers(plan: Plan) -> int:
     """Registers a thread at launch so that `blocks_per_sm` blocks fit; what the tasks ask for is moved between them."""
-    return min(MAX_START, REGISTERS // (32 * plan.total_warps * plan.blocks_per_sm) // 8 * 8)
+    return min(START_REGISTERS, SM_REGISTERS // (32 * plan.total_warps * plan.blocks_per_sm) // 8 * 8)

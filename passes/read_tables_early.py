@@ -6,7 +6,8 @@
                                                   for tiles: ...
 
 A kernel that starts early waits for the kernels before it where it first touches what they may have written
-(wspec/bridge/early_start.py). No kernel writes a table: the launcher makes it, and waits until it is on the GPU. So
+(wspec/bridge/ptx/programmatic_launch.py). No kernel writes a table: the launcher makes it, and waits until it is on
+the GPU. So
 blocks that walk through tiles can be two round trips to L2 further when the wait is over. The mark is a comment in an
 instruction that does nothing; the wait itself is put there when the PTX is made. Runs last, before finish.
 """
@@ -26,7 +27,7 @@ def read_tables_early(module: Operation, plan: Plan) -> Operation:
     """Mark in every task of a kernel whose blocks walk through tiles where other kernels' memory is first used."""
     op = ws.find(module)
     assert op is not None
-    if plan.tile_loop is not None and plan.early_start:
+    if plan.tile_loop is not None and plan.programmatic_launch:
         for block in ws.task_blocks(op):
             _mark(block, op)
     return module

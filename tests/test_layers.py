@@ -16,7 +16,8 @@ FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kern
 LAYERS = (
     ("version", "decision", "ir"),
     ("diagnostics",),
-    ("options", "model", "tile_scheduler", "check", "execute"),
+    ("options", "target", "tile_scheduler", "check", "execute"),
+    ("model",),
     ("plan",),
     ("passes",),
     ("planner",),
@@ -33,20 +34,11 @@ LAYERS = (
 )
 """From the bottom up; a file imports files of its own part and of lower layers. Parts of one layer are strangers."""
 
-CORE = (
-    "version",
-    "decision",
-    "ir",
-    "diagnostics",
-    "options",
-    "model",
-    "tile_scheduler",
-    "plan",
-    "passes",
-    "planner",
-    "pipeline",
-)
-SPECIAL = {"check": {"ir", "diagnostics"}, "execute": {"ir", "diagnostics"}, "bridge": {*CORE[:5], "tile_scheduler"}}
+SPECIAL = {
+    "check": {"ir", "diagnostics"},
+    "execute": {"ir", "diagnostics"},
+    "bridge": {"version", "decision", "ir", "diagnostics", "options", "target", "tile_scheduler"},
+}
 """Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
 
 TRITON = {"bridge", "kernels", "lab"}

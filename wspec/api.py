@@ -235,7 +235,7 @@ def verdict(text: str, options: Options, plan: Plan | None, keep_stages: bool) -
     found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
     if found is None:
         return Verdict(module, remarks=remarks, stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.early_start)
+    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch)
     return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
 
 

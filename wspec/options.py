@@ -66,12 +66,12 @@ class Options:
     persistent: bool | None = _option(
         None, Spec(bool, "as many blocks as fit on the GPU walk through the tiles of the grid", optional=True)
     )
-    team: int | None = _option(
+    coarsening: int | None = _option(
         None,
         Spec(int, "consumer warp groups that each work on a tile and share what they stream", low=1, high=3,
              optional=True),
     )  # fmt: skip
-    defer: bool | None = _option(
+    epilogue_overlap: bool | None = _option(
         None, Spec(bool, "where blocks walk through tiles, finish and store one beside the next one's first product",
                    optional=True),
     )  # fmt: skip
@@ -101,7 +101,7 @@ class Options:
     helper_warps: int | None = _option(
         None, Spec(int, "warps of a third task that serves all consumers", choices=(4, 8, 16), optional=True)
     )
-    turns: bool | None = _option(
+    ping_pong: bool | None = _option(
         None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )
     elide_barriers: bool | None = _option(
@@ -118,11 +118,11 @@ class Options:
             optional=True,
         ),
     )
-    early_start: bool = _option(
+    programmatic_launch: bool = _option(
         True,
         Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
     )
-    pack: bool = _option(
+    packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
     staging: str | None = _option(
@@ -131,7 +131,7 @@ class Options:
             str,
             "shared memory that descriptor stores go through: a buffer of their own, one of half the size for one half "
             "after the other, the buffer of a tile read before, or a whole ring that is done with",
-            ("own", "halves", "buffer", "ring"),
+            ("own", "subtiles", "buffer", "ring"),
             optional=True,
         ),
     )

@@ -18,7 +18,7 @@ from wspec.passes.epilogue_overlap.overlap_epilogue import overlap_epilogue
 from wspec.passes.finish import finish
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
-from wspec.passes.ping_pong.ping_pong import take_turns
+from wspec.passes.ping_pong.ping_pong import ping_pong
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.software_pipelining.async_dots import async_dots
@@ -87,7 +87,7 @@ PASSES: tuple[Pass, ...] = (
     pipeline_loops,  # before dots become asynchronous: it decides their order
     overlap_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it
     async_dots,  # after the order is known: it decides the waits
-    take_turns,  # after the waits: a turn ends when the dots are issued
+    ping_pong,  # after the waits: a turn ends when the dots are issued
     release_buffers,  # after the waits: a buffer is read until one of them
     lower_channels,  # when nothing moves any more
     fix_up,  # when loops carry all they will: it puts one under a branch
@@ -132,10 +132,10 @@ def describe(plan: Plan) -> str:
     """One line on what was done."""
     consumer, producer = plan.consumer, plan.producer
     rings = ", ".join(f"{c.name} x{c.depth}" for c in plan.channels)
-    late = sum(len(schedule.late) > 0 for schedule in plan.loops)
+    late = sum(len(schedule.stage1) > 0 for schedule in plan.loops)
     third = "".join(f", a task {helper.name!r} of {helper.warps * helper.replicas}" for helper in plan.helpers)
     overlap = f"; {late} of {len(plan.loops)} loops overlap their dots" if late else ""
-    overlap += ", in turns" if any(schedule.turns for schedule in plan.loops) else ""
+    overlap += ", in turns" if any(schedule.ping_pong for schedule in plan.loops) else ""
     overlap += "; blocks walk through tiles" if plan.persistent else ""
     overlap += f", {plan.coarsening} neighbours at a time" if plan.coarsening > 1 else ""
     overlap += ", each finished beside the next one's first product" if plan.epilogue_overlap else ""

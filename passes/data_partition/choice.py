@@ -12,9 +12,8 @@ from wspec.plan.coarsening import size_of
 from wspec.plan.fill import fill_of
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.partition import Site, decline
-from wspec.plan.plan import WARP_GROUP, source_warps
-
-WGMMA_ROWS = 64
+from wspec.plan.plan import source_warps
+from wspec.target.hopper import WARP_GROUP, WGMMA_ROWS
 
 
 def choose_replicas(
@@ -57,7 +56,7 @@ def _of_team(
     if (site := next((site for site in sites if site.fill.facts.whole), None)) is not None:
         raise decline(
             "not-partitionable", f"a team shares tiles that TMA brings, and this one is filled by {site.fill}",
-            site.load.location, "team=1 lets no tiles share what they read",
+            site.load.location, "coarsening=1 lets no tiles share what they read",
         )  # fmt: skip
     if warps != WARP_GROUP or options.consumers not in (None, team):
         said = f"it has {warps} warps" if warps != WARP_GROUP else f"consumers={options.consumers} is asked for"

@@ -29,8 +29,8 @@ from wspec.passes.data_partition.slicing import Conflict, Slicing, privatize_lea
 from wspec.plan.fill import Fill
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
+from wspec.target.hopper import WGMMA_ROWS
 
-WGMMA_ROWS = 64
 TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 

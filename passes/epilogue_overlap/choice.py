@@ -66,11 +66,11 @@ def choose_epilogue_overlap(function: Operation, plan: Plan, machine: Machine, o
 
     Where the options ask for it, it need not pay. The plan says why it is not done.
     """
-    if options.defer is False:
+    if options.epilogue_overlap is False:
         return plan
     loops = hot_loops(function)
     found = hindrance(loops, plan)
-    why = found[0] if found is not None else "" if options.defer else _why_not(loops, plan, machine)
+    why = found[0] if found is not None else "" if options.epilogue_overlap else _why_not(loops, plan, machine)
     return replace(plan, epilogue_overlap=Decision(None if why else True, why))
 
 
@@ -83,7 +83,7 @@ def hindrance(loops: Iterable[Operation], plan: Plan) -> tuple[str, Operation] |
     body = first.parent
     if body is None or body.parent_op is None or body.parent_op.name != "scf.for":
         return "its first loop that multiplies does not stand in the loop over tiles", first
-    late = next((set(one.late) for one in plan.loops if one.loop == id_of(first)), set[int]())
+    late = next((set(one.stage1) for one in plan.loops if one.loop == id_of(first)), set[int]())
     early = [op for op in first.regions[0].block.ops if op.name in DOTS and id_of(op) not in late]
     if first_to_multiply(body) is not first or not late or not early:
         return "the first product of a tile is not issued ahead of its loop", first

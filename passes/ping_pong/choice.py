@@ -22,15 +22,18 @@ def choose_ping_pong(
     """
     if replicas < 2:
         return schedules, Decision(None, "one group of warps has nobody to alternate with")
-    if not any(schedule.late for schedule in schedules):
+    if not any(schedule.stage1 for schedule in schedules):
         return schedules, Decision(None, "no loop's products run beside what feeds them")
-    if options.turns is False:
+    if options.ping_pong is False:
         return schedules, NOT_ASKED
     work = [loop_work(loop, machine) for loop in loops]
     made = tuple(
-        replace(one, turns=bool(one.late) and (bool(options.turns) or replicas > 2 or cycles.mma >= cycles.compute))
+        replace(
+            one,
+            ping_pong=bool(one.stage1) and (bool(options.ping_pong) or replicas > 2 or cycles.mma >= cycles.compute),
+        )
         for one, cycles in zip(schedules, work, strict=True)
     )
-    if any(one.turns for one in made):
+    if any(one.ping_pong for one in made):
         return made, Decision(True)
     return made, Decision(None, "arithmetic bounds the loops, and a group that waits would keep it idle")

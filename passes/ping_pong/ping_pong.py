@@ -1,4 +1,4 @@
-"""take_turns: consumer warp groups issue their tensor core operations one after the other.
+"""ping_pong: consumer warp groups issue their tensor core operations one after the other.
 
     for j:                                   for j:
       %s0 = warp_group_dot {isAsync}           bar.sync  mine             // my turn
@@ -21,17 +21,18 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
-from wspec.plan.plan import WARP_GROUP, Plan
+from wspec.plan.plan import Plan
+from wspec.target.hopper import WARP_GROUP
 
 FIRST = 8  # Triton uses the hardware barriers below this one for its own tasks
 THREADS = 32 * WARP_GROUP
 
 
-def take_turns(module: Operation, plan: Plan) -> Operation:
+def ping_pong(module: Operation, plan: Plan) -> Operation:
     """Put the turns around the dots of the loops the plan names."""
     op = ws.find(module)
     assert op is not None
-    chosen = {schedule.loop for schedule in plan.loops if schedule.turns}
+    chosen = {schedule.loop for schedule in plan.loops if schedule.ping_pong}
     groups = plan.consumer.replicas
     if not chosen or groups < 2:
         return module

@@ -39,7 +39,7 @@ def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     """Pipeline every consumer loop the plan schedules."""
     op = ws.find(module)
     assert op is not None
-    late = {schedule.loop: frozenset(schedule.late) for schedule in plan.loops if schedule.late}
+    late = {schedule.loop: frozenset(schedule.stage1) for schedule in plan.loops if schedule.stage1}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         found: list[list[LoopParts]] = []
         for loop in [inner for top in block.ops for inner in top.walk() if inner.name == "scf.for"]:

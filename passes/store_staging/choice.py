@@ -18,7 +18,7 @@ from wspec.model.operations import byte_size
 from wspec.passes.store_staging.subtiling import hindrance
 from wspec.plan.partition import Site
 from wspec.plan.plan import Channel
-from wspec.plan.stores import BUFFER, HALVES, OWN, RING, Place, Staging, flat_shape, flat_source
+from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, Place, Staging, flat_shape, flat_source
 
 
 def staging_options(
@@ -60,16 +60,16 @@ def own_bytes(function: Operation, staging: Staging) -> int:
     return sum(byte_size(op.operands[1].type) // parts[id_of(op)] for op in function.walk() if id_of(op) in parts)
 
 
-_PARTS = {OWN: 1, HALVES: 2}  # in how many parts a store goes through a buffer of its own
+_PARTS = {OWN: 1, SUBTILES: 2}  # in how many parts a store goes through a buffer of its own
 
 
-def has_halves(staging: Staging) -> bool:
-    return any(place.kind == HALVES for place in staging.values())
+def has_subtiles(staging: Staging) -> bool:
+    return any(place.kind == SUBTILES for place in staging.values())
 
 
-def in_halves(staging: Staging) -> Staging:
+def in_subtiles(staging: Staging) -> Staging:
     """The same with stores in halves that have a buffer of their own."""
-    return {store: Place(-1, HALVES) if place.kind == OWN else place for store, place in staging.items()}
+    return {store: Place(-1, SUBTILES) if place.kind == OWN else place for store, place in staging.items()}
 
 
 def why_whole(function: Operation, staging: Staging, warps: int, registers: int) -> str:

@@ -30,14 +30,14 @@ from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import Location
 from wspec.ir.shapes import DOTS
 from wspec.plan.plan import Plan
-from wspec.plan.stores import HALVES
+from wspec.plan.stores import SUBTILES
 
 END = ("ttng.async_tma_store_wait", "ttg.local_store", "ttng.fence_async_shared", "ttng.async_tma_copy_local_to_global")
 
 
 def delay_last_subtile(module: Operation, plan: Plan) -> Operation:
     """Let every consumer store the second half of a tile while products of the next one run."""
-    if not any(kind == HALVES for *_, kind in plan.staging):
+    if not any(kind == SUBTILES for *_, kind in plan.staging):
         return module
     op = ws.find(module)
     assert op is not None

@@ -72,7 +72,7 @@ def stage_stores(module: Operation, plan: Plan) -> Operation:
                 _stage(store, _ring(store, next(c for c in plan.channels if c.name == name), replica))
             elif kind == "own":
                 _stage_and_go_on(store, _own(op, _flat_buffer(store), store.location)[replica], block)
-            elif kind == "halves":
+            elif kind == "subtiles":
                 _stage_in_halves(op, store, replica, block)
     return module
 

@@ -17,10 +17,9 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, LayoutField, TensorDescType, TensorType
 from wspec.model.operations import bits
 from wspec.plan.partition import hot_loops
+from wspec.target.hopper import TMA_ROW_BYTES, WARP_ROWS
 
-BOX_BYTES = 128  # a row of the boxes that TMA stores; a half has whole ones
 OTHER_REGISTERS = 48  # of a thread that multiplies and stores, beside its sums and what it has left to store
-_INSTRUCTION_ROWS = 16  # of a warp's part of a product
 
 
 def hindrance(function: Operation, store: Operation, warps: int, registers: int) -> str:
@@ -53,7 +52,7 @@ def hindrance(function: Operation, store: Operation, warps: int, registers: int)
     ):
         return "a warp's part of the tile is not that of one product"
     columns = tile.shape[1]
-    if bits(tile) != 16 or desc.type.block.shape[-1] != columns or columns * 2 % (2 * BOX_BYTES):
+    if bits(tile) != 16 or desc.type.block.shape[-1] != columns or columns * 2 % (2 * TMA_ROW_BYTES):
         return "the tile has no halves of 16 bits an element and whole boxes"
     if columns // 2 + columns // 8 + OTHER_REGISTERS > registers:
         return f"its sums and the half that is left take more than {registers} registers a thread"
@@ -73,8 +72,8 @@ def _is_one_product(tile: TensorType, warps: int) -> bool:
     if not isinstance(layout, Layout) or layout.name != "ttg.nvidia_mma" or len(tile.shape) != 2:
         return False
     rows, columns = tile.shape
-    whole = layout.ints("warpsPerCTA") == (warps, 1) and rows == _INSTRUCTION_ROWS * warps
-    return whole and layout.ints("instrShape")[:2] == (_INSTRUCTION_ROWS, columns)
+    whole = layout.ints("warpsPerCTA") == (warps, 1) and rows == WARP_ROWS * warps
+    return whole and layout.ints("instrShape")[:2] == (WARP_ROWS, columns)
 
 
 def halving_types(tile: TensorType) -> tuple[TensorType, TensorType, TensorType]:

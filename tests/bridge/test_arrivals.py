@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wspec.bridge.barrier_elision import without_idle_barriers
+from wspec.bridge.ptx.barrier_elision import without_idle_barriers
 
 HEAD = """
 .visible .entry kernel()

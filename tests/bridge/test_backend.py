@@ -7,7 +7,7 @@ import pytest
 from tests.bridge.sample_kernels import add_source, gemm_source
 from wspec import bridge
 from wspec.bridge import backend
-from wspec.bridge.resources import instructions, ptxas_notes, ptxas_version, spill_bytes
+from wspec.bridge.sass.resources import instructions, ptxas_notes, ptxas_version, spill_bytes
 
 
 def test_the_assembler_is_called_as_triton_calls_it() -> None:

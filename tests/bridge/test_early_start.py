@@ -10,8 +10,8 @@ import torch
 import triton
 
 import wspec
-from wspec.bridge.early_start import WAIT, started_early
 from wspec.bridge.launch import LaunchableKernel, lies_evenly
+from wspec.bridge.ptx.programmatic_launch import WAIT, started_early
 from wspec.kernels import matmul
 
 HEAD = """
@@ -64,7 +64,7 @@ def test_a_specialized_product_waits_once(transposed: bool) -> None:
     a = torch.empty(256, 256, dtype=torch.bfloat16)
     config = matmul.Config(128, 128, 64)
     launch = matmul.Launch.of(a, a.T if transposed else a, a, variant="descriptor", config=config)
-    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", early_start=True, persistent=False)
+    kernel = wspec.compile(matmul.plain_kernel("descriptor"), gate="off", programmatic_launch=True, persistent=False)
     ptx = kernel.dump("ptx", *launch.args, **launch.meta)
     assert ptx.count(WAIT) == 1 and ptx.index(WAIT) < ptx.index("barrier.sync 	1;")
 
@@ -100,7 +100,7 @@ def test_only_kernels_that_wait_are_launched_early(
 
     monkeypatch.setattr(LaunchableKernel.__base__, "__init__", made)
     monkeypatch.setattr(LaunchableKernel.__base__, "_init_handles", loaded)
-    fn = SimpleNamespace(wspec_options=SimpleNamespace(early_start=asked))
+    fn = SimpleNamespace(wspec_options=SimpleNamespace(programmatic_launch=asked))
     kernel = LaunchableKernel(SimpleNamespace(fn=fn), {})
     kernel._init_handles()
     assert launcher.launch_pdl is early
@@ -135,7 +135,7 @@ def test_blocks_that_would_pile_up_on_some_sms_do_not_start_early(
     utils = SimpleNamespace(get_device_properties=lambda _: {"multiprocessor_count": 132})
     active = SimpleNamespace(utils=utils, get_current_device=lambda: 0)
     monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
-    fn = SimpleNamespace(wspec_options=SimpleNamespace(early_start=True))
+    fn = SimpleNamespace(wspec_options=SimpleNamespace(programmatic_launch=True))
     kernel = LaunchableKernel(SimpleNamespace(fn=fn), {}, fit)
     kernel._init_handles()
     kernel.run(blocks, 1, 1)

@@ -14,7 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.bridge.sample_kernels import ADD_SIGNATURE, GEMM_BLOCKS, GEMM_SIGNATURE, add, gemm, gemm_source, wrong
 from wspec import bridge
-from wspec.bridge import frontend
+from wspec.bridge import frontend, triton_3_6
 from wspec.diagnostics import WspecError
 
 
@@ -26,7 +26,7 @@ def test_the_pass_list_is_that_of_the_installed_triton() -> None:
     theirs = inspect.getsource(CUDABackend.make_ttgir)
     head, rest = theirs.split("if capability // 10 in [8, 9]:")
     hopper = rest[: rest.index("nvidia.passes.hopper.add_hopper_warpspec")]
-    assert _passes(inspect.getsource(frontend._add_ttgir_passes)) == _passes(head) + _passes(hopper)
+    assert _passes(inspect.getsource(triton_3_6.add_ttgir_passes)) == _passes(head) + _passes(hopper)
 
 
 def test_ttgir_stands_before_the_pipeliner() -> None:

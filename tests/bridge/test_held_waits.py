@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.goldens import ROOT
 from wspec import bridge
-from wspec.bridge.held_waits import with_held_waits
+from wspec.bridge.ptx.held_waits import with_held_waits
 from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wspec.bridge.machine_code import Flow, Instruction, effects, flow, names, read_sass
+from wspec.bridge.sass.machine_code import Flow, Instruction, effects, flow, names, read_sass
 
 TEXT = """
 	.section	.text.kernel,"ax",@progbits

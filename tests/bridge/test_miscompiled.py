@@ -17,8 +17,8 @@ from tests.cli.helpers import KERNEL, wspec
 from tests.support import kernels as odd
 from tests.support.cases import GEMM, TILE
 from wspec import api, bridge
-from wspec.bridge import miscompiled
-from wspec.bridge.miscompiled import sass_line, unassigned
+from wspec.bridge.sass import miscompiled
+from wspec.bridge.sass.miscompiled import sass_line, unassigned
 from wspec.ir.loc import FileLoc
 
 # Two loops of one tile after another, each over a descriptor of the same buffer. ptxas made one of the two descriptors,

@@ -437,7 +437,7 @@ _FAULTS: dict[str, Fault] = {
     "phase": (lambda line: line.startswith("wait"), _phase),
     "slot": (lambda line: _is_op(line) and re.search(r"\b[ab]\w*\[", line) is not None, _slot),
     "trips": (lambda line: line.startswith("for i in range(0, n,"), _trips),
-    "late": (lambda line: _is_op(line) and not line.startswith("acc"), _late),
+    "stage1": (lambda line: _is_op(line) and not line.startswith("acc"), _late),
     "unguarded": (lambda line: line.startswith("if (p"), _unguarded),
     "count": (lambda line: "barriers(" in line, _count),
     "bytes": (lambda line: line.startswith("expect"), _bytes),

@@ -36,10 +36,10 @@ def test_it_comes_back(json: str, json_file: str) -> None:
 def test_tasks(json: str) -> None:
     nodes = {(node.op, node.name): node for node in Picture.from_json(json).nodes}
     assert nodes["tt.descriptor_load", "k"].task == "producer"
-    assert nodes["math.exp2", "p"].task == "consumer" and not nodes["math.exp2", "p"].late
+    assert nodes["math.exp2", "p"].task == "consumer" and not nodes["math.exp2", "p"].stage1
     assert nodes["ttg.local_alloc", "q"].task == "ring"
     assert nodes["arith.muli", "row"].task == "both"
-    assert nodes["ttng.warp_group_dot", "acc"].late and nodes["ttng.warp_group_dot", "acc"].place.endswith(":26")
+    assert nodes["ttng.warp_group_dot", "acc"].stage1 and nodes["ttng.warp_group_dot", "acc"].place.endswith(":26")
 
 
 def test_the_graph_is_one_of_dataflow(json: str) -> None:

@@ -26,7 +26,7 @@ COMMANDS = {
     "explain": ["explain", KERNEL],
     "binary": ["compile", KERNEL],
     "stages": ["dump", KERNEL, "--list"],
-    "diff": ["dump", KERNEL, "--diff", "take_turns", "release_buffers"],
+    "diff": ["dump", KERNEL, "--diff", "ping_pong", "release_buffers"],
     "pointer": ["compile", "kernels/matmul.py:matmul_pointer_kernel"],
     "check": ["check", KERNEL],
     "badname": ["explain", "kernels/attention.py:attention_fdw"],

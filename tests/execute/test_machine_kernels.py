@@ -41,7 +41,7 @@ class Subject:
     signature: Signature
     plain: Kernel
     text: str  # of the specialized module; "" when the kernel is left alone
-    team: int = 1
+    coarsening: int = 1
     tiles: TileLoop | None = None  # how blocks take tiles, where they walk through them
 
     @functools.cached_property
@@ -59,7 +59,7 @@ class Subject:
         """The largest share of what its bound allows, by output; so many blocks where they walk through tiles."""
         names = [parameter.name for parameter in kernel.parameters]
         arguments = {name: value for name, value in example.arguments.items() if name in names}
-        grid, hidden = even_launch(names, example.grid, blocks, self.team)
+        grid, hidden = even_launch(names, example.grid, blocks, self.coarsening)
         arguments |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
         kernel.run(grid, arguments, schedule=schedule)
         return {name: share(output) for name, output in example.outputs.items()}
@@ -81,7 +81,7 @@ def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
     tiles = None if outcome.plan is None else outcome.plan.tile_loop
-    return Subject(signature, Kernel(read(text)), made, options.get("team", 1), tiles)
+    return Subject(signature, Kernel(read(text)), made, options.get("coarsening", 1), tiles)
 
 
 FAST = (
@@ -114,11 +114,11 @@ TEAMS = [("d64", 2), ("d64", 3), ("d64_causal", 2), ("d64_causal", 3)]
 QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer
 
 
-@pytest.mark.parametrize(("variant", "team"), TEAMS)
+@pytest.mark.parametrize(("variant", "coarsening"), TEAMS)
 @pytest.mark.parametrize("queries", QUERIES)
 def test_a_team_on_neighbouring_tiles(variant: str, team: int, queries: int) -> None:
     """The same bits as the plain kernel, whatever part of a team has tiles, however long each member's loops are."""
-    one = subject("attention", "attention_fwd", variant, persistent=True, team=team)
+    one = subject("attention", "attention_fwd", variant, persistent=True, coarsening=team)
     for keys in (queries, 96):
         sizes = {"seqlen_q": queries, "seqlen_k": keys}
         example = one.example(queries, sizes)
@@ -205,29 +205,29 @@ def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mappi
 
 
 @pytest.mark.parametrize("which", FAST, ids="-".join)
-@pytest.mark.parametrize("turns", [False, True])
-@pytest.mark.parametrize("defer", [False, True])
+@pytest.mark.parametrize("ping_pong", [False, True])
+@pytest.mark.parametrize("epilogue_overlap", [False, True])
 def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
     sizes = (
         {"seqlen_q": 200, "seqlen_k": 300, "heads": 2} if which[0] == "attention" else {"m": 272, "n": 528, "k": 208}
     )
-    check_walk(which, 1, 2, sizes, turns=turns, defer=defer)
+    check_walk(which, 1, 2, sizes, ping_pong=turns, epilogue_overlap=defer)
 
 
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), LENGTHS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("defer", [False, True])
+@pytest.mark.parametrize("epilogue_overlap", [False, True])
 def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool, defer: bool) -> None:
     """One block walks through all tiles: loops of no, one and some iterations, one after the other."""
     which = ("attention", "attention_fwd", "d64_causal" if causal else "d64")
-    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3}, defer=defer)
+    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3}, epilogue_overlap=defer)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 7, 12])
 def test_blocks_with_several_tiles_one_and_none_that_finish_late(blocks: int) -> None:
     """The last tile of a block has no next one, the first none before it, and a block may have no tile."""
     sizes = {"seqlen_q": 130, "seqlen_k": 70, "heads": 3, "kv_heads": 3, "batch": 1}
-    check_walk(("attention", "attention_fwd", "d64_causal"), 5, blocks, sizes, defer=True)
+    check_walk(("attention", "attention_fwd", "d64_causal"), 5, blocks, sizes, epilogue_overlap=True)
 
 
 # ---------------------------------------------------------------------------------------- tiles of two blocks
@@ -300,11 +300,11 @@ def test_sums_that_are_lost_on_the_way_are_missed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", SLOW, ids="-".join)
-@pytest.mark.parametrize("turns", [False, True])
-@pytest.mark.parametrize("defer", [False, True])
+@pytest.mark.parametrize("ping_pong", [False, True])
+@pytest.mark.parametrize("epilogue_overlap", [False, True])
 def test_many_seeds_of_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
     for seed in range(20):
-        check_walk(which, seed, 1 + seed % 4, {}, turns=turns, defer=defer)
+        check_walk(which, seed, 1 + seed % 4, {}, ping_pong=turns, epilogue_overlap=defer)
 
 
 @pytest.mark.parametrize("which", LEFT_ALONE, ids="-".join)

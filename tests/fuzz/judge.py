@@ -153,7 +153,7 @@ def _not_as_asked(asked: Mapping[str, Any], plan: Plan) -> Iterator[str]:
     depths = {channel.depth for channel in plan.channels if channel.reused and not channel.stays}
     if "depth" in asked and depths - {asked["depth"]}:
         yield f"depth={asked['depth']} was asked for, the plan has {sorted(depths)}"
-    if asked.get("overlap") is False and any(loop.late or loop.in_flight for loop in plan.loops):
+    if asked.get("overlap") is False and any(loop.stage1 or loop.in_flight for loop in plan.loops):
         yield "overlap=False was asked for, and a loop overlaps"
 
 

@@ -17,7 +17,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.pipeline import Outcome
 
-PRODUCT, ATTENTION = hand.case(hand.product()), hand.case(hand.attention(), normal=True, defer=False)
+PRODUCT, ATTENTION = hand.case(hand.product()), hand.case(hand.attention(), normal=True, epilogue_overlap=False)
 
 
 def stages(verdict: Verdict) -> set[str]:

@@ -89,7 +89,7 @@ def test_in_a_row_and_in_graphs() -> None:
         return run(function, a, weight)
 
     divided = functools.partial(step, kernel(stream_k=True))
-    alone = functools.partial(step, kernel(stream_k=False, early_start=False))
+    alone = functools.partial(step, kernel(stream_k=False, programmatic_launch=False))
     assert same_in_a_row(divided, alone, [first, first.flip(0)], steps=6)
     result, expected = first, first
     for number in range(12):

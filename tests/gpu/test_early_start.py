@@ -18,7 +18,7 @@ def test_products_in_a_row(bits: int, rows: int, blocks: int) -> None:
     sets = [make_inputs(case, torch.device("cuda"), seed) for seed in range(3)]
     weights = [(weight, scale / case.k**0.5) for _, weight, scale in sets]
     product = matmul_int8_weights if bits == 8 else matmul_int4_weights
-    late = specialized_kernel(bits, blocks, early_start=False)
+    late = specialized_kernel(bits, blocks, programmatic_launch=False)
 
     def early(a: torch.Tensor, number: int) -> torch.Tensor:
         return product(a, *weights[number % 3])

@@ -164,7 +164,7 @@ def test_configs_fit(head_dim: int) -> None:
     for config in configs:
         assert shared_memory_bytes(config, head_dim) <= SHARED_MEMORY_BYTES
         assert config.block_m >= 16 * config.num_warps
-    assert replace(default_config(head_dim), team=1) in configs
+    assert replace(default_config(head_dim), coarsening=1) in configs
 
 
 def test_unknown_head_dim_is_refused() -> None:

@@ -9,8 +9,8 @@ import torch
 
 import wspec
 from wspec.bridge import from_arguments
-from wspec.bridge.early_start import WAIT
 from wspec.bridge.launch import compile_plain
+from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (
@@ -161,7 +161,7 @@ def test_the_compiler_is_told_how_many_blocks_an_sm_has(
 def test_the_sum_starts_early_behind_products_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     assert starts_early(specialized_kernel(8)) and not starts_early(plain_kernel(8))
-    assert not starts_early(specialized_kernel(8, early_start=False))
+    assert not starts_early(specialized_kernel(8, programmatic_launch=False))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     assert not starts_early(specialized_kernel(8)), "an older GPU has no such launches"
 
@@ -217,7 +217,7 @@ def test_the_persistent_product_stores_while_it_goes_on(chain: str, helpers: lis
     kernel = wspec.compile(persistent.matmul_persistent_kernel, check="off", chain=chain)
     report = kernel.outcome(*launch.args, **launch.meta)
     assert report.plan is not None and [task.name for task in report.plan.helpers] == helpers
-    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["halves"]
+    assert report.plan.helpers or [kind for *_, kind in report.plan.staging] == ["subtiles"]
     assert report.resources.spill_bytes == 0
 
 

@@ -247,7 +247,7 @@ TEAM = 2  # members: as many programs at the same time as follow each other in a
 def _team(name: str, causal: bool) -> Golden:
     """Several groups on neighbouring tiles of one stream, small tiles, rings of two. The last launch goes twice round
     the grid with more keys than queries, and leaves a member without a tile of its own."""
-    config, options = attention.Config(64, 64, 4, 2), {"persistent": True, "team": TEAM, "depth": 2}
+    config, options = attention.Config(64, 64, 4, 2), {"persistent": True, "coarsening": TEAM, "depth": 2}
     lengths = [(64, 40), (128, 192), (320, 448)]
     return Golden(
         f"attention-team-{name}",

@@ -38,7 +38,7 @@ def plan_of(case: Case, **options: object) -> Plan:
 @pytest.mark.parametrize("consumers", [1, 2])
 def test_the_same_is_stored(name: str, consumers: int) -> None:
     """Proved too, by `outcome`: any trip counts, blocks with no tile, one, and several."""
-    made = outcome(ODD[name], persistent=True, gate="off", defer=True, consumers=consumers)
+    made = outcome(ODD[name], persistent=True, gate="off", epilogue_overlap=True, consumers=consumers)
     assert made.plan is not None and made.module is not None and made.plan.epilogue_overlap
     assert_sound(made.module, made.plan)
     for seed in range(4):
@@ -47,7 +47,7 @@ def test_the_same_is_stored(name: str, consumers: int) -> None:
 
 @pytest.mark.parametrize("name", FIT)
 def test_a_tile_stores_only_beside_the_next_one(name: str) -> None:
-    made = outcome(ODD[name], persistent=True, gate="off", defer=True, consumers=1)
+    made = outcome(ODD[name], persistent=True, gate="off", epilogue_overlap=True, consumers=1)
     assert made.module is not None
     function = next(op for op in made.module.walk() if op.name == "tt.func")
     inside = [op for op in function.walk() if op.name == "ttng.async_tma_copy_local_to_global"]
@@ -71,7 +71,7 @@ def test_no_tensor_reaches_the_place_outside_and_no_sum_of_coordinates_overflows
 
 
 def test_the_first_product_is_under_way_while_the_tile_before_is_stored() -> None:
-    made = outcome(ODD["attention_masked"], persistent=True, gate="off", defer=True, keep_stages=True)
+    made = outcome(ODD["attention_masked"], persistent=True, gate="off", epilogue_overlap=True, keep_stages=True)
     lines = made.stages["async_dots"].splitlines()
     names = [line.split('"')[1] for line in lines if '"' in line and "." in line.split('"')[1]]
     first = names.index("ttng.warp_group_dot")
@@ -97,7 +97,7 @@ def _line(lines: list[str], name: str) -> str:
     ],
 )
 def test_where_it_cannot_be_the_plan_says_why(name: str, why: str) -> None:
-    plan = plan_of(ODD[name], defer=True)
+    plan = plan_of(ODD[name], epilogue_overlap=True)
     assert not plan.epilogue_overlap and why in plan.epilogue_overlap.why_not
 
 
@@ -156,12 +156,12 @@ def _found(text: str, edit: Callable[[Plan], Plan]) -> tuple[str, Operation] | N
 
 
 def test_switched_off() -> None:
-    plan = plan_of(ODD["attention_masked"], defer=False)
+    plan = plan_of(ODD["attention_masked"], epilogue_overlap=False)
     assert plan.epilogue_overlap == Decision(None, "")
 
 
 def test_without_tiles_there_is_nothing_to_defer() -> None:
-    made = outcome(ODD["attention_masked"], persistent=False, defer=True)
+    made = outcome(ODD["attention_masked"], persistent=False, epilogue_overlap=True)
     assert made.plan is not None and not made.plan.epilogue_overlap
 
 
@@ -172,7 +172,7 @@ def test_wspec_decides_by_what_bounds_the_loop() -> None:
 
 def test_the_plan_leads_back_to_the_same_kernel() -> None:
     case = ODD["attention_two_loops"]
-    first = outcome(case, persistent=True, gate="off", defer=True)
+    first = outcome(case, persistent=True, gate="off", epilogue_overlap=True)
     assert first.plan is not None and first.module is not None
     plan = Plan.from_text(first.plan.to_text())
     again = outcome(case, plan=plan)
@@ -182,7 +182,7 @@ def test_the_plan_leads_back_to_the_same_kernel() -> None:
 
 def test_what_the_end_takes_over() -> None:
     """What a library computes stays in its tile, where the tile is is computed again."""
-    made = outcome(ODD["attention_grouped"], persistent=True, gate="off", defer=True, keep_stages=True)
+    made = outcome(ODD["attention_grouped"], persistent=True, gate="off", epilogue_overlap=True, keep_stages=True)
     assert made.module is not None
     module = read(made.stages["walk_tiles"])
     function = next(op for op in module.walk() if op.name == "tt.func")

@@ -24,7 +24,7 @@ GROUPED = case("attention_grouped", {**TYPES, "group": "i32"}, ROWS)
 
 def teamed(one: Case, team: int = 3, **options: Any) -> Outcome:
     """What is emitted is proved, too."""
-    return outcome(one, persistent=True, team=team, **options)
+    return outcome(one, persistent=True, coarsening=team, **options)
 
 
 def count(module: Operation | None, name: str) -> int:
@@ -32,7 +32,7 @@ def count(module: Operation | None, name: str) -> int:
     return sum(op.name == name for op in module.walk())
 
 
-@pytest.mark.parametrize("team", [2, 3])
+@pytest.mark.parametrize("coarsening", [2, 3])
 @pytest.mark.parametrize("one", [FULL, TWO_LOOPS, GROUPED], ids=["full", "two loops", "grouped"])
 def test_a_team_shares_keys_and_values(one: Case, team: int) -> None:
     made = teamed(one, team)

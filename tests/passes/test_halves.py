@@ -47,8 +47,8 @@ def test_a_product_whose_rings_gain_a_buffer_is_stored_in_halves() -> None:
 
 def test_rings_that_are_deep_enough_leave_stores_whole() -> None:
     assert kinds(plan_of(ODD["gemm"])) == ["own"], "a tile of 128 x 128 leaves room for all the buffers that are of use"
-    assert kinds(plan_of(ODD["gemm"], staging="halves")) == ["halves"], "but can be asked for"
-    asked = plan_of(ODD["gemm"], staging="halves")
+    assert kinds(plan_of(ODD["gemm"], staging="subtiles")) == ["subtiles"], "but can be asked for"
+    asked = plan_of(ODD["gemm"], staging="subtiles")
     assert asked.smem_bytes < plan_of(ODD["gemm"], depth=asked.channels[0].depth).smem_bytes
 
 
@@ -63,19 +63,22 @@ def test_rings_that_are_deep_enough_leave_stores_whole() -> None:
     ],
 )
 def test_others_are_stored_whole(name: str, options: dict[str, Any]) -> None:
-    made = outcome(ODD[name], **{**ASKED, "staging": "halves", **options})
-    assert made.plan is None or "halves" not in kinds(made.plan)
+    made = outcome(ODD[name], **{**ASKED, "staging": "subtiles", **options})
+    assert made.plan is None or "subtiles" not in kinds(made.plan)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"staging": "halves", "overlap": False}, "staging='halves' was asked for, but cannot be had: products do not"),
-        ({"staging": "halves", "consumer_registers": 120}, "take more than 120 registers a thread"),
+        (
+            {"staging": "subtiles", "overlap": False},
+            "staging='halves' was asked for, but cannot be had: products do not",
+        ),
+        ({"staging": "subtiles", "consumer_registers": 120}, "take more than 120 registers a thread"),
         ({"staging": "buffer"}, "staging='buffer' was asked for, but no store can have it"),
         ({"depth": 2}, "stores are not made in halves: the rings would not be deeper"),
         ({"staging": "own"}, ""),
-        ({"staging": "halves"}, ""),
+        ({"staging": "subtiles"}, ""),
     ],
 )
 def test_a_plan_says_why_stores_are_not_where_they_might_be(options: dict[str, Any], said: str) -> None:
@@ -121,7 +124,7 @@ def test_layouts_of_halves_keep_every_element_in_its_thread() -> None:
 
 def test_the_second_half_stands_at_three_places() -> None:
     """Beside the first products, behind a loop without rounds, behind the last tile; each as a whole."""
-    made = outcome(ODD["gemm"], **ASKED, staging="halves", stream_k=False)
+    made = outcome(ODD["gemm"], **ASKED, staging="subtiles", stream_k=False)
     assert made.module is not None and made.plan is not None
     branches = [op for op in made.module.walk() if op.name == "scf.if" and not op.results]
     ends = [tuple(inner.name for inner in op.regions[0].block.ops[:-1]) for op in branches]
@@ -132,13 +135,13 @@ BREAKERS: list[tuple[str, Callable[[Plan], Plan]]] = [
     ("dots are waited for", lambda p: replace(p, loops=tuple(replace(one, in_flight=False) for one in p.loops))),
     ("two blocks", lambda p: replace(p, blocks_per_sm=2)),
     ("few registers", lambda p: replace(p, tasks=(replace(p.tasks[0], registers=120), *p.tasks[1:]))),
-    ("no such store", lambda p: replace(p, staging=((9999, "", "halves"),))),
+    ("no such store", lambda p: replace(p, staging=((9999, "", "subtiles"),))),
 ]
 
 
 @pytest.mark.parametrize(("what", "change"), BREAKERS, ids=[name for name, _ in BREAKERS])
 def test_a_plan_that_cannot_be_is_refused(what: str, change: Callable[[Plan], Plan]) -> None:
-    plan = plan_of(ODD["gemm"], staging="halves", stream_k=False)
+    plan = plan_of(ODD["gemm"], staging="subtiles", stream_k=False)
     made = outcome(ODD["gemm"], plan=change(plan))
     assert made.module is None and made.remarks[0].code == "plan-mismatch", what
 

@@ -36,7 +36,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "depth": st.integers(1, 5),
         "overlap": st.booleans(),
         "persistent": st.booleans(),
-        "turns": st.booleans(),
+        "ping_pong": st.booleans(),
         "exp2": st.sampled_from(["mufu", "1/8", "1/2"]),
         "blocks": st.sampled_from([1, 2]),
         "producer_warps": st.sampled_from([1, 2, 4]),
@@ -146,10 +146,10 @@ def assert_as_asked(case: Case, plan: Any) -> None:
     assert plan.blocks_per_sm == asked.get("blocks", plan.blocks_per_sm)
     assert plan.producer.warps == asked.get("producer_warps", 1)
     assert plan.persistent == asked.get("persistent", False)
-    turns = [loop.turns for loop in plan.loops]
-    assert asked.get("turns", True) or not any(turns)
-    wanted = [bool(loop.late) and plan.consumer.replicas > 1 for loop in plan.loops]
-    assert not asked.get("turns", False) or turns == wanted
+    turns = [loop.ping_pong for loop in plan.loops]
+    assert asked.get("ping_pong", True) or not any(turns)
+    wanted = [bool(loop.stage1) and plan.consumer.replicas > 1 for loop in plan.loops]
+    assert not asked.get("ping_pong", False) or turns == wanted
     depths = {channel.depth for channel in plan.channels if channel.reused and not channel.stays}
     assert depths == {asked["depth"]} if "depth" in asked else depths
-    assert asked.get("overlap", True) or not any(loop.late or loop.in_flight for loop in plan.loops)
+    assert asked.get("overlap", True) or not any(loop.stage1 or loop.in_flight for loop in plan.loops)

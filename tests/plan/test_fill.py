@@ -82,7 +82,7 @@ def test_the_gate_says_what_it_expects() -> None:
     [
         ({"consumers": 2}, "not-partitionable", "cp.async brings a tile in one piece"),
         ({"chain": "on"}, "no-chain", "loaded through pointers"),
-        ({"persistent": True, "team": 2, "consumers": 2}, "not-persistent", "cannot be worked on by a team"),
+        ({"persistent": True, "coarsening": 2, "consumers": 2}, "not-persistent", "cannot be worked on by a team"),
     ],
 )
 def test_what_is_asked_for_in_vain(options: dict[str, object], code: str, why: str) -> None:

@@ -173,7 +173,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
         ("registers = 240", 'registers = "many"', "registers"),
         ("reused = false", 'reused = "no"', "reused"),
         ('name = "mma"', "name = 3", "name"),
-        ("late = [5]", "late = 5", "late"),
+        ("late = [5]", "late = 5", "stage1"),
         ("staging = []", "staging = [3]", "staging"),
         ("staging = []", 'staging = [["q", 3, "ring"]]', "staging"),
         ("smem_bytes = 0", 'smem_bytes = "all"', "smem_bytes"),

@@ -91,7 +91,7 @@ def test_memory_adds_up(case: Case) -> None:
 
 
 def test_every_loop_that_multiplies_has_a_schedule() -> None:
-    assert [bool(loop.late) for loop in plan_of(ODD["attention_two_loops"]).loops] == [True, True]
+    assert [bool(loop.stage1) for loop in plan_of(ODD["attention_two_loops"]).loops] == [True, True]
     assert [loop.in_flight for loop in plan_of(ODD["gemm"]).loops] == [True]
 
 
@@ -148,8 +148,8 @@ def test_tiles_that_do_not_fit() -> None:
 
 def test_overlap_can_be_turned_off() -> None:
     plan = plan_of(ATTENTION, overlap=False)
-    assert not any(loop.late or loop.in_flight for loop in plan.loops)
-    assert any(loop.late for loop in plan_of(ATTENTION).loops)
+    assert not any(loop.stage1 or loop.in_flight for loop in plan.loops)
+    assert any(loop.stage1 for loop in plan_of(ATTENTION).loops)
     assert not any(loop.in_flight for loop in plan_of(ODD["gemm"], overlap=False).loops)
 
 

@@ -36,7 +36,7 @@ def schedule_loop(loop: Operation, is_channel_load: Callable[[Operation], bool])
 
 def late(root: Operation, loop: Operation) -> list[str]:
     """The names of the late operations."""
-    ids = set(schedule_loop(loop, is_load).late)
+    ids = set(schedule_loop(loop, is_load).stage1)
     return [value_name(op.location) or op.name for op in root.walk() if id_of(op) in ids]
 
 
@@ -85,7 +85,7 @@ def test_what_changes_the_late_state_is_late() -> None:
 def test_attention_keeps_its_softmax_early() -> None:
     root = numbered(plain_module(ODD["attention_masked"]))
     (loop,) = hot_loops(root)
-    ids = set(schedule_loop(loop, is_load).late)
+    ids = set(schedule_loop(loop, is_load).stage1)
     body = loop.regions[0].block
     dots = [id_of(op) in ids for op in body.ops if op.name == "ttng.warp_group_dot"]
     exponentials = [id_of(op) in ids for op in body.ops if op.name == "math.exp2"]
@@ -97,7 +97,7 @@ def test_attention_keeps_its_softmax_early() -> None:
 def test_the_last_product_of_attention_is_late(variant: str) -> None:
     loops = hot_loops(numbered_function(shipped("attention.py:attention_fwd", variant)))
     for loop in loops:
-        ids = set(schedule_loop(loop, is_load).late)
+        ids = set(schedule_loop(loop, is_load).stage1)
         late = {value_name(op.location) for op in loop.regions[0].block.ops if id_of(op) in ids and op.name in DOTS}
         assert late == {"acc"}
 
@@ -110,19 +110,19 @@ def test_nothing_is_late_where_loads_take_as_long_as_all_the_rest() -> None:
     rate = machine.tma_rate * work.tma / (work.mma + work.compute)
     for factor, expected in ((0.99, False), (1.01, True)):
         other = dataclasses.replace(machine, name="another", tma_rate=factor * rate)
-        assert bool(choose_late(loop, is_load, other).late) == expected
+        assert bool(choose_late(loop, is_load, other).stage1) == expected
 
 
 @pytest.mark.parametrize("name", ["gemm", "two_loops", "branch", "persistent"])
 def test_one_dot_has_nothing_to_run_beside(name: str) -> None:
     root = program(name)
-    assert [schedule_loop(loop, is_load).late for loop in hot_loops(root)] == [()] * len(hot_loops(root))
+    assert [schedule_loop(loop, is_load).stage1 for loop in hot_loops(root)] == [()] * len(hot_loops(root))
 
 
 def test_dots_that_do_not_feed_each_other_stay_together() -> None:
     root = numbered(plain_module(ODD["two_products"]))
     (loop,) = hot_loops(root)
-    assert schedule_loop(loop, is_load).late == ()
+    assert schedule_loop(loop, is_load).stage1 == ()
 
 
 def test_effects_keep_their_order() -> None:

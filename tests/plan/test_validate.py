@@ -90,11 +90,11 @@ EDITS: list[tuple[str, Case, Edit]] = [
         GEMM,
         lambda plan: with_channel(0, depth=1)(with_loop(in_flight=False)(with_plan(staging=())(plan))),
     ),
-    ("no overlap", ATTENTION, with_loop(late=())),
+    ("no overlap", ATTENTION, with_loop(stage1=())),
     ("no staging", ATTENTION, with_plan(staging=())),
-    ("turns", ATTENTION, with_loop(turns=True)),
-    ("no turns", ATTENTION, with_loop(turns=False)),
-    ("turns in a loop that accumulates", GEMM, with_loop(turns=True)),
+    ("ping_pong", ATTENTION, with_loop(ping_pong=True)),
+    ("no turns", ATTENTION, with_loop(ping_pong=False)),
+    ("turns in a loop that accumulates", GEMM, with_loop(ping_pong=True)),
     ("other names", GEMM, with_plan(kernel="mine")),
 ]
 
@@ -145,13 +145,13 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("staging", GEMM, lambda plan: with_plan(staging=tuple((s, "", "own") for s, *_ in plan.staging))(plan)),
     ("channels.a.stays", GEMM, with_channel(0, stays=True)),
     ("channels.q.stays", ATTENTION, with_channel(0, stays=False)),
-    ("loops.turns", ODD["skipped_tiles"], with_loop(turns=True)),
+    ("loops.ping_pong", ODD["skipped_tiles"], with_loop(ping_pong=True)),
     ("fingerprint", GEMM, with_plan(tile_loop=TileLoop(TileCost(0.0)))),
     ("epilogue_overlap", ATTENTION, with_plan(epilogue_overlap=Decision(True))),
     ("loops.loop", GEMM, with_loop(loop=3)),
-    ("loops.late", GEMM, with_loop(late=(3,), in_flight=False)),
-    ("loops.late", ATTENTION, lambda plan: with_loop(late=plan.loops[0].late[1:])(plan)),
-    ("loops.in_flight", ATTENTION, with_loop(late=(), in_flight=True)),
+    ("loops.stage1", GEMM, with_loop(stage1=(3,), in_flight=False)),
+    ("loops.stage1", ATTENTION, lambda plan: with_loop(stage1=plan.loops[0].stage1[1:])(plan)),
+    ("loops.in_flight", ATTENTION, with_loop(stage1=(), in_flight=True)),
     ("loops.in_flight", GEMM, lambda plan: with_channel(0, depth=1)(with_plan(staging=())(plan))),
 ]
 
@@ -205,7 +205,7 @@ SMALL = st.integers(-1, 40)
 @st.composite
 def edits(draw: st.DrawFn, plan: Plan) -> Plan:
     """The plan with something changed, sensible or not."""
-    kind = draw(st.sampled_from(["task", "channel", "drop", "merge", "loop", "late", "staging", "blocks"]))
+    kind = draw(st.sampled_from(["task", "channel", "drop", "merge", "loop", "stage1", "staging", "blocks"]))
     index = draw(st.integers(0, len(plan.channels) - 1))
     if kind == "task":
         changes = {"warps": (1, 2, 4, 8), "registers": (24, 40, 96, 200, 240), "replicas": (1, 2, 3, 4)}
@@ -224,13 +224,13 @@ def edits(draw: st.DrawFn, plan: Plan) -> Plan:
         rest = [channel for channel in plan.channels[1:] if channel is not other]
         return replace(plan, channels=(replace(first, loads=(*first.loads, *other.loads)), *rest))
     if kind == "loop":
-        late = () if draw(st.booleans()) else plan.loops[0].late
-        return with_loop(in_flight=draw(st.booleans()), late=late, turns=draw(st.booleans()))(plan)
-    if kind == "late":
-        return with_loop(late=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
+        late = () if draw(st.booleans()) else plan.loops[0].stage1
+        return with_loop(in_flight=draw(st.booleans()), stage1=late, ping_pong=draw(st.booleans()))(plan)
+    if kind == "stage1":
+        return with_loop(stage1=tuple(draw(st.lists(SMALL, max_size=6, unique=True))), in_flight=False)(plan)
     if kind == "staging":
         names = [channel.name for channel in plan.channels]
-        place = st.tuples(SMALL, st.sampled_from([*names, ""]), st.sampled_from(["buffer", "ring", "own", "halves"]))
+        place = st.tuples(SMALL, st.sampled_from([*names, ""]), st.sampled_from(["buffer", "ring", "own", "subtiles"]))
         kept = draw(st.sampled_from([(), plan.staging]))
         return replace(plan, staging=(*kept, *draw(st.lists(place, max_size=1))))
     return replace(plan, blocks_per_sm=draw(st.integers(0, 3)))

@@ -31,7 +31,7 @@ class Subject:
 
     variant: str
     persistent: bool | None = None
-    defer: bool | None = None
+    epilogue_overlap: bool | None = None
 
     @functools.cached_property
     def source(self) -> bridge.KernelSource:
@@ -41,7 +41,8 @@ class Subject:
     @functools.cached_property
     def outcome(self) -> Outcome:
         return specialize(
-            read(bridge.ttgir(self.source)), Options(gate="off", persistent=self.persistent, defer=self.defer)
+            read(bridge.ttgir(self.source)),
+            Options(gate="off", persistent=self.persistent, epilogue_overlap=self.epilogue_overlap),
         )
 
     def _what(self) -> tuple[Any, Any]:

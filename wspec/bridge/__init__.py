@@ -1,7 +1,7 @@
 """The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
 
 from wspec.bridge.ahead import CompilesAhead, compile_ahead
-from wspec.bridge.backend import FINISHING, Finished, final_ttgir, finish
+from wspec.bridge.backend import Finished, final_ttgir, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.cache import key as cache_key
 from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
@@ -20,16 +20,15 @@ from wspec.bridge.launch import (
     replace_innermost,
     require_jit,
 )
-from wspec.bridge.miscompiled import sass_line, unassigned
 from wspec.bridge.persistent import load_kernel
 from wspec.bridge.proof import Checker, Proof, Ruling, rule
-from wspec.bridge.ptx_edits import PtxEdits
-from wspec.bridge.resources import Resources, kernel_resources, resources, sass, stage_text
+from wspec.bridge.ptx.edits import PtxEdits
+from wspec.bridge.sass.miscompiled import sass_line, unassigned
+from wspec.bridge.sass.resources import Resources, kernel_resources, resources, sass, stage_text
 from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
 from wspec.bridge.tuning import Choice, Tuning, tuned
 
 __all__ = [
-    "FINISHING",
     "HOPPER",
     "Appended",
     "BridgeError",

@@ -63,19 +63,25 @@ def compile_ahead(
 ) -> int:
     """Have those that are not in the cache compiled by other processes; how many will be. Does not wait for them.
 
-    What is equal once it is TTGIR is compiled once. One kernel alone is left to the launch.
+    What is equal once it is TTGIR is compiled once. The first one is left to the launch, which compiles it while the
+    processes start.
     """
     jobs = len(os.sched_getaffinity(0)) if options.compile_jobs is None else options.compile_jobs
     if jobs < 2 or not may_reuse(options) or not cache.is_on_disk():
         return 0
+    missing = _missing(sources, options, plan)
     pool = _Workers(jobs, [compiler, checker])
     with pool:
-        for key, source in _missing(sources, options, plan).items():
+        for key, source in missing.items() if len(missing) > 1 else ():
             ttir, text = lower(source)
             if not any(product in text for product in _PRODUCTS):
                 continue
             share = cache.share(source, text, options, plan)
-            if cache.remember(share, key):
+            if not cache.remember(share, key):
+                continue
+            if not pool.started:
+                pool.start()
+            else:
                 request = elsewhere(source), ttir, text, options, compiler, checker, key
                 pool.ask(key, pickle.dumps((compile_lowered, request)))
     return len(pool.asked)
@@ -92,7 +98,7 @@ def _missing(sources: Iterable[KernelSource], options: Options, plan: str) -> di
 
 
 class _Workers:
-    """The processes of one autotuning. They start with the second request, and end when they have answered all.
+    """The processes of one autotuning. They end when they have answered all.
 
     No request is added after the block that this is the manager of.
     """
@@ -100,7 +106,6 @@ class _Workers:
     def __init__(self, jobs: int, functions: Sequence[Callable[..., Any]]) -> None:
         self._jobs, self._functions = jobs, functions
         self._folder = tempfile.TemporaryDirectory(prefix="wspec-")
-        self._first: tuple[str, bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.asked: dict[
             str, threading.Event
@@ -117,30 +122,25 @@ class _Workers:
         threading.Thread(target=self._listen, args=(self._process,), name="wspec-ahead", daemon=True).start()
 
     def ask(self, key: str, request: bytes) -> None:
-        """Have the request answered, which stores a kernel under `key`. The first one waits for a second."""
-        if self._process is None and self._first is None:
-            self._first = key, request
-            return
-        if self._process is None:
-            self._process = self._start()
-            assert self._first is not None
-            self._send(*self._first)
-        self._send(key, request)
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        modules = dict.fromkeys((*_NEEDED, *(one.__module__ for one in self._functions)))
-        command = [sys.executable, "-m", "wspec.bridge.worker", str(self._jobs), *modules]
-        paths = os.pathsep.join(filter(None, sys.path))
-        environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
-        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
-        return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=quiet)
-
-    def _send(self, key: str, request: bytes) -> None:
+        """Have the request answered, which stores a kernel under `key`."""
         path = Path(self._folder.name, key)
         path.write_bytes(request)
         self.asked[str(path)] = event = threading.Event()
         cache.expect(key, event)
         self._write(str(path).encode() + b"\n")
+
+    @property
+    def started(self) -> bool:
+        return self._process is not None
+
+    def start(self) -> None:
+        """Begin to import the compiler there."""
+        modules = dict.fromkeys((*_NEEDED, *(one.__module__ for one in self._functions)))
+        command = [sys.executable, "-m", "wspec.bridge.worker", str(self._jobs), *modules]
+        paths = os.pathsep.join(filter(None, sys.path))
+        environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
+        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+        self._process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=quiet)
 
     def _write(self, line: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None

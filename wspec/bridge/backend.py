@@ -11,25 +11,12 @@ from functools import partial
 from typing import Any
 
 from triton import knobs
-from triton._C.libtriton import nvidia, passes
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 from wspec.bridge.frontend import KernelSource, capability
-from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
+from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
-
-Pass = Callable[[Any, int], None]
-
-# Run on the specialized module, in this order. The rest of make_ttgir stays out: Triton's pipeliner would pipeline
-# the loops again, and its layout and reordering passes would move operations across our barriers.
-FINISHING: tuple[tuple[str, Pass], ...] = (
-    ("tma_lowering", lambda pm, _: nvidia.passes.ttnvgpuir.add_tma_lowering(pm)),  # descriptors left as they were
-    ("fence_insertion", lambda pm, arch: nvidia.passes.ttnvgpuir.add_fence_insertion(pm, arch)),
-    ("lower_mma", lambda pm, _: nvidia.passes.ttnvgpuir.add_lower_mma(pm)),
-    ("sccp", lambda pm, _: passes.common.add_sccp(pm)),
-    ("cse", lambda pm, _: passes.common.add_cse(pm)),
-    ("canonicalizer", lambda pm, _: passes.common.add_canonicalizer(pm)),
-)
+from wspec.bridge.versions import INSTALLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +62,8 @@ def final_ttgir(text: str, source: KernelSource) -> str:
 def _finishing(text: str, arch: int) -> Any:
     module = reparse(text)
     verify(module)
-    run_passes(module, partial(_add_finishing_passes, arch=arch), "wspec_finish")
+    run_passes(module, partial(INSTALLED.add_finishing_passes, arch=arch), "wspec_finish")
     return module
-
-
-def _add_finishing_passes(manager: Any, arch: int) -> None:
-    for _, add in FINISHING:
-        add(manager, arch)
 
 
 def assemble(ptx: str, source: KernelSource) -> tuple[bytes, str]:

@@ -17,20 +17,19 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.collector import collector_paused
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
-from wspec.bridge.miscompiled import refusal
 from wspec.bridge.proof import Checker, Proving, rule
-from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
+from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
-from wspec.bridge.resources import ptxas_notes, sass, spill_bytes
-from wspec.bridge.spills import spills_while_multiplying
+from wspec.bridge.sass.miscompiled import refusal
+from wspec.bridge.sass.resources import ptxas_notes, sass, spill_bytes
+from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
+from wspec.bridge.versions import KNOWN, VERSION
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
+from wspec.target.hopper import ARCH, ARCH_NAME, BACKEND, BLOCK_SHARED_BYTES, BLOCK_THREADS
 from wspec.tile_scheduler import TileLoop
-
-SHARED_LIMIT_BYTES = 232448  # of a block on sm_90: 228 KiB of the SM less 1 KiB
-THREADS_LIMIT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +108,12 @@ def not_asked(source: KernelSource, options: Options) -> Remark | None:
     place = kernel_location(source)
     if not options.enabled:
         return Remark("disabled", "wspec is turned off (enabled=False or WSPEC_ENABLED=0)", place)
-    if (source.target.backend, source.target.arch) != ("cuda", 90) or source.options.arch != "sm90":
+    if (source.target.backend, source.target.arch) != (BACKEND, ARCH) or source.options.arch != ARCH_NAME:
         target = f"{source.target.backend}:{source.target.arch}"
         return Remark("not-hopper", f"the target is {target}; wspec specializes for cuda:90", place)
-    if not triton.__version__.startswith("3.6."):
-        return Remark("triton-version", f"Triton {triton.__version__} is not supported", place, note="use triton 3.6")
+    if VERSION is None:
+        message = f"Triton {triton.__version__} is not supported"
+        return Remark("triton-version", message, place, note=f"wspec knows Triton {', '.join(KNOWN)}")
     overridden = source.options.ir_override or knobs.compilation.override or source.options.instrumentation_mode
     if overridden or knobs.runtime.add_stages_inspection_hook is not None:
         return Remark("disabled", "Triton's own compilation is overridden or instrumented", place)
@@ -212,11 +212,11 @@ def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
     """A kernel that would not launch."""
     shared, threads = finished.metadata["shared"], finished.metadata["num_warps"] * 32
     place = kernel_location(source)
-    if shared > SHARED_LIMIT_BYTES:
-        message = f"the specialized kernel needs {shared} bytes of shared memory of {SHARED_LIMIT_BYTES}"
+    if shared > BLOCK_SHARED_BYTES:
+        message = f"the specialized kernel needs {shared} bytes of shared memory of {BLOCK_SHARED_BYTES}"
         return Remark("shared-memory", message, place, note="use smaller tiles or a smaller depth")
-    if threads > THREADS_LIMIT:
-        return Remark("registers", f"the specialized kernel needs {threads} threads of {THREADS_LIMIT}", place)
+    if threads > BLOCK_THREADS:
+        return Remark("registers", f"the specialized kernel needs {threads} threads of {BLOCK_THREADS}", place)
     return None
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from triton import knobs
-from triton._C.libtriton import ir, nvidia, passes
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.compiler import ASTSource, make_backend
@@ -18,6 +18,7 @@ from triton.compiler.compiler import filter_traceback
 from triton.runtime.jit import MockTensor, create_function_from_signature
 
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
+from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Remark, WspecError
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -177,7 +178,7 @@ def lower(source: KernelSource) -> tuple[str, str]:
     before, options = str(module.str()), source.options
     if options.maxnreg is not None:
         module.set_attr("ttg.maxnreg", ir.builder(module.context).get_int32_attr(options.maxnreg))
-    run_passes(module, partial(_add_ttgir_passes, arch=capability(source), options=options), "wspec_ttgir")
+    run_passes(module, partial(INSTALLED.add_ttgir_passes, arch=capability(source), options=options), "wspec_ttgir")
     return before, generic_text(module)
 
 
@@ -206,29 +207,6 @@ def _ttir_module(source: KernelSource) -> Any:
 def capability(source: KernelSource) -> int:
     """90 for sm_90; an override of the architecture counts."""
     return int(source.backend._parse_arch(source.options.arch))
-
-
-def _add_ttgir_passes(manager: Any, arch: int, options: Any) -> None:
-    """The passes of Triton 3.6.0's `CUDABackend.make_ttgir` for sm_90, up to and without `add_hopper_warpspec`.
-
-    A test compares the list with the source of the installed Triton.
-    """
-    passes.ttir.add_convert_to_ttgpuir(manager, f"cuda:{arch}", options.num_warps, 32, options.num_ctas)
-    passes.ttgpuir.add_coalesce(manager)
-    passes.ttgpuir.add_f32_dot_tc(manager, True)
-    nvidia.passes.ttnvgpuir.add_plan_cta(manager)
-    passes.ttgpuir.add_remove_layout_conversions(manager)
-    passes.ttgpuir.add_optimize_thread_locality(manager)
-    passes.ttgpuir.add_accelerate_matmul(manager)
-    passes.ttgpuir.add_remove_layout_conversions(manager)
-    passes.ttgpuir.add_optimize_dot_operands(manager, True)
-    nvidia.passes.ttnvgpuir.add_optimize_descriptor_encoding(manager)
-    passes.ttir.add_loop_aware_cse(manager)
-    passes.ttgpuir.add_fuse_nested_loops(manager)
-    passes.common.add_canonicalizer(manager)
-    passes.ttir.add_triton_licm(manager)
-    passes.common.add_canonicalizer(manager)
-    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
 
 
 __all__ = [

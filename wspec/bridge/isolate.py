@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wspec.bridge.backend import Finished, finish
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.ptx_edits import NO_EDITS, PtxEdits
+from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError
 
 

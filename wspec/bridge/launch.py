@@ -17,8 +17,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cache
 from wspec.bridge.cache import Group, Result
-from wspec.bridge.early_start import WAIT
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
+from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.options import Options
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
@@ -94,15 +94,15 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
     """A CompiledKernel that brings an allocator along when the kernel builds descriptors on the device.
 
     Triton keeps the allocator in a context variable, so one set while compiling is not there in another thread.
-    A kernel whose blocks wait for the kernel before it (early_start.py) is launched while that one still runs, where
-    its blocks come to lie evenly on the SMs all the same (`lies_evenly`).
+    A kernel whose blocks wait for the kernel before it (ptx/programmatic_launch.py) is launched while that one still
+    runs, where its blocks come to lie evenly on the SMs all the same (`lies_evenly`).
     """
 
     def __init__(self, src: Any, group: Group, blocks_per_sm: int = 1) -> None:
         super().__init__(src, dict(group), "")
         self.hash = self.metadata.hash
         options = getattr(src.fn, "wspec_options", None)
-        self.early = options is not None and options.early_start and WAIT in self.asm["ptx"]
+        self.early = options is not None and options.programmatic_launch and WAIT in self.asm["ptx"]
         self.blocks_per_sm = blocks_per_sm
 
     def _init_handles(self) -> None:

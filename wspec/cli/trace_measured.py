@@ -64,7 +64,7 @@ def measure(args: argparse.Namespace) -> Measured:
     """Launch the example that the kernel's spec names. Raises WspecError."""
     from wspec import api
     from wspec.lab.bench.timing import Variant
-    from wspec.lab.bench.timing import measure as take_turns
+    from wspec.lab.bench.timing import measure as ping_pong
 
     kernel = load_kernel(args.input)
     signature = signature_of(args, kernel)
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace) -> Measured:
     torch.cuda.synchronize()
     same = all(map(_same, *(launch.tensors for launch in launches.values())))
     variants = [Variant(name, (launch.run,)) for name, launch in launches.items()]
-    timings = take_turns(variants, rounds=9)
+    timings = ping_pong(variants, rounds=9)
     tracer.clear()
     launches["stamped"].run()
     spills = next((line.strip() for line in tracer.ptxas_log.splitlines() if "spill" in line), "")

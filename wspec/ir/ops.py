@@ -33,6 +33,14 @@ Category = Literal[
     "debug",
 ]
 
+Unit = Literal[
+    "",  # none: names, shapes, or a price of its own (loads, products, reductions)
+    "fma",
+    "alu",
+    "mufu",  # the exponential unit
+    "convert",  # between types of floats, and of integers
+]
+
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
@@ -48,6 +56,9 @@ class OpInfo:
     asynchronous: bool = False  # its effect may come after the operation is done
     nested: bool = False  # its effects are those of its regions
     pure_flag: str | None = None  # the attribute that says whether it is pure; without it: unknown effects
+    unit: Unit = ""  # what an element of it keeps busy
+    around: int = 0  # multiplications and additions around its instruction on the exponential unit
+    same_type: bool = False  # all operands and results have one type
 
     @property
     def pure(self) -> bool:
@@ -75,26 +86,40 @@ def _row(
     speculatable: bool | None = None,
     cheap: bool = False,
     asynchronous: bool = False,
+    unit: Unit = "",
 ) -> OpInfo:
     """A row without its name. What has an effect is not speculatable unless said otherwise."""
     effects, wrote = frozenset(reads), frozenset(writes)
     allowed = not (effects or wrote) if speculatable is None else speculatable
-    return OpInfo("", category, effects, wrote, speculatable=allowed, cheap=cheap, asynchronous=asynchronous)
+    return OpInfo("", category, effects, wrote, speculatable=allowed, cheap=cheap, asynchronous=asynchronous, unit=unit)
 
 
 def _fill() -> None:
-    alu = _row("elementwise", cheap=True)
-    slow = _row("elementwise")  # many instructions, or a unit that is scarce
-    _rows("arith", "addf addi andi bitcast cmpf cmpi extf extsi extui fptosi fptoui index_cast index_castui "
-          "maximumf maxnumf maxsi maxui minimumf minnumf minsi minui mulf muli negf ori select shli shrsi shrui "
-          "sitofp subf subi truncf trunci uitofp xori addui_extended mulsi_extended mului_extended", alu)  # fmt: skip
-    _rows("arith", "divf remf", slow)
-    _rows("arith", "ceildivsi ceildivui divsi divui floordivsi remsi remui", _row("elementwise", speculatable=False))
+    """Elementwise arithmetic: one row says what is known of it, here and to the models of time."""
+    alu = _row("elementwise", cheap=True, unit="alu")
+    slow = _row("elementwise", unit="alu")  # many instructions, or a unit that is scarce
+    same, same_slow = replace(alu, same_type=True), replace(slow, same_type=True)
+    fma, convert = replace(same, unit="fma"), replace(alu, unit="convert")
+    mufu = [replace(same_slow, unit="mufu", around=around) for around in (0, 1, 2)]
+    _rows("arith", "addf mulf subf", fma)
+    _rows("math", "fma", fma)
+    _rows("arith", "addi andi maximumf maxnumf maxsi maxui minimumf minnumf minsi minui muli negf ori shli shrsi shrui "
+          "subi xori", same)  # fmt: skip
+    _rows("math", "absf absi ceil copysign floor round roundeven trunc", same)
+    _rows("arith", "bitcast cmpf cmpi extsi extui index_cast index_castui select trunci addui_extended mulsi_extended "
+          "mului_extended", alu)  # fmt: skip
+    _rows("math", "ctlz ctpop cttz isfinite isinf isnan", alu)
+    _rows("arith", "extf fptosi fptoui sitofp truncf uitofp", convert)
+    _rows("math", "exp2 log2 rsqrt", mufu[0])
+    _rows("math", "cos exp log sin sqrt tanh", mufu[1])
+    _rows("arith", "divf", mufu[2])
+    _rows("math", "erf", replace(mufu[0], around=20))
+    _rows("arith", "remf", same_slow)
+    _rows("math", "acos acosh asin asinh atan atan2 atanh cbrt cosh erfc expm1 log10 log1p powf sinh tan", same_slow)
+    _rows("math", "fpowi ipowi", slow)
+    _rows("arith", "ceildivsi ceildivui divsi divui floordivsi remsi remui", replace(same_slow, speculatable=False))
     _rows("arith", "constant", _row("constant", cheap=True))
     _rows("ub", "poison", _row("constant", cheap=True))
-    _rows("math", "absf absi ceil copysign ctlz ctpop cttz floor fma round roundeven trunc isfinite isinf isnan", alu)
-    _rows("math", "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 fpowi ipowi log log10 "
-          "log1p log2 powf rsqrt sin sinh sqrt tan tanh", slow)  # fmt: skip
     _tensors(alu, slow)
     _memory()
     _barriers()
@@ -103,8 +128,9 @@ def _fill() -> None:
 
 def _tensors(alu: OpInfo, slow: OpInfo) -> None:
     """tt and ttg operations on values in registers."""
-    _rows("tt", "addptr bitcast clampf int_to_ptr ptr_to_int mulhiui fp_to_fp", alu)
-    _rows("tt", "precise_divf precise_sqrt", slow)
+    _rows("tt", "addptr bitcast clampf int_to_ptr ptr_to_int mulhiui", alu)
+    _rows("tt", "fp_to_fp", replace(alu, unit="convert"))
+    _rows("tt", "precise_divf precise_sqrt", replace(slow, unit="mufu", around=8))
     _rows("ttg", "fp4_to_fp", _row("shape"))
     _rows("tt", "get_program_id get_num_programs make_range", _row("index", cheap=True))
     _rows("gpu", "thread_id block_id block_dim grid_dim lane_id cluster_id cluster_block_id", _row("index", cheap=True))

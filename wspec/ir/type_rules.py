@@ -32,15 +32,6 @@ from wspec.ir.types import (
 Messages = Iterator[str]
 Rule = Callable[[Operation], Messages]
 
-_ARITH = (
-    "addf addi andi ceildivsi ceildivui divf divsi divui floordivsi maximumf maxnumf maxsi maxui minimumf minnumf "
-    "minsi minui mulf muli negf ori remf remsi remui shli shrsi shrui subf subi xori"
-)
-_MATH = (
-    "absf absi acos asin atan atan2 ceil copysign cos cosh erf exp exp2 expm1 floor fma log log10 log1p log2 powf "
-    "round roundeven rsqrt sin sinh sqrt tan tanh trunc"
-)
-_SAME_TYPE = {f"arith.{name}" for name in _ARITH.split()} | {f"math.{name}" for name in _MATH.split()}
 _WIDENING = frozenset(("arith.extf", "arith.extsi", "arith.extui"))
 _NARROWING = frozenset(("arith.truncf", "arith.trunci"))
 
@@ -51,7 +42,7 @@ def type_problems(op: Operation) -> Messages:
     row = info(op.name)
     if row is not None and row.category == "elementwise":
         yield from _elementwise(op)
-    if op.name in _SAME_TYPE:
+    if row is not None and row.same_type:
         yield from _all_same([*op.operands, *op.results])
     rule = _RULES.get(op.name)
     if rule is not None:

@@ -53,11 +53,12 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
     (Room("planner", "asks the rooms, makes the plan", COMPILES, 620),),
     (Room("passes", "one optimization a room", COMPILES, 620),),
     (Room("plan", "plan, graph, exclusions", COMPILES, 620),),
+    (Room("model", "machine, work, one estimate", COMPILES, 620),),
     (
         Room("execute", "runs TTGIR on the CPU", PROVES, 1260),
         Room("check", "no deadlock, no race", PROVES, 160),
         Room("options", "one table of options", USER, 400),
-        Room("model", "machine, work of operations", COMPILES, 620),
+        Room("target", "what is Hopper", COMPILES, 620),
         Room("tile_scheduler", "which block does which tile", COMPILES, 850),
     ),
     (Room("diagnostics", "remarks with a place", USER, 400),),

@@ -10,12 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wspec.ir.core import Block, Operation
+from wspec.ir.ops import info
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import MemDescType, ScalarType, TensorType, Type
 from wspec.model.machine import Machine
-
-EXP_OPS = frozenset({f"math.{name}" for name in ("exp2", "exp", "log", "log2", "rsqrt", "sqrt", "sin", "cos")})
-CONVERSIONS = frozenset({"arith.truncf", "arith.extf", "tt.fp_to_fp", "arith.sitofp", "arith.fptosi"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def cost(op: Operation, machine: Machine) -> Cost:
         return _dot(op, machine)
     if op.name in ("tt.descriptor_load", "tt.load"):
         size = byte_size(op.results[0].type)
-        latency = machine.l2_latency + (machine.tma_extra_latency if op.name == "tt.descriptor_load" else 0)
+        latency = machine.tma_latency if op.name == "tt.descriptor_load" else machine.l2_latency
         return Cost("tma", size / machine.tma_rate, latency, size)
     if op.name == "tt.reduce":
         count = elements(op.operands[0].type)
@@ -59,9 +57,10 @@ def cost(op: Operation, machine: Machine) -> Cost:
     if not op.results or not isinstance(op.results[0].type, TensorType) or op.name in _FREE:
         return Cost("")
     count = elements(op.results[0].type)
-    if op.name in EXP_OPS:
+    row = info(op.name)
+    if row is not None and row.unit == "mufu":
         return Cost("exp", count / machine.exp2, 20)
-    if op.name in CONVERSIONS:
+    if row is not None and row.unit == "convert":
         return Cost("fma", count / machine.convert, 10)
     return Cost("fma", count / machine.fma, 5)
 

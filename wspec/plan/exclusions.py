@@ -13,7 +13,7 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.plan.plan import Plan
-from wspec.plan.stores import HALVES
+from wspec.plan.stores import SUBTILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ OVERLAP, SUBTILING, SHARED_SM = "epilogue overlap", "epilogue subtiling", "sever
 PING_PONG, PIPELINING, STAGING = "ping-pong", "software pipelining", "a place for stores"
 
 OPTIMIZATIONS: Mapping[str, Optimization] = {
-    COARSENING: Optimization(lambda plan: plan.coarsening > 1, {"team": 2}),
+    COARSENING: Optimization(lambda plan: plan.coarsening > 1, {"coarsening": 2}),
     THIRD_TASK: Optimization(lambda plan: bool(plan.helpers), {"chain": "on"}),
     STREAM_K: Optimization(lambda plan: bool(plan.stream_k), {"stream_k": True}),
-    OVERLAP: Optimization(lambda plan: bool(plan.epilogue_overlap), {"defer": True}),
-    SUBTILING: Optimization(lambda plan: any(kind == HALVES for _, _, kind in plan.staging), {"staging": "halves"}),
+    OVERLAP: Optimization(lambda plan: bool(plan.epilogue_overlap), {"epilogue_overlap": True}),
+    SUBTILING: Optimization(lambda plan: any(kind == SUBTILES for _, _, kind in plan.staging), {"staging": "subtiles"}),
     SHARED_SM: Optimization(lambda plan: plan.blocks_per_sm > 1, {"blocks": 2}),
-    PING_PONG: Optimization(lambda plan: any(loop.turns for loop in plan.loops), {"turns": True}),
-    PIPELINING: Optimization(lambda plan: any(loop.late for loop in plan.loops), {}),
+    PING_PONG: Optimization(lambda plan: any(loop.ping_pong for loop in plan.loops), {"ping_pong": True}),
+    PIPELINING: Optimization(lambda plan: any(loop.stage1 for loop in plan.loops), {}),
     STAGING: Optimization(lambda plan: bool(plan.staging), {"staging": "buffer"}),
 }
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wspec.ir.core import Operation
+from wspec.target.hopper import CP_ASYNC_BYTES, WARP_THREADS
 
-WARP_THREADS = 32
-PIECE_BYTES = 16  # what a thread moves with one cp.async at most
-LEAST_BYTES = 4  # and at least (PTX ISA, cp.async)
+LEAST_BYTES, PIECE_BYTES = CP_ASYNC_BYTES
 ADDRESS_REGISTERS = 40
 """A thread that issues cp.async beside the addresses of its pieces: what CUTLASS and FlashAttention-3 give such a
 producer in all, whose addresses are a base and an offset."""

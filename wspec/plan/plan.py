@@ -17,9 +17,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
 from wspec.plan.fill import Fill
+from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import StreamK, TileLoop
 
-WARP_GROUP = 4  # warps of a warp group
 VERSION = 2  # of a plan's text
 
 
@@ -70,9 +70,9 @@ class LoopSchedule:
     """Software pipelining of one consumer loop: operations of `late` run one iteration behind the others."""
 
     loop: int
-    late: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
+    stage1: tuple[int, ...] = ()  # stage 1; everything else in the body is stage 0
     in_flight: bool = False  # the dots of one iteration may still run while the next one's are issued
-    turns: bool = False  # consumer groups issue their dots one group after the other
+    ping_pong: bool = False  # consumer groups issue their dots one group after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Plan:
     tile_loop: TileLoop | None = None  # blocks walk through tiles; operations are numbered with that loop in place
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     hold_waits: bool = False  # waits for products stay behind the values before them
-    early_start: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
+    programmatic_launch: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     epilogue_overlap: Decision[bool] = NOT_ASKED  # a tile is finished beside the first product of the next one
     ping_pong: Decision[bool] = NOT_ASKED  # groups issue the products of a loop one after the other

@@ -15,16 +15,11 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, PointerType, TensorType
+from wspec.model.fitted import FIXED_REGISTERS, PACKING
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size
-from wspec.plan.plan import WARP_GROUP, LoopSchedule, Plan
-
-WARP_GROUP_THREADS = 128
-FIXED = 24  # registers for addresses, barriers and loop control
-SHARE = 1.05  # tiles do not pack perfectly
-MAX_CONSUMER = 240
-MAX_START = 248  # the largest multiple of 8 a thread can have
-INSTRUCTION_OVERHEAD = 26
+from wspec.plan.plan import LoopSchedule, Plan
+from wspec.target.hopper import CONSUMER_REGISTERS, START_REGISTERS, WARP_GROUP, WGMMA_OVERHEAD_REGISTERS
 
 
 def _tile_registers(value: Value, threads: int) -> float:
@@ -42,9 +37,9 @@ def _side_by_side(type: TensorType) -> int:
 
 def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], threads: int) -> int:
     """Registers a thread of the consumers needs, `threads` of them sharing the tile."""
-    late = {schedule.loop: frozenset(schedule.late) for schedule in schedules}
+    late = {schedule.loop: frozenset(schedule.stage1) for schedule in schedules}
     need = max(_loop_need(loop, late.get(id_of(loop), frozenset()), threads) for loop in loops)
-    return int(FIXED + SHARE * need)
+    return int(FIXED_REGISTERS + PACKING * need)
 
 
 def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:
@@ -93,7 +88,7 @@ def _crossing(loop: Operation, late: frozenset[int]) -> list[Value]:
 
 def launch_registers(machine: Machine, blocks: int, consumer_warps: int) -> int:
     """Registers a thread has at launch, before setmaxnreg moves any: the same for every warp."""
-    return min(MAX_START, machine.registers // (32 * (consumer_warps + 4) * blocks) // 8 * 8)
+    return min(START_REGISTERS, machine.registers // (32 * (consumer_warps + 4) * blocks) // 8 * 8)
 
 
 def instruction_need(loops: list[Operation]) -> int:
@@ -106,7 +101,7 @@ def instruction_need(loops: list[Operation]) -> int:
         layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
         shape = layout.ints("instrShape") if isinstance(layout, Layout) else ()
         widest = max(widest, shape[1] if len(shape) > 1 else 0)
-    return widest // 2 + INSTRUCTION_OVERHEAD
+    return widest // 2 + WGMMA_OVERHEAD_REGISTERS
 
 
 def available(machine: Machine, blocks: int, consumer_warps: int, producer_registers: int) -> int:
@@ -117,7 +112,7 @@ def available(machine: Machine, blocks: int, consumer_warps: int, producer_regis
     """
     start = launch_registers(machine, blocks, consumer_warps)
     spare = (start - producer_registers) * 4
-    return min(MAX_CONSUMER, (start + spare // consumer_warps) // 8 * 8)
+    return min(CONSUMER_REGISTERS, (start + spare // consumer_warps) // 8 * 8)
 
 
 def check_registers(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:

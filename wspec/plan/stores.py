@@ -8,7 +8,7 @@ from wspec.ir.core import Value
 from wspec.ir.shapes import shape_of
 from wspec.ir.types import TensorDescType
 
-BUFFER, RING, OWN, HALVES = "buffer", "ring", "own", "halves"
+BUFFER, RING, OWN, SUBTILES = "buffer", "ring", "own", "subtiles"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,14 @@ from wspec.passes.software_pipelining.stages import accumulators
 from wspec.plan.fill import Fill
 from wspec.plan.graph import Dataflow
 from wspec.plan.partition import Site, decline, hot_loops
-from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, source_warps
+from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 from wspec.planner.chain_cost import memory_wait, predict_chain
 from wspec.planner.chain_registers import choose_registers
 from wspec.planner.cuts import Cut
 from wspec.planner.rings import make_channels, scratch_bytes, unique
+from wspec.target.hopper import WARP_GROUP
 
 MULTIPLY = "mma"
 CONVERT, LEAD, STORE = "convert", "lead", "store"  # before all dots; with the first of them; behind all

@@ -8,13 +8,15 @@ from dataclasses import replace
 from wspec.ir.core import Operation
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import TensorType
+from wspec.model.fitted import FIXED_REGISTERS, PACKING
 from wspec.model.machine import Machine
 from wspec.model.operations import bits, byte_size, elements
 from wspec.options import Options
 from wspec.plan.partition import decline, hot_loops
-from wspec.plan.plan import WARP_GROUP, Task
-from wspec.plan.registers import FIXED, MAX_CONSUMER, MAX_START, SHARE, consumer_need, instruction_need
+from wspec.plan.plan import Task
+from wspec.plan.registers import consumer_need, instruction_need
 from wspec.plan.relayout import STORE_BITS
+from wspec.target.hopper import CONSUMER_REGISTERS, START_REGISTERS, WARP_GROUP
 
 LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
 
@@ -33,11 +35,11 @@ def choose_registers(
     groups = consumer.warps * consumer.replicas
     own = [helper for helper in helpers if helper.warps >= WARP_GROUP]  # others share the producer's warp group
     warps = groups + sum(helper.warps * helper.replicas for helper in own) + WARP_GROUP
-    start = min(MAX_START, machine.registers // (32 * warps * blocks) // 8 * 8)
+    start = min(START_REGISTERS, machine.registers // (32 * warps * blocks) // 8 * 8)
     needed = {helper.name: helper_need(functions[helper.name], helper) for helper in own}
     spare = start * warps - producer.registers * WARP_GROUP
     spare -= sum(needed[helper.name] * helper.warps * helper.replicas for helper in own)
-    given = options.consumer_registers or min(MAX_CONSUMER, spare // groups // 8 * 8)
+    given = options.consumer_registers or min(CONSUMER_REGISTERS, spare // groups // 8 * 8)
     least, wanted = instruction_need(loops), consumer_need(loops, (), 32 * groups)
     if start < least or given < wanted:
         raise decline(
@@ -57,13 +59,14 @@ def helper_need(function: Operation, helper: Task) -> int:
     loops = hot_loops(function)
     if loops:
         own = max(byte_size(op.result.type) for loop in loops for op in loop.walk() if op.name in DOTS)
-        return min(MAX_CONSUMER, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
+        return min(CONSUMER_REGISTERS, -(-(consumer_need(loops, (), threads) + own // 4 // threads) // 8) * 8)
     tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
     largest = max((type for type in tiles if isinstance(type, TensorType)), key=byte_size, default=None)
     if largest is None:
-        return min(MAX_CONSUMER, -(-FIXED // 8) * 8)
-    need = FIXED + SHARE * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
-    return min(MAX_CONSUMER, -(-int(need) // 8) * 8)
+        return min(CONSUMER_REGISTERS, -(-FIXED_REGISTERS // 8) * 8)
+    tile = PACKING * LIVE_TILES * byte_size(largest) / 4 / threads
+    need = FIXED_REGISTERS + tile + carried(function, largest, threads)
+    return min(CONSUMER_REGISTERS, -(-int(need) // 8) * 8)
 
 
 def carried(function: Operation, tile: TensorType, threads: int) -> int:

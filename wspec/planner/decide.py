@@ -43,8 +43,8 @@ def decide(module: Operation, machine: Machine, options: Options) -> Plan:
     flat = None if options.persistent else _planned(module, None, machine, options)
     if isinstance(flat, Plan) and flat.helpers and not has_converter(flat):
         return _flat(flat, options)  # the model compares chains with kernels that have no loop over tiles
-    if walks and options.team is not None and options.team > 1:
-        return _coarsened(module, options.team, machine, options)
+    if walks and options.coarsening is not None and options.coarsening > 1:
+        return _coarsened(module, options.coarsening, machine, options)
     looped = _walking(module, machine, options) if walks else None
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and _lost(flat, looped)):
         return looped
@@ -60,7 +60,7 @@ def _flat(plan: Plan, options: Options) -> Plan:
     if options.stream_k:
         message = "no tile can be divided between blocks: a block for each tile is the better plan"
         raise Declined(Remark("not-divided", message, note="persistent=1 has blocks walk through tiles"))
-    if options.defer:
+    if options.epilogue_overlap:
         return replace(plan, epilogue_overlap=Decision(None, plan.stream_k.why_not))
     return plan
 

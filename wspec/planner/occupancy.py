@@ -12,7 +12,7 @@ from wspec.model.machine import Machine
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import VIEWS
-from wspec.plan.partition import Site, decline
+from wspec.plan.partition import Site, decline, walks_by_programs
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
 
@@ -35,7 +35,7 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
     """
     loads = {site.load for site in sites}
     for loop, schedule in zip(loops, schedules, strict=True):
-        late = set(schedule.late)
+        late = set(schedule.stage1)
         block = loop.regions[0].block
         tiles = [_readers(block, op) for op in block.ops if op in loads]
         for at, readers in enumerate(tiles):
@@ -83,14 +83,17 @@ def choose_occupancy(
     memory: Callable[[int], tuple[tuple[Channel, ...], int]],
     machine: Machine,
     options: Options,
-    team: int = 1,
+    coarsening: int = 1,
 ) -> tuple[int, tuple[LoopSchedule, ...]]:
-    """How many blocks share an SM, and whether the loops are pipelined; `team` groups of warps each have a tile.
+    """How many blocks share an SM, and whether the loops are pipelined; `coarsening` groups of warps each have a tile.
 
+    A kernel that walks over tiles in steps of its programs is launched with one for each SM.
     More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
     blocks as registers and two stages of rings allow, pipelined if that still fits.
     """
-    threads = 32 * consumer_warps // team
+    threads = 32 * consumer_warps // coarsening
+    if options.blocks is None and walks_by_programs(loops[0]):
+        options = options.replace(blocks=1)
     wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
     for blocks in wanted or [1]:
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
@@ -98,7 +101,7 @@ def choose_occupancy(
         tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
             schedules = _pipelined(loops, sites, machine) if overlap else _flat(loops)
-            if blocks > 1 and not overlap and tried and not any(one.late for one in tried):
+            if blocks > 1 and not overlap and tried and not any(one.stage1 for one in tried):
                 continue  # the same kernel as with overlap, for which there was no room
             tried = schedules
             need = consumer_need(loops, schedules, threads)

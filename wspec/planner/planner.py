@@ -26,8 +26,8 @@ from wspec.passes.software_pipelining.stages import accumulators
 from wspec.passes.store_staging.choice import (
     choose,
     fits,
-    has_halves,
-    in_halves,
+    has_subtiles,
+    in_subtiles,
     named,
     own_bytes,
     staging_options,
@@ -47,14 +47,15 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
+from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
-from wspec.plan.stores import BUFFER, HALVES, OWN, RING, Place, Staging
+from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, Place, Staging
 from wspec.planner.chain_choice import choose as choose_chain
 from wspec.planner.gate import check_pays, predict
 from wspec.planner.occupancy import choose_occupancy, keep_in_flight
 from wspec.planner.ptx_edits import with_ptx_edits
 from wspec.planner.rings import make_channels, private_loads
+from wspec.target.hopper import WARP_GROUP
 
 
 def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
@@ -72,7 +73,7 @@ def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     off = options.chain == "off" or _has_no_chain(sites, options)
     plan = single(options) if off else choose_chain(flow, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
-    plan = replace(plan, packed=packed_tiles(function, warps) if options.pack else ())
+    plan = replace(plan, packed=packed_tiles(function, warps) if options.packed_dequantization else ())
     return with_ptx_edits(_answered(plan, options), loops, machine, options)
 
 
@@ -80,7 +81,7 @@ def _answered(plan: Plan, options: Options) -> Plan:
     """A chain of tasks says why it has not what the options ask for."""
     if not plan.helpers:
         return plan
-    if options.turns:
+    if options.ping_pong:
         plan = replace(plan, ping_pong=Decision(None, why_not(PING_PONG, plan)))
     if options.staging is not None:
         plan = replace(plan, subtiling=Decision(None, why_not(STAGING, plan)))
@@ -135,11 +136,11 @@ def _without_chain(
         if (
             fits(function, staging, channels)
             and not (own and is_shallow(channels))
-            and (blocks == 1 or not has_halves(staging))
+            and (blocks == 1 or not has_subtiles(staging))
         ):
             break
-    if options.staging is None and blocks == 1 and not has_halves(staging) and not whole(staging):
-        halves = in_halves(staging)
+    if options.staging is None and blocks == 1 and not has_subtiles(staging) and not whole(staging):
+        halves = in_subtiles(staging)
         deeper, smaller = rings(halves)(blocks)
         if sum(channel.depth for channel in deeper) > sum(channel.depth for channel in channels):
             staging, channels, smem = halves, deeper, smaller
@@ -154,10 +155,10 @@ def _without_chain(
     def ours(loop: Operation, work: Iteration) -> Iteration:
         return replace(with_packed(work, loop, machine), tma=work.tma / size_of(function))
 
-    late = any(schedule.late for schedule in schedules)
+    late = any(schedule.stage1 for schedule in schedules)
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
     prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied)
-    subtiling = Decision(True if has_halves(staging) else None, not_staged)
+    subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,
         named(staging, channels), smem, blocks, prediction, subtiling=subtiling, ping_pong=ping_pong,
@@ -170,8 +171,8 @@ def _without_chain(
 
 def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:
     """Only the first loop pipelined: three groups leave no registers for what two pipelined loops hand over."""
-    late = [schedule for schedule in schedules if schedule.late]
-    return tuple(schedule if schedule in late[:1] else replace(schedule, late=()) for schedule in schedules)
+    late = [schedule for schedule in schedules if schedule.stage1]
+    return tuple(schedule if schedule in late[:1] else replace(schedule, stage1=()) for schedule in schedules)
 
 
 _PLACES: tuple[tuple[str, ...], ...] = ((OWN, BUFFER, RING), (BUFFER, RING), (BUFFER,))
@@ -183,9 +184,9 @@ def _stagings(
 ) -> Iterator[Staging]:
     """What the stores may go through, what is tried first in front: what is asked for, if it can be had."""
     first = choose(options_of, _PLACES[0])
-    if asked == HALVES and not whole(first):
-        yield in_halves(first)
-    elif asked not in (None, HALVES) and (staging := choose(options_of, (str(asked),))):
+    if asked == SUBTILES and not whole(first):
+        yield in_subtiles(first)
+    elif asked not in (None, SUBTILES) and (staging := choose(options_of, (str(asked),))):
         yield staging
     for kinds in _PLACES:
         staging = choose(options_of, kinds)
@@ -194,7 +195,7 @@ def _stagings(
         elif any(place.kind == OWN for place in staging.values()):
             yield staging
             if asked is None and not whole(staging):
-                yield in_halves(staging)
+                yield in_subtiles(staging)
 
 
 def _whole(
@@ -210,7 +211,7 @@ def _whole(
         return "products do not run on from one iteration to the next"
     if size_of(function) > 1:
         return EXCLUDED[frozenset((COARSENING, SUBTILING))]
-    if options.defer:
+    if options.epilogue_overlap:
         return EXCLUDED[frozenset((SUBTILING, OVERLAP))]
     registers = options.consumer_registers or available(machine, 1, warps, options.producer_registers)
     return why_whole(function, staging, warps, registers)
@@ -227,7 +228,7 @@ def _not_staged(
     kinds = {place.kind for place in staging.values()}
     if not options_of or asked in kinds or not (asked or OWN in kinds):
         return ""
-    if asked not in (None, HALVES):
+    if asked not in (None, SUBTILES):
         possible = any(place.kind == asked for places in options_of.values() for place in places)
         why = "shared memory has no room for it" if possible else "no store can have it"
         return f"staging={asked!r} was asked for, but {why}"

@@ -1,4 +1,4 @@
-"""Which edits the PTX of a plan gets (wspec/bridge/ptx_edits.py), where the options do not say."""
+"""Which edits the PTX of a plan gets (wspec/bridge/ptx/edits.py), where the options do not say."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
+from wspec.model.fitted import HELD_SHARE
 from wspec.model.machine import Machine
 from wspec.model.operations import iteration, loop_work
 from wspec.options import Options
 from wspec.plan.plan import Plan
-
-SHARE = 0.75  # of the time of the late products that exponentials must take for a wait to be held behind them
 
 
 def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, options: Options) -> Plan:
@@ -22,7 +21,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
         plan,
         elide_barriers=_elides(plan) if elide is None else elide,
         hold_waits=_holds(plan, loops, machine) if hold is None else hold,
-        early_start=options.early_start,
+        programmatic_launch=options.programmatic_launch,
     )
 
 
@@ -37,9 +36,9 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     Where those take much longer the wait comes in any case, and the buffers are only handed back later; the groups of a
     team have each other's products to run beside. Measured: docs/experiments.md.
     """
-    late = {one.loop: set(one.late) for one in plan.loops if one.late}
+    late = {one.loop: set(one.stage1) for one in plan.loops if one.stage1}
     loop = next((loop for loop in loops if id_of(loop) in late), None)
     if loop is None or plan.coarsening > 1:
         return False
     behind = iteration((op for op in loop.regions[0].block.ops if id_of(op) in late[id_of(loop)]), machine)
-    return loop_work(loop, machine).exp >= SHARE * behind.mma > 0
+    return loop_work(loop, machine).exp >= HELD_SHARE * behind.mma > 0

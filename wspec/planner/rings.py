@@ -20,9 +20,10 @@ from wspec.plan.fill import Fill
 from wspec.plan.partition import Site, deciding, decline, hot_loops
 from wspec.plan.plan import Channel
 from wspec.plan.stores import rank_changes
+from wspec.target.hopper import BARRIER_BYTES, RESERVED_SHARED_BYTES
 
 MAX_DEPTH = 8
-BARRIER_BYTES = 16  # one full and one empty barrier of a stage
+STAGE_BYTES = 2 * BARRIER_BYTES  # one full and one empty barrier
 
 
 def make_channels(
@@ -54,7 +55,7 @@ def make_channels(
     budget = block_smem(machine, blocks)
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].hot)
-    room_for = int(room // (per_stage + stages * BARRIER_BYTES)) if per_stage else 1
+    room_for = int(room // (per_stage + stages * STAGE_BYTES)) if per_stage else 1
     depth = min(useful_depth(hot_loops(function), machine), room_for)
     if options.depth is not None:
         depth = options.depth
@@ -80,13 +81,12 @@ def useful_depth(loops: list[Operation], machine: Machine) -> int:
     Twice is a margin for a loaded memory system, assumed and not measured. Loops of short iterations need the most.
     """
     shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
-    latency = machine.dram_latency + machine.tma_extra_latency
-    return min(MAX_DEPTH, math.ceil(2 * latency / max(shortest, 1.0)) + 2)
+    return min(MAX_DEPTH, math.ceil(2 * machine.tma_dram_latency / max(shortest, 1.0)) + 2)
 
 
 def block_smem(machine: Machine, blocks: int) -> int:
     """Shared memory each of `blocks` thread blocks on one SM may use; the hardware keeps 1 KiB of each for itself."""
-    return min(machine.smem_bytes, (machine.smem_bytes + 1024) // blocks - 1024)
+    return min(machine.smem_bytes, (machine.smem_bytes + RESERVED_SHARED_BYTES) // blocks - RESERVED_SHARED_BYTES)
 
 
 def _group(sites: list[Site]) -> list[list[Site]]:
@@ -130,7 +130,7 @@ def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
                 "not-partitionable",
                 "the members of a team would not all take this tile: what is around it depends on their number",
                 site.load.location,
-                "team=1 lets no tiles share what they read",
+                "coarsening=1 lets no tiles share what they read",
             )
     for load in found:
         if load.parent is None or slice_in(load.parent, load.operands, differing) is None:
@@ -138,7 +138,7 @@ def private_loads(function: Operation, sites: list[Site]) -> set[Operation]:
                 "not-partitionable",
                 "the place of a tile that is a team member's own depends on more than arithmetic on its number",
                 load.location,
-                "team=1 lets no tiles share what they read",
+                "coarsening=1 lets no tiles share what they read",
             )
     return found
 

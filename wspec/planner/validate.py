@@ -32,11 +32,12 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, is_shallow, source_warps
+from wspec.plan.plan import Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
-from wspec.plan.stores import BUFFER, HALVES, OWN, Place
+from wspec.plan.stores import BUFFER, OWN, SUBTILES, Place
 from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.planner.validate_chain import check_chain
+from wspec.target.hopper import WARP_GROUP
 
 
 def validate(plan: Plan, function: Operation, machine: Machine) -> None:
@@ -165,7 +166,7 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
         places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]
-        if kind in (OWN, HALVES) and any(place.kind == OWN for place in allowed.get(store, [])):
+        if kind in (OWN, SUBTILES) and any(place.kind == OWN for place in allowed.get(store, [])):
             continue
         holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
         if not holds or kind not in [place.kind for place in places]:
@@ -174,10 +175,10 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
 
 def _halves(plan: Plan, function: Operation) -> None:
     """What is stored in halves can be, and stands beside products that run on."""
-    halves = [store for store, _, kind in plan.staging if kind == HALVES]
+    halves = [store for store, _, kind in plan.staging if kind == SUBTILES]
     if not halves:
         return
-    whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, HALVES)}
+    whole = {store: Place(-1, OWN) for store, _, kind in plan.staging if kind in (OWN, SUBTILES)}
     warps = plan.consumer.warps * plan.consumer.replicas
     run_on = all(schedule.in_flight for schedule in plan.loops)
     if not run_on or why_whole(function, whole, warps, plan.consumer.registers):
@@ -192,12 +193,12 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
         if loop is None:
             raise _mismatch("loops.loop", f"operation {schedule.loop} is not a loop that multiplies", loops[0])
         body = loop.regions[0].block
-        if schedule.late and not legal_late(loop, frozenset(schedule.late), lambda op: op in loads):
-            raise _mismatch("loops.late", "these operations cannot run an iteration late together", loop)
-        if schedule.in_flight and (schedule.late or not accumulators(body, loads.__contains__)):
+        if schedule.stage1 and not legal_late(loop, frozenset(schedule.stage1), lambda op: op in loads):
+            raise _mismatch("loops.stage1", "these operations cannot run an iteration late together", loop)
+        if schedule.in_flight and (schedule.stage1 or not accumulators(body, loads.__contains__)):
             raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
-        if schedule.turns and not any(op.name in DOTS for op in body.ops):
-            raise _mismatch("loops.turns", "the body of the loop has no dot of its own", loop)
+        if schedule.ping_pong and not any(op.name in DOTS for op in body.ops):
+            raise _mismatch("loops.ping_pong", "the body of the loop has no dot of its own", loop)
         shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
             raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)

@@ -14,9 +14,10 @@ from wspec.ir.types import ScalarType, TensorType
 from wspec.passes.data_partition.choice import slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.plan.partition import Site
-from wspec.plan.plan import WARP_GROUP, Channel, Plan, PlanError, Task
+from wspec.plan.plan import Channel, Plan, PlanError, Task
 from wspec.plan.values import buffer_for, buffer_size
 from wspec.planner.chain import WIDE_HELPERS, Part, project, schedules, scratch
+from wspec.target.hopper import WARP_GROUP
 
 
 def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:

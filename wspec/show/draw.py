@@ -37,7 +37,7 @@ class CannotDraw(Exception):
 def label(node: Node) -> str:
     """Operation, name in the source, source line."""
     line = node.place.rpartition(":")[2]
-    second = " ".join(filter(None, (node.name, f":{line}" if line else "", "late" if node.late else "")))
+    second = " ".join(filter(None, (node.name, f":{line}" if line else "", "stage1" if node.stage1 else "")))
     return f"{node.op}\n{second}".strip()
 
 

@@ -66,7 +66,7 @@ def _edits(plan: Plan) -> list[str]:
             "the wait for late dots stays behind the maxima that the exponentials need, which take long enough to run "
             "beside them; ptxas would put it in front"
         )
-    if plan.early_start:
+    if plan.programmatic_launch:
         unless = ", unless they are too few to fill all SMs alike" if plan.blocks_per_sm > 1 else ""
         said.append(
             "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory "
@@ -90,7 +90,7 @@ def _helpers(plan: Plan, operations: Operations) -> list[str]:
 
 def _store(store: int, channel: str, kind: str, operations: Operations) -> str:
     start = f"the store at {places([store], operations)} goes through"
-    if kind == "halves":
+    if kind == "subtiles":
         return (
             f"{start} a buffer of half its size, which leaves the rings more: half a tile at its end, the other half "
             "beside the first products of the next one"
@@ -124,12 +124,12 @@ def _loops(schedules: Sequence[LoopSchedule], operations: Operations) -> list[st
 
 
 def _loop(schedule: LoopSchedule, operations: Operations) -> str:
-    turns = "; groups issue their dots one group after the other" if schedule.turns else ""
+    turns = "; groups issue their dots one group after the other" if schedule.ping_pong else ""
     return _order(schedule, operations) + turns
 
 
 def _order(schedule: LoopSchedule, operations: Operations) -> str:
-    if schedule.late:
+    if schedule.stage1:
         late = late_names(schedule, operations)
         return f"{late} run an iteration late, so that dots run while the group computes on the results of others"
     if schedule.in_flight:
@@ -169,20 +169,20 @@ def changes(plan: Plan) -> list[str]:
         said.append(f"ring depth (now {depth}): --depth N; smaller tiles make room for deeper rings")
     said.append(f"groups that share the tile (now {plan.consumer.replicas}): --consumers N")
     said.append(f"blocks that share an SM (now {plan.blocks_per_sm}): --blocks N")
-    if any(schedule.late for schedule in plan.loops):
+    if any(schedule.stage1 for schedule in plan.loops):
         said.append("no overlap of dots inside a group: --overlap 0")
     if plan.packed:
-        said.append("bytes one at a time, as Triton computes them: --pack 0")
+        said.append("bytes one at a time, as Triton computes them: --packed-dequantization 0")
     if plan.persistent:
         said.append("a block for every tile: --persistent 0")
     if why := plan.ping_pong.why_not:
         said.append(f"groups do not alternate: {why}")
     if plan.epilogue_overlap:
-        said.append("each tile finished before the next one begins: --defer 0")
+        said.append("each tile finished before the next one begins: --epilogue-overlap 0")
     if plan.stream_k:
         said.append("every tile done by one block: --stream-k 0; divided wherever that can be: --stream-k 1")
     if plan.hold_waits:
         said.append("waits where ptxas puts them: --hold-waits 0")
-    if plan.early_start:
-        said.append("start when the kernel before has ended: --early-start 0")
+    if plan.programmatic_launch:
+        said.append("start when the kernel before has ended: --programmatic-launch 0")
     return said

@@ -37,7 +37,7 @@ class Node:
     place: str  # file.py:12
     task: str  # one of TASKS
     loop: int  # the innermost loop around it; -1: none
-    late: bool  # runs an iteration behind, by the plan
+    stage1: bool  # runs an iteration behind, by the plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _check(made: Picture) -> None:
 
 def picture(graph: nx.MultiDiGraph, tasks: Mapping[int, str], plan: Plan | None = None) -> Picture:
     """The picture of a planner's graph (`wspec.plan.graph`), tasks and late operations as given."""
-    late = {op for schedule in plan.loops for op in schedule.late} if plan is not None else set()
+    late = {op for schedule in plan.loops for op in schedule.stage1} if plan is not None else set()
     ops: dict[int, Operation] = dict(graph.nodes(data="op"))
     nodes = tuple(_node(op, tasks, number in late) for number, op in ops.items() if op.name != "tt.func")
     known = {node.id for node in nodes}

@@ -86,7 +86,9 @@ def _channel(channel: Channel, plan: Plan, operations: Operations) -> tuple[str,
 
 
 def _loops(plan: Plan, operations: Operations) -> Table:
-    made = table("loops", "loop at", "operations", "late", "what runs an iteration late", right=("operations", "late"))
+    made = table(
+        "loops", "loop at", "operations", "stage1", "what runs an iteration late", right=("operations", "stage1")
+    )
     for schedule in plan.loops:
         made.add_row(*_loop(schedule, operations))
     return made
@@ -95,7 +97,7 @@ def _loops(plan: Plan, operations: Operations) -> Table:
 def _loop(schedule: LoopSchedule, operations: Operations) -> tuple[str, ...]:
     loop = operations.get(schedule.loop)
     size = str(len(loop.regions[0].block.ops) - 1) if loop is not None and loop.regions else "-"
-    return _place(loop, schedule.loop), size, str(len(schedule.late)), _late(schedule, operations)
+    return _place(loop, schedule.loop), size, str(len(schedule.stage1)), _late(schedule, operations)
 
 
 _HEAVY = ("ttng.warp_group_dot", "tt.descriptor_load", "tt.load")
@@ -103,15 +105,15 @@ _HEAVY = ("ttng.warp_group_dot", "tt.descriptor_load", "tt.load")
 
 def late_names(schedule: LoopSchedule, operations: Operations) -> str:
     """`v = descriptor_load, acc = warp_group_dot`: the heavy ones of the late operations."""
-    late = [operations[number] for number in schedule.late if number in operations]
+    late = [operations[number] for number in schedule.stage1 if number in operations]
     names = (f"{value_name(op.location) or '_'} = {op.name.partition('.')[2]}" for op in late if op.name in _HEAVY)
     return ", ".join(dict.fromkeys(names))
 
 
 def _late(schedule: LoopSchedule, operations: Operations) -> str:
     """With the source lines; without late operations, whether dots stay in flight from one iteration to the next."""
-    if schedule.late:
-        heavy = [n for n in schedule.late if n in operations and operations[n].name in _HEAVY]
+    if schedule.stage1:
+        heavy = [n for n in schedule.stage1 if n in operations and operations[n].name in _HEAVY]
         return f"{late_names(schedule, operations)} ({places(heavy, operations)})"
     return "nothing; dots stay in flight across iterations" if schedule.in_flight else "nothing"
 
@@ -142,7 +144,7 @@ def _totals(plan: Plan, operations: Operations, machine: Machine) -> Text:
     ]
     if plan.persistent:
         lines.append("tiles     as many blocks as fit on the GPU walk through those of the grid")
-    for kind, what in (("own", "a buffer of its own"), ("halves", "half a buffer of its own, in halves")):
+    for kind, what in (("own", "a buffer of its own"), ("subtiles", "half a buffer of its own, in halves")):
         if stores := [store for store, _, how in plan.staging if how == kind]:
             lines.append(f"stores    through {what}: {places(stores, operations)}")
     if expected.iteration_cycles:

@@ -11,14 +11,17 @@ from typing import Any
 
 from wspec.decision import NOT_ASKED, Decision
 from wspec.options import Options
-from wspec.plan.plan import WARP_GROUP, Plan, Prediction
+from wspec.plan.plan import Plan, Prediction
 from wspec.planner.tile_loops import WHOLE
+from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import StreamK
 
 RULE = "the planner's"  # name of its own plan among others
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
-DECISIONS = frozenset(("persistent", "turns", "overlap", "team", "consumers", "blocks", "depth", "staging", "chain"))
+DECISIONS = frozenset(
+    ("persistent", "ping_pong", "overlap", "coarsening", "consumers", "blocks", "depth", "staging", "chain")
+)
 """The options that are varied. What the planner decides by a rule of its own, such as held waits, is not."""
 
 
@@ -38,22 +41,22 @@ def variations(options: Options, plan: Plan) -> Iterator[Change]:
 
 
 def _all(plan: Plan) -> Iterator[Change]:
-    late = any(loop.late for loop in plan.loops)
-    turns = any(loop.turns for loop in plan.loops)
+    late = any(loop.stage1 for loop in plan.loops)
+    turns = any(loop.ping_pong for loop in plan.loops)
     yield {"persistent": not plan.persistent}
     if late and plan.consumer.replicas > 1:
-        yield {"turns": not turns}
+        yield {"ping_pong": not turns}
     if late:
         yield {"overlap": False}
     if plan.persistent and plan.source_warps == WARP_GROUP:
-        yield from ({"team": count} for count in (3, 2) if count != plan.coarsening)
+        yield from ({"coarsening": count} for count in (3, 2) if count != plan.coarsening)
     yield from ({"consumers": count} for count in (1, 2, 3) if count != plan.consumer.replicas)
     yield from ({"blocks": count} for count in (1, 2, 3) if count != plan.blocks_per_sm)
     depths = [c.depth for c in plan.channels if c.reused and not c.stays and not c.is_computed]
     if depths:
         yield from ({"depth": depth} for depth in (max(depths) - 1, max(depths) + 1) if 1 <= depth <= 8)
     used = {kind for _, _, kind in plan.staging}
-    yield from ({"staging": kind} for kind in ("own", "halves", "buffer", "ring") if kind not in used)
+    yield from ({"staging": kind} for kind in ("own", "subtiles", "buffer", "ring") if kind not in used)
     if plan.helpers or plan.prediction.chain_cycles:
         yield {"chain": "off" if plan.helpers else "on"}
 
@@ -72,15 +75,15 @@ def _word(name: str, value: Any) -> str:
     words = {
         ("persistent", True): "blocks walk through tiles",
         ("persistent", False): "one block a tile",
-        ("turns", True): "in turns",
-        ("turns", False): "no turns",
+        ("ping_pong", True): "in turns",
+        ("ping_pong", False): "no turns",
         ("overlap", False): "nothing late",
         ("chain", "on"): "with a third task",
         ("chain", "off"): "no third task",
     }
     if (name, value) in words:
         return words[name, value]
-    if name == "team":
+    if name == "coarsening":
         return f"a team of {value}"
     if name == "consumers":
         return f"{value} consumer warp group{'s' if value > 1 else ''}"
@@ -95,7 +98,7 @@ def _word(name: str, value: Any) -> str:
 
 _STAGED = {
     "own": "stores through a buffer of their own",
-    "halves": "stores in halves through half a buffer",
+    "subtiles": "stores in halves through half a buffer",
     "buffer": "stores through an operand's buffer",
     "ring": "stores through a ring",
 }
@@ -113,6 +116,6 @@ def emitted(plan: Plan) -> Plan:
         divided = Decision(StreamK(0, 0.0, 1)) if tiles.stream_k else NOT_ASKED
         tiles = replace(tiles, cost=WHOLE.cost, stream_k=divided)
     overlap, subtiling = Decision(plan.epilogue_overlap.value), Decision(plan.subtiling.value)
-    held = plan.hold_waits and any(loop.late for loop in plan.loops)  # else there is nothing to hold
+    held = plan.hold_waits and any(loop.stage1 for loop in plan.loops)  # else there is nothing to hold
     plain = replace(plan, prediction=Prediction(), hold_waits=held)
     return replace(plain, tile_loop=tiles, epilogue_overlap=overlap, subtiling=subtiling, ping_pong=NOT_ASKED)

@@ -18,14 +18,14 @@ from wspec.lab.bench.groups_report import Results, tables
 from wspec.options import Options
 
 CASE = main_case(Kind(64, True, "bf16"), 4096)
-ONE, THREE = Arrangement(1, Config(64, 128, 4)), Arrangement(3, Config(64, 128, 4, team=3))
+ONE, THREE = Arrangement(1, Config(64, 128, 4)), Arrangement(3, Config(64, 128, 4, coarsening=3))
 
 
 def results() -> Results:
     """One group in 1000 us, three in 800 without turns and 900 with; everything else in 1200."""
     ours = arrangements(64)
     times = {str(one): 1200.0 for one in ours} | {
-        str(ONE): 1000.0, str(THREE): 800.0, str(replace(THREE, turns=True)): 900.0, FA3: 500.0
+        str(ONE): 1000.0, str(THREE): 800.0, str(replace(THREE, ping_pong=True)): 900.0, FA3: 500.0
     }  # fmt: skip
     binary = {"registers": 160, "registers_used": 158, "spills": 0, "shared_bytes": 181224, "blocks": 1}
     share = {"us": 1000.0, "mhz": 1700.0, "tensor": 0.5, "mufu": 0.6, "issue": 0.4}
@@ -47,18 +47,18 @@ def test_every_number_of_groups_is_there_and_no_two_have_one_name() -> None:
         found = arrangements(head_dim)
         assert {one.groups for one in found} == {1, 2, 3}
         assert len({str(one) for one in found}) == len(found)
-        assert not any(one.turns for one in found if one.groups == one.blocks)
+        assert not any(one.ping_pong for one in found if one.groups == one.blocks)
         for one in found:
             Options.from_env({}, **one.options)
-            assert one.groups == one.blocks * one.config.team * one.config.block_m // 64
+            assert one.groups == one.blocks * one.config.coarsening * one.config.block_m // 64
 
 
 def test_turns_are_chosen_by_the_measured_time_or_else_the_predicted_one() -> None:
     found = results()
-    assert found.better(CASE, replace(THREE, turns=True)) == THREE
+    assert found.better(CASE, replace(THREE, ping_pong=True)) == THREE
     found.measured.clear()
-    found.predicted[str(CASE)][str(replace(THREE, turns=True))]["us"] = 999.0
-    assert found.better(CASE, THREE).turns
+    found.predicted[str(CASE)][str(replace(THREE, ping_pong=True))]["us"] = 999.0
+    assert found.better(CASE, THREE).ping_pong
 
 
 def test_the_tables_compare_with_one_group_and_with_flash_attention() -> None:
@@ -69,7 +69,7 @@ def test_the_tables_compare_with_one_group_and_with_flash_attention() -> None:
     three = rows[str(THREE)]
     assert (three["x 1 group"], three["x FA3"], three["groups"]) == ("1.250", "0.625", "3")
     assert three["x 1 group, predicted"] == "1.000" and rows[FA3]["predicted"] == "-"
-    assert rows[FA3]["x 1 group"] == "2.000" and str(replace(THREE, turns=True)) not in rows
+    assert rows[FA3]["x 1 group"] == "2.000" and str(replace(THREE, ping_pong=True)) not in rows
     busy = {row[2]: dict(zip(units.columns, row, strict=True)) for row in units.rows}
     assert busy[str(THREE)]["tensor core %"] == "50 / 55" and busy[str(THREE)]["GB from L2"] == "3.00"
     assert busy[str(THREE)]["MHz"] == "1700 / 1500" and busy[FA3]["tensor core %"] == "- / 70"

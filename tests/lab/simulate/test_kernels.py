@@ -28,7 +28,7 @@ TILES = {64: (64, 64, 4, 2), 128: (128, 128, 8, 2), 256: (128, 64, 8, 2)}
 def point(dim: int, causal: bool, length: int = 4096) -> Point:
     """A launch of one block a tile, whose groups do not take turns: with turns no stretch of a loop is skipped."""
     made = attention_point((dim, causal, "bf16", length), "specialized", TILES[dim], 500.0)
-    return made.with_options(persistent=False, turns=False)
+    return made.with_options(persistent=False, ping_pong=False)
 
 
 @functools.cache

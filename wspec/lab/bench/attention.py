@@ -77,13 +77,13 @@ class Entry:
     @property
     def function(self) -> Any:
         """The jit function."""
-        return attention_fwd if self.kernel == "plain" else attention_fwd_ws(self.config.team)
+        return attention_fwd if self.kernel == "plain" else attention_fwd_ws(self.config.coarsening)
 
 
 def default_entry(kernel: str, kind: Kind, seqlen_q: int) -> Entry:
     """A kernel at the tile of the specialized one for that many queries."""
     config = default_config(kind.head_dim, seqlen_q, kind.causal)
-    return Entry(kernel, replace(config, team=1) if kernel == "plain" else config)
+    return Entry(kernel, replace(config, coarsening=1) if kernel == "plain" else config)
 
 
 def chosen_entry(case: Case) -> Entry:

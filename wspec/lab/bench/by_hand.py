@@ -1,4 +1,4 @@
-"""The plain products with quantized weights, started early by hand: what `early_start` gives without specialization.
+"""Plain products with quantized weights, started early by hand: `programmatic_launch` without specialization.
 
 Launched with `launch_pdl=True`, blocks start while the kernel before them runs, and wait for its end at once.
 """

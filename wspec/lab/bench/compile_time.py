@@ -62,10 +62,10 @@ STEPS = (
     Step("final TTGIR for the checker", OURS, "wspec.bridge.backend", "reparse"),
     Step("to LLVM IR, optimized", TRITONS, "triton.backends.nvidia.compiler", "CUDABackend.make_llir"),
     Step("to PTX", TRITONS, "triton.backends.nvidia.compiler", "CUDABackend.make_ptx"),
-    Step("edits of PTX", OURS, "wspec.bridge.ptx_edits", "PtxEdits.apply"),
+    Step("edits of PTX", OURS, "wspec.bridge.ptx.edits", "PtxEdits.apply"),
     Step("ptxas", TRITONS, "wspec.bridge.backend", "assemble"),
-    Step("nvdisasm", OURS, "wspec.bridge.resources", "_disassembled"),
-    Step("is every register assigned", OURS, "wspec.bridge.miscompiled", "unassigned"),
+    Step("nvdisasm", OURS, "wspec.bridge.sass.resources", "_disassembled"),
+    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "unassigned"),
     Step("proof", BESIDE, "wspec.api", "prove"),
     Step("files of the cache", OURS, "wspec.bridge.cache", "store"),
 )
@@ -121,7 +121,7 @@ def child(kernel: str) -> dict[str, list[float]]:
     import triton  # noqa: F401
 
     theirs = time.perf_counter(), time.process_time()
-    import wspec.cli.inputs  # noqa: F401
+    import wspec.api  # noqa: F401
 
     ours = time.perf_counter(), time.process_time()
     offline = offline_of(kernel)
@@ -144,12 +144,14 @@ def _less(after: tuple[float, float], before: tuple[float, float]) -> list[float
 
 def offline_of(kernel: str) -> Any:
     """The `wspec.Offline` of FILE:KERNEL@VARIANT."""
-    from wspec.cli.inputs import open_kernel
-    from wspec.cli.parser import make_parser
+    from wspec import api
+    from wspec.specs.kernel_file import load_kernel
+    from wspec.specs.variants import spec_path, variant_signature
 
     name, _, variant = kernel.partition("@")
-    arguments = ["plan", name, *(["--variant", variant] if variant else [])]
-    return open_kernel(make_parser().parse_args(arguments)).offline
+    found = load_kernel(name)
+    signature = variant_signature(spec_path(found.file), found.name, variant or None, vars(found.module))
+    return api.offline(found.function, signature.types, signature.values, **signature.options)
 
 
 def configurations(jobs: int) -> dict[str, list[float]]:

@@ -41,7 +41,7 @@ def require_hopper() -> torch.device:
 
 def environment() -> dict[str, Any]:
     """Card, driver, clocks and versions as a JSON-ready value; on a machine without a GPU the versions alone."""
-    from wspec.bridge.resources import ptxas_version
+    from wspec.bridge.sass.resources import ptxas_version
 
     found: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -26,19 +26,19 @@ class Arrangement:
     """
 
     groups: int
-    config: Config  # `team` of it is the number of tiles that share K and V
+    config: Config  # `coarsening` of it is the number of tiles that share K and V
     blocks: int = 1
-    turns: bool = False
+    ping_pong: bool = False
 
     def __str__(self) -> str:
         tile = f"{self.config.block_m}x{self.config.block_n}"
         if self.blocks > 1:
             how = f"{self.blocks} blocks, {tile}"
-        elif self.config.team > 1:
-            how = f"team, {self.config.team} tiles of {tile}"
+        elif self.config.coarsening > 1:
+            how = f"team, {self.config.coarsening} tiles of {tile}"
         else:
             how = f"a tile of {tile}"
-        return how + (", turns" if self.turns else "")
+        return how + (", turns" if self.ping_pong else "")
 
     @property
     def shared(self) -> bool:
@@ -49,13 +49,15 @@ class Arrangement:
     def options(self) -> dict[str, Any]:
         """Of `wspec.compile`; what is compared is fixed, and the rest is the compiler's."""
         sharing = (
-            {"team": self.config.team} if self.config.team > 1 else {"team": 1, "consumers": self.groups // self.blocks}
+            {"coarsening": self.config.coarsening}
+            if self.config.coarsening > 1
+            else {"coarsening": 1, "consumers": self.groups // self.blocks}
         )
         return {
             **sharing,
             "blocks": self.blocks,
             "persistent": True,
-            "turns": self.turns,
+            "ping_pong": self.ping_pong,
             "gate": "off",
             "chain": "off",
         }
@@ -76,11 +78,13 @@ def arrangements(head_dim: int) -> list[Arrangement]:
     wide = [
         Arrangement(1, Config(64, 128, 4)),
         Arrangement(2, Config(128, 128, 8)),
-        Arrangement(2, Config(64, 128, 4, team=2)),
+        Arrangement(2, Config(64, 128, 4, coarsening=2)),
         Arrangement(2, Config(64, 128 if head_dim == 64 else 64, 4), blocks=2),
-        Arrangement(3, Config(64, 128, 4, team=3)),
+        Arrangement(3, Config(64, 128, 4, coarsening=3)),
     ]
-    narrow = [Arrangement(2, Config(128, 64, 8)), Arrangement(3, Config(64, 64, 4, team=3))] if head_dim == 128 else []
+    narrow = (
+        [Arrangement(2, Config(128, 64, 8)), Arrangement(3, Config(64, 64, 4, coarsening=3))] if head_dim == 128 else []
+    )
     found = sorted([*wide, *narrow], key=lambda one: one.groups)
     return [Arrangement(one.groups, one.config, one.blocks, turns) for one in found for turns in _turns(one)]
 

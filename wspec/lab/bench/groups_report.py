@@ -40,7 +40,7 @@ class Results:
 
     def better(self, case: Case, one: Arrangement) -> Arrangement:
         """The same arrangement, with turns or without: whichever is faster, measured if it was, else predicted."""
-        both = [replace(one, turns=turns) for turns in ((False, True) if one.shared else (False,))]
+        both = [replace(one, ping_pong=turns) for turns in ((False, True) if one.shared else (False,))]
         times = self.measured.get(str(case))
         if times:
             return min(both, key=lambda each: Timing(tuple(times[str(each)])).median_us)
@@ -61,7 +61,7 @@ def _resources(cases: Sequence[Case], results: Results) -> Table:
     """Turns change none of it, up to a register or two."""
     rows = []
     for kind in dict.fromkeys(case.kind for case in cases):
-        for one in [each for each in arrangements(kind.head_dim) if not each.turns]:
+        for one in [each for each in arrangements(kind.head_dim) if not each.ping_pong]:
             binary = results.binaries[str(kind)][str(one)]
             cells = (binary[name] for name in ("registers", "registers_used", "spills", "shared_bytes", "blocks"))
             rows.append((_kind(kind), str(one.groups), str(one), *map(str, cells)))

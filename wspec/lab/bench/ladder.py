@@ -32,11 +32,11 @@ from wspec.lab.simulate.points import Point
 
 TECHNIQUES = {
     "overlap": "QK of the next keys beside the softmax",
-    "turns": "groups take turns",
+    "ping_pong": "groups take turns",
     "persistent": "blocks walk through tiles",
     "elide_barriers": "no barriers that order nothing",
     "hold_waits": "waits for products stay behind what exponentials need",
-    "defer": "a tile is finished beside the next one's first QK",
+    "epilogue_overlap": "a tile is finished beside the next one's first QK",
 }
 """Option -> what it switches on."""
 
@@ -44,16 +44,16 @@ STEPS: tuple[tuple[str, ...], ...] = (
     (),
     ("overlap",),
     ("persistent",),
-    ("overlap", "turns"),
+    ("overlap", "ping_pong"),
     ("overlap", "persistent"),
     ("elide_barriers",),
     ("overlap", "hold_waits"),
-    ("overlap", "turns", "hold_waits"),
-    ("overlap", "turns", "persistent"),
-    ("overlap", "turns", "persistent", "elide_barriers"),
-    ("overlap", "turns", "persistent", "elide_barriers", "hold_waits"),
-    ("overlap", "persistent", "defer"),
-    ("overlap", "turns", "persistent", "defer"),
+    ("overlap", "ping_pong", "hold_waits"),
+    ("overlap", "ping_pong", "persistent"),
+    ("overlap", "ping_pong", "persistent", "elide_barriers"),
+    ("overlap", "ping_pong", "persistent", "elide_barriers", "hold_waits"),
+    ("overlap", "persistent", "epilogue_overlap"),
+    ("overlap", "ping_pong", "persistent", "epilogue_overlap"),
 )
 """What is on; turns and held waits are of pipelined loops, late ends of loops over tiles: none stands alone."""
 
@@ -105,7 +105,7 @@ def kernels(head_dim: int, seqlen: int, causal: bool) -> dict[str, tuple[Any, at
     for config in attention.plain_configs(head_dim):
         if config.num_stages == 2 and config.block_n in (64, 128):
             found[f"plain {config}"] = (attention.attention_fwd, config)
-    own = replace(attention.default_config(head_dim, seqlen, causal), team=1)
+    own = replace(attention.default_config(head_dim, seqlen, causal), coarsening=1)
     for step in STEPS:
         found[step_name(step)] = (wspec.compile(attention.attention_fwd, gate="off", **_options(step)), own)
     return found

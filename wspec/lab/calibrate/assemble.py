@@ -10,7 +10,7 @@ from pathlib import Path
 
 from triton import knobs
 
-from wspec.bridge.resources import sass
+from wspec.bridge.sass.resources import sass
 from wspec.lab.calibrate.ptx import Kernel, module
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.(\w+),", re.MULTILINE)

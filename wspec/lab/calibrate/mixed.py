@@ -316,7 +316,7 @@ class Run:
     mhz: float
     lanes: float  # operations of one arithmetic warp group a cycle
     bytes: float  # copied a cycle
-    turns: float  # of one arithmetic warp group a cycle
+    ping_pong: float  # of one arithmetic warp group a cycle
 
 
 def _run(bench: Bench, code: tuple[str, int, Op], source: int, beside: Beside, pause: int, reps: int) -> Run:

@@ -149,7 +149,7 @@ def measure(bench: Bench) -> Samples:
                 code = (kind, n, access.name)
                 samples = [mixed.launch(bench, code, source, beside, 0, 400) for _ in turns][1:]
                 if access.name == WAIT:
-                    found[f"wait_{kind}_{4 * groups}"][n] = [1 / (one.turns * COUNT) for one in samples]
+                    found[f"wait_{kind}_{4 * groups}"][n] = [1 / (one.ping_pong * COUNT) for one in samples]
                 else:
                     found[f"{access.name}_rate_{kind}_{4 * groups}"][n] = [_bytes(one, groups) for one in samples]
                 found[f"{kind}_beside_{access.name}_{4 * groups}"][n] = [one.interval for one in samples]
@@ -190,7 +190,7 @@ def _measure_large(bench: Bench, source: int, turns: range, found: Samples) -> N
 
 def _bytes(run: mixed.Run, groups: int) -> float:
     """Moved a cycle by all warp groups that load or store."""
-    return groups * run.turns * COUNT * GROUP * LANE
+    return groups * run.ping_pong * COUNT * GROUP * LANE
 
 
 TOPIC = Topic(

@@ -1,7 +1,7 @@
 """What stands elsewhere in the machine code than in the module: waits for dots and tiles, arrivals, barriers.
 
 Nothing but a dot's results orders arithmetic with a wait for it, and a wait for a tile only what reads the tile, so
-ptxas moves waits. And PTX is edited before (wspec/bridge/ptx_edits.py). Seen in the SASS of attention.
+ptxas moves waits. And PTX is edited before (wspec/bridge/ptx/edits.py). Seen in the SASS of attention.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def joined(work: Action, more: Action) -> Action | None:
 def _holding(wait: Emit, steps: Sequence[Step]) -> int | None:
     """Where the arrival is, with the meeting before it, that can hold a wait behind the arithmetic that ends the steps.
 
-    It stands between a wait for fewer dots and that arithmetic (wspec/bridge/held_waits.py).
+    It stands between a wait for fewer dots and that arithmetic (wspec/bridge/ptx/held_waits.py).
     """
     timed = [at for at, one in enumerate(steps[:-1]) if not isinstance(one, SCALAR)]
     if not timed or not _is_arrival(steps[timed[-1]]):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wspec.ir.core import Operation, Value, uses
+from wspec.ir.ops import info
 from wspec.ir.types import Layout, TensorType
 from wspec.lab.simulate.actions import Flow, Piece
 from wspec.lab.simulate.costs import ALU, FILL, FMA, ISSUE, LOAD, LSU, MUFU, SCHEDULERS, SMEM, STORE, WARP, Numbers
@@ -22,16 +23,6 @@ from wspec.lab.simulate.tiles import bits, byte_size, is_register_move, per_thre
 _SMALL = 4  # numbers a thread; row statistics of a tile
 _VECTOR = 16  # bytes a thread moves with one instruction
 
-_FMA_OPS = frozenset(f"arith.{name}" for name in ("addf", "subf", "mulf")) | {"math.fma"}
-_CONVERSIONS = frozenset(
-    ("arith.truncf", "arith.extf", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui")
-)
-_MUFU_OPS = {
-    **{f"math.{name}": 0 for name in ("exp2", "log2", "rsqrt")},
-    **{f"math.{name}": 1 for name in ("exp", "log", "sqrt", "sin", "cos", "tanh")},
-    **{"arith.divf": 2, "tt.precise_divf": 8, "tt.precise_sqrt": 8, "math.erf": 20},
-}
-"""Operations on the exponential unit, and the multiplications and additions around it."""
 _FREE = frozenset(
     ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join", "tt.split",
      "arith.constant", "arith.bitcast", "tt.bitcast", "ub.poison", "tt.make_range", "ttg.local_dealloc",
@@ -161,16 +152,18 @@ class Costing:
         if not op.results or not isinstance(op.results[0].type, TensorType):
             return self.instructions(1.0, ALU)
         held = per_thread(op.results[0].type, self.warps)
-        if op.name in _MUFU_OPS:
-            return _sum(self.instructions(held, MUFU), self.instructions(held * _MUFU_OPS[op.name], FMA))
+        row = info(op.name)
+        unit = row.unit if row is not None else ""
+        if row is not None and unit == "mufu":
+            return _sum(self.instructions(held, MUFU), self.instructions(held * row.around, FMA))
         if op.name in ("arith.sitofp", "arith.uitofp") and _is_byte(op.operands[0].type):
             # Two bytes to bf16, counted in SASS: a PRMT, two LOP3, and an HADD2 that takes a number from another.
             return _sum(self.instructions(1.5 * held, ALU), self.instructions(held / 2, FMA))
-        if op.name in _CONVERSIONS:
+        if unit == "convert":
             busy = self.instructions(held / 2)  # one instruction packs two
             busy[ALU] = held / 2 * SCHEDULERS * WARP / self.numbers.convert
             return busy
-        return self.instructions(held, FMA if op.name in _FMA_OPS else ALU)
+        return self.instructions(held, FMA if unit == "fma" else ALU)
 
     def _assembly(self, op: Operation) -> dict[int, float]:
         lines = [line for line in (op.str_attr("asm_string") or "").split(";") if re.search(r"\b[a-z]\w*\.", line)]
@@ -194,7 +187,8 @@ class Costing:
         across = per_warp[axis] > 1 if axis < len(per_warp) else self.warps > 1
         busy = self.instructions(left * steps * len(op.operands), LSU)
         for inner in combine:
-            unit = FMA if inner.name in _FMA_OPS else ALU
+            row = info(inner.name)
+            unit = FMA if row is not None and row.unit == "fma" else ALU
             busy = _sum(busy, self.instructions(held + left * steps, unit))
         delay = steps * (self.numbers.shuffle_latency + self.numbers.arithmetic_latency)
         if across:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.bridge.barrier_elision import without_idle_barriers
-from wspec.bridge.early_start import started_early
-from wspec.bridge.held_waits import with_held_waits
+from wspec.bridge.ptx.barrier_elision import without_idle_barriers
+from wspec.bridge.ptx.held_waits import with_held_waits
+from wspec.bridge.ptx.programmatic_launch import started_early
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class PtxEdits:
 
     elide_barriers: bool = False  # arrivals.py
     hold_waits: bool = False  # held_waits.py
-    early_start: bool = False  # early_start.py
+    programmatic_launch: bool = False  # programmatic_launch.py
 
     def apply(self, ptx: str) -> str:
         """The PTX with the edits made."""
@@ -23,7 +23,7 @@ class PtxEdits:
             ptx, _ = without_idle_barriers(ptx)
         if self.hold_waits:
             ptx, _ = with_held_waits(ptx)
-        return started_early(ptx) if self.early_start else ptx
+        return started_early(ptx) if self.programmatic_launch else ptx
 
 
 NO_EDITS = PtxEdits()

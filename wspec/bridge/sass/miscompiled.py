@@ -12,9 +12,9 @@ import traceback
 from dataclasses import dataclass, field
 
 from wspec.bridge.backend import Finished
-from wspec.bridge.machine_code import EVERYTHING, Code, Instruction, effects, flow, names, read_sass
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
-from wspec.bridge.resources import ptxas_version, sass
+from wspec.bridge.sass.machine_code import EVERYTHING, Code, Instruction, effects, flow, names, read_sass
+from wspec.bridge.sass.resources import ptxas_version, sass
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location
 from wspec.options import Options

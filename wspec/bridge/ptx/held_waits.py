@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wspec.bridge.ptx_code import instruction, is_arithmetic, is_arrival, is_group_barrier
+from wspec.bridge.ptx.code import instruction, is_arithmetic, is_arrival, is_group_barrier
 
 IMPOSSIBLE = 0x7FC0DEAD
 """A NaN that no float32 instruction gives: theirs is 0x7fffffff (PTX ISA, floating-point instructions)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 
-from wspec.bridge.machine_code import Code, flow, read_sass
+from wspec.bridge.sass.machine_code import Code, flow, read_sass
 
 _TENSOR_CORE = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
 _LOCAL = frozenset({"LDL", "STL"})

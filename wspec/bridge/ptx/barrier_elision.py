@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from wspec.bridge.ptx_code import instruction, is_arrival, is_clean, is_group_barrier, speaks
+from wspec.bridge.ptx.code import instruction, is_arrival, is_clean, is_group_barrier, speaks
 
 _LABEL = re.compile(r"^(\$L(?!__tmp)\w+):")  # $L__tmp are for debuggers
 _BRANCH = re.compile(r"^(@!?%?\w+\s+)?bra(\.uni)?\s+(\$L\w+)\s*;")

@@ -1,0 +1,35 @@
+"""What the pitch of a matrix does to the rate of its tiles, by the calibration."""
+
+from __future__ import annotations
+
+import pytest
+
+from wspec.lab.simulate.costs import LINE, LOAD, numbers, row_class
+from wspec.lab.simulate.l2_reuse import Source, arrival
+from wspec.model.machine import load_machine
+
+NUMBERS = numbers(load_machine("h200"))
+TILE = 16 * 1024
+
+
+def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
+    return dict(arrival(TILE, Source(sharers=sharers, cold=0.0, pitch=pitch), NUMBERS, row).flow.busy)[LOAD]
+
+
+def test_pitches_of_whole_lines_are_one_class() -> None:
+    assert row_class(128, 4096) == row_class(256, 128) == (128, 128)
+    assert row_class(64, 6000) == (64, 16)
+    assert cycles(4096, 8.0) == cycles(128, 8.0)
+
+
+def test_rows_that_straddle_lines_come_more_slowly() -> None:
+    times = [cycles(pitch, 8.0) for pitch in (128, 64, 32, 16)]
+    assert times == sorted(times) and times[3] > 2.5 * times[0]
+
+
+def test_a_blocks_own_tiles_lose_little() -> None:
+    assert cycles(6000, 1.0) == pytest.approx(cycles(128, 1.0), rel=0.3)
+
+
+def test_half_a_line_is_half_a_request() -> None:
+    assert cycles(128, 8.0, row=64) > 2 * cycles(128, 8.0)

@@ -1,0 +1,1 @@
+"""PTX, read and edited between LLVM and ptxas."""

@@ -1,0 +1,1 @@
+"""What the binary holds: registers, spills, instructions, and registers that nobody assigns."""
