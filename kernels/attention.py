@@ -200,7 +200,7 @@ class Choice:
 
 
 def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
-    """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/experiments.md.
+    """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/results.
 
     Where the exponentials take as long as the products (head_dim 64) three groups of warps hide them from each other,
     on three tiles that share K and V; of short sequences too few such triples come, and two blocks share an SM instead.
@@ -218,7 +218,7 @@ def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) ->
 def default_choice(head_dim: int, causal: bool, seqlen_q: int) -> Choice:
     """What `attention` launches for `seqlen_q` queries a head: the specialized kernel, unless the plain one is faster.
 
-    At the tiles of `default_config` it was faster nowhere that was measured (docs/experiments.md).
+    At the tiles of `default_config` it was faster nowhere that was measured (docs/results).
     """
     return Choice(True, default_config(head_dim, seqlen_q, causal))
 

@@ -144,7 +144,7 @@ def _can_run_well(config: Config) -> bool:
 
 
 def default_config(m: int, n: int, variant: Variant = "descriptor", b_transposed: bool = False) -> Config:
-    """The tile when nobody chose one; measured on an H200, docs/experiments.md.
+    """The tile when nobody chose one; measured on an H200, docs/results.
 
     128 x 256 tiles, which the specialized kernel likes where B is stored [N, K], and the plain one on large problems;
     128 x 128, several blocks an SM, where 256 columns would leave a card's 132 SMs with less than two tiles each.

@@ -8,7 +8,7 @@
 
 A tensor core operation reads until the wait that completes it; anything else has read when it is done. A tile that
 threads read into registers needs a fence before it is handed back: the next copy comes through the asynchronous proxy
-and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/experiments.md). A
+and may overtake a read issued before it (the likely cause of wrong numbers in an int8 GEMM; docs/results). A
 task that sends values on hands its tiles back behind the value, whose fence serves both. Where a loop keeps its dots in
 flight, the buffer is carried into the next iteration and released there, and behind the loop for the last one. Channels
 that are filled once are never released. Runs after async_dots has put the waits.

@@ -97,7 +97,7 @@ def _why_not(loops: list[Operation], plan: Plan, machine: Machine) -> str:
     """Why there is nothing to gain; empty when there is.
 
     Where the tensor core is the bound, the other groups' products run beside the end of a tile, and a product that is
-    issued early waits for theirs: measured at head dimension 128, 0 to 2 % slower (docs/experiments.md).
+    issued early waits for theirs: measured at head dimension 128, 0 to 2 % slower (docs/results).
     """
     work = loop_work(loops[0], machine)
     if plan.coarsening > 1:

@@ -18,7 +18,7 @@ def choose_ping_pong(
     """Let consumer groups issue the dots of pipelined loops one after the other, where the tensor core is the bound.
 
     Where the CUDA cores are, a group that waits for its turn keeps them idle; but of three groups two compute then, and
-    turns keep groups that share a stream of tiles in step (docs/experiments.md: 3 to 5 % at D=64).
+    turns keep groups that share a stream of tiles in step (docs/results: 3 to 5 % at D=64).
     """
     if replicas < 2:
         return schedules, Decision(None, "one group of warps has nobody to alternate with")

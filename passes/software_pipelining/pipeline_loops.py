@@ -12,7 +12,7 @@ The plan names the late operations, A and L. Values that go from E or A to L are
 round the original loop belongs to the part that computes its next value. The front of E is what its dots need: issued
 first, so that the tensor core has work while this warp group computes. A is the arithmetic in front of the first late
 dot, such as the scaling of an accumulator: done at the end of the iteration before. In front of L it would keep this
-group's dots, and with turns the other groups', from being issued (measured: docs/experiments.md). Right for any trip
+group's dots, and with turns the other groups', from being issued (measured: docs/results). Right for any trip
 count: with none, both branches pass their initial values through. Runs before async_dots, which sees the new order and
 waits for each dot as late as it can.
 """

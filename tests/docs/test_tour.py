@@ -119,7 +119,35 @@ def test_a_line_that_is_gone() -> None:
         excerpt("a\nb\n", ["z"], "x")
 
 
-def test_paths_in_documents_exist() -> None:
-    for document in DOCUMENTS:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text()):
-            assert link == "..." or (document.parent / link).exists(), f"{document.name}: {link}"
+def documents() -> list[Path]:
+    """All pages of the project."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link into the page may name: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    shown = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading.strip()).replace(" ", "-") for heading in shown}
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if "://" not in link and link != "...":
+            assert target.exists(), f"{document.name}: {link}"
+            assert not anchor or target.suffix != ".md" or anchor in anchors(target), f"{document.name}: {link}"
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist(document: Path) -> None:
+    """A path of the repository in the text, or a module after `python -m`, which moved files leave behind."""
+    text = document.read_text()
+    for name in re.findall(r"\b(?:wspec|passes|kernels|tests)/[\w/]+\.(?:py|toml|txt)\b", text):
+        assert (ROOT / name).exists(), f"{document.name}: {name}"
+    for name in re.findall(r"python -m ((?:wspec|tests)[\w.]+)", text):
+        parts = ROOT.joinpath(*name.rstrip(".").split("."))
+        assert parts.with_suffix(".py").exists() or parts.is_dir(), f"{document.name}: python -m {name}"

@@ -1,7 +1,7 @@
 """Buffers that threads read into registers are fenced before they go back to the copy engine.
 
 Without the fence an int8 GEMM gave wrong numbers on an H200 with two blocks on an SM, barriers and phases being right:
-the next TMA copy probably overtook a read (docs/experiments.md).
+the next TMA copy probably overtook a read (docs/results).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which stores are made in halves, that the plan says so, and that the bits are the plain kernel's.
 
-Goldens of the passes are in programs/halves, timings in docs/experiments.md, runs on the card in tests/gpu.
+Goldens of the passes are in programs/halves, timings in docs/results, runs on the card in tests/gpu.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def check_fenced(task: Task, op: Operation, operand: int, view: View) -> bool:
 def check_overtaken(task: Task, op: Operation, operand: int, view: View) -> None:
     """A fault if TMA is to fill what *another* task read or wrote by ordinary instructions with no fence since.
 
-    Barriers alone do not order the two: copies overtook such reads on an H200 (docs/experiments.md). Within one task
+    Barriers alone do not order the two: copies overtook such reads on an H200 (docs/results). Within one task
     Triton's proxy fence insertion puts the fence.
     """
     for other in task.machine.everyone:

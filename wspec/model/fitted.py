@@ -60,7 +60,7 @@ CHAIN_MARGIN = _set(
 )  # fmt: skip
 HELD_SHARE = _set(
     "held_share", 0.75, "of the late products' time that exponentials must take for a wait to be held behind them",
-    "attention, D = 64, 128 and 256 (docs/experiments.md)", _NOT_TRIED,
+    "attention, D = 64, 128 and 256 (docs/results)", _NOT_TRIED,
 )  # fmt: skip
 FIXED_REGISTERS = int(_set(
     "fixed_registers", 24, "registers of a consumer's thread for addresses, barriers and loop control",

@@ -121,7 +121,7 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _machine(data: dict[str, Any]) -> Machine:
-    """What is measured is read from `[measured]`; formulas are those of its topics (docs/machine.md)."""
+    """What is measured is read from `[measured]`; formulas are those of its topics (docs/results)."""
     sm, set_by_hand, measured = data["sm"], data["fitted"], data["measured"]
 
     def one(topic: str, name: str) -> float:

@@ -26,7 +26,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
 
 
 def _elides(plan: Plan) -> bool:
-    """Barriers that order nothing go, but for a team, which they keep in step (docs/experiments.md: 1 to 1.5 %)."""
+    """Barriers that order nothing go, but for a team, which they keep in step (docs/results: 1 to 1.5 %)."""
     return plan.coarsening == 1
 
 
@@ -34,7 +34,7 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     """Waits are held where exponentials have enough to do until the late products are done.
 
     Where those take much longer the wait comes in any case, and the buffers are only handed back later; the groups of a
-    team have each other's products to run beside. Measured: docs/experiments.md.
+    team have each other's products to run beside. Measured: docs/results.
     """
     late = {one.loop: set(one.stage1) for one in plan.loops if one.stage1}
     loop = next((loop for loop in loops if id_of(loop) in late), None)

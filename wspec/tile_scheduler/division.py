@@ -15,7 +15,7 @@ waits, waits for a block that is at work.
 
 Whole tiles come first, in step, as where nothing is divided. In the shares blocks get out of step. Which tile a letter
 stands for is chosen such that those begun at the same time are neighbours and read the same data; without that products
-of 2048 x 16384 x 8192 read two thirds more from memory, and were slower than undivided (docs/experiments.md).
+of 2048 x 16384 x 8192 read two thirds more from memory, and were slower than undivided (docs/results).
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def candidates(module: Operation, machine: Machine, options: Options) -> dict[st
     Those stand in the order of the model: by the cycles of an iteration that the plan predicts (of an SM, with all
     blocks and groups that share it); of equals, which differ in what no prediction has in it, plans with a ring of one
     buffer come last, then those whose blocks do not walk through tiles (start and end of a tile take 2 to 25 %,
-    docs/experiments.md), and else `variations` says what matters most. Plans are made without the gate, as the clock
+    docs/results), and else `variations` says what matters most. Plans are made without the gate, as the clock
     decides. The module, a kernel before it is specialized, stays as it is. Raises Declined where even the planner's own
     plan cannot be made.
     """

@@ -1,4 +1,4 @@
-"""The tables of docs/machine.md are those of the H200's description; `--update` writes them anew."""
+"""The tables of docs/results/machine.md are those of the H200's description; `--update` writes them anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
 from wspec.model.machine import Measured, load_measurements
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "machine.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "results" / "machine.md"
 _TABLE = re.compile(r"(<!-- measured (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -100,7 +100,7 @@ def test_plans_are_timed_at_the_clock_of_the_planners_own(product: Search) -> No
     assert len(timed) > 1 and all(clocks == own for clocks in timed) and len(set(own)) == len(own)
 
 
-# --------------------------------------------------------------------------- what was measured (docs/experiments.md)
+# --------------------------------------------------------------------------- what was measured (docs/results)
 
 
 @pytest.mark.parametrize(

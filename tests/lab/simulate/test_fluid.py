@@ -96,7 +96,7 @@ def test_copies_take_what_stores_leave() -> None:
 
 
 def test_the_h200s_stores_and_copies_beside_each_other() -> None:
-    """About as measured: 85 to 94 bytes a cycle stored, 22 to 28 of the 52 that come alone (docs/machine.md)."""
+    """About as measured: 85 to 94 bytes a cycle stored, 22 to 28 of the 52 that come alone (docs/results)."""
     numbers_ = numbers(load_machine("h200"))
     alone = 1 / numbers_.load_most
     copy = Flow(alone, ((FILL, alone), (LOAD, 1 / 52)))

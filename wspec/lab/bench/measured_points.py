@@ -1,4 +1,4 @@
-"""The launches that docs/experiments.md has times of, as points to compare predictions with."""
+"""The launches that docs/results has times of, as points to compare predictions with."""
 
 from __future__ import annotations
 

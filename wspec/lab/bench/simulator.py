@@ -1,6 +1,6 @@
 """Predicted times beside measured ones: `python -m wspec.lab.bench.simulator POINTS.json [--plot FILE.svg]`.
 
-wspec/lab/simulate/points.py describes POINTS.json. `--from-tables docs/experiments.md` makes one from the tables there.
+wspec/lab/simulate/points.py describes POINTS.json. `--from-tables docs/results/attention.md` makes one from its tables.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from wspec.model.machine import read_machine, read_measurements
 _NAME = re.compile(r'^name = ".*"', re.MULTILINE)
 _MEASURED = re.compile(r"^(#[^\n]*\n)*\[measured\]", re.MULTILINE)
 _HEAD = """# Measured by `wspec calibrate`: the median of all samples, and the range that holds nine in ten of them.
-# docs/machine.md says how each is measured. Cycles are the SM's (clock64), rates are per cycle of one SM.
+# docs/results says how each is measured. Cycles are the SM's (clock64), rates are per cycle of one SM.
 [measured]
 """
 

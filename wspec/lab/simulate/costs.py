@@ -1,7 +1,7 @@
 """What the simulator takes from the machine description: the only place where its numbers come from.
 
 Units are those of one SM. A rate is what the unit does in a cycle; times are in cycles. Numbers are those that
-`wspec calibrate` measured (docs/machine.md); of a description without measurements, those that the planner goes by, and
+`wspec calibrate` measured (docs/results); of a description without measurements, those that the planner goes by, and
 constants that say their source.
 """
 
@@ -236,7 +236,7 @@ class _Source:
         return {key: sum(rates) / len(rates) for key, rates in found.items()}
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
-        """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
+        """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/results."""
         pairs = self.one("arithmetic.softmax_pair_rate", 0.0)
         return (1 / pairs - 2 / mufu) / (4 / fma + 4 / alu) if pairs else 0.0
 

@@ -1,0 +1,34 @@
+"""docs/house.svg is drawn from the imports as they are, with every room on the floor of its layer."""
+
+from __future__ import annotations
+
+import networkx as nx
+
+from tests.support.goldens import ROOT, assert_golden
+from tests.test_layers import GRAPH, LAYERS, part
+from wspec.lab.house import FLOORS, arrows, imports, svg
+
+
+def test_the_picture_is_of_the_house_as_it_is(update: bool) -> None:
+    assert_golden(ROOT / "docs" / "house.svg", svg(), update)
+
+
+def test_floors_are_layers() -> None:
+    drawn = [sorted(room.name for room in floor) for floor in reversed(FLOORS)]
+    assert drawn == [sorted(layer) for layer in LAYERS]
+
+
+def test_its_imports_are_those_of_the_files() -> None:
+    assert set(imports().edges) == {(part(a), part(b)) for a, b in GRAPH.edges if part(a) != part(b)}
+
+
+def test_arrows_say_all_that_is_imported() -> None:
+    """What has no arrow of its own is reached by others."""
+    drawn = nx.DiGraph(arrows(imports()))
+    assert [(a, b) for a, b in imports().edges if not nx.has_path(drawn, a, b)] == []
+
+
+def test_an_arrow_upwards_is_drawn() -> None:
+    graph = imports()
+    graph.add_edge("ir", "plan")
+    assert ("ir", "plan") in arrows(graph)
