@@ -151,8 +151,7 @@ def test_no_chain_where_the_model_expects_none_to_pay(which: tuple[str, str], va
 
 
 def test_a_short_ring_behind_short_iterations_is_not_taken() -> None:
-    remark = made(PERSISTENT, "square").remarks[0]
-    assert remark.code == "gate-slower"
+    assert plan_of(PERSISTENT, "square").helpers == ()
 
 
 def test_a_person_decides() -> None:
@@ -196,7 +195,7 @@ def test_memory_is_waited_for_as_long_as_a_buffer_takes_to_make_its_round() -> N
     waits = [memory_wait(with_depth(plan, depth), 1, H200) for depth in (1, 2, 3, 5)]
     assert waits[0] == waits[1] == pytest.approx(2 * waits[2]) == pytest.approx(4 * waits[3])
     assert memory_wait(with_depth(plan, 2), 2, H200) == pytest.approx(waits[1] / 1.5)
-    assert waits[1] > H200.dram_latency + H200.tma_extra_latency
+    assert waits[1] > H200.tma_dram_latency
     assert memory_wait(replace(plan, blocks_per_sm=2), 1, H200) == 0.0
 
 

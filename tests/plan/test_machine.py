@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from wspec.model import machine
+from wspec.model.fitted import NAMES_OF_MACHINE, TABLE
 from wspec.model.machine import Machine, MachineError, available, load_machine
 
 
@@ -41,8 +42,19 @@ def test_an_unknown_machine_names_the_known_ones() -> None:
 
 def test_a_number_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (files("wspec.model") / "h200.toml").read_text()
-    assert tomllib.loads(text)["latency"]["mma"]
-    (tmp_path / "half.toml").write_text("\n".join(line for line in text.splitlines() if not line.startswith("mma = ")))
-    monkeypatch.setattr(machine, "files", lambda _: tmp_path)
-    with pytest.raises(MachineError, match="machine description 'half' lacks 'mma'"):
-        load_machine("half")
+    for name in ("handed", "ffma_rate"):
+        assert f"\n{name} = " in text
+        half = "\n".join(line for line in text.splitlines() if not line.startswith(f"{name} = "))
+        (tmp_path / "half.toml").write_text(half)
+        monkeypatch.setattr(machine, "files", lambda _: tmp_path)
+        with pytest.raises(MachineError, match=f"machine description 'half' lacks '{name}'"):
+            load_machine("half")
+        load_machine.cache_clear()
+
+
+def test_what_is_fitted_says_to_what() -> None:
+    """No number of the planner is set by hand but those that the table has."""
+    text = (files("wspec.model") / "h200.toml").read_text()
+    assert set(tomllib.loads(text)["fitted"]) == set(NAMES_OF_MACHINE)
+    assert all(one.what and one.to and one.elsewhere for one in TABLE.values())
+    assert {"core_rate", "held_share", "tile_trips"} <= set(TABLE)

@@ -6,20 +6,31 @@ import functools
 
 from tests.support.goldens import ROOT
 from wspec import bridge
+from wspec.api import Offline
 from wspec.bridge import KernelSource
 from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.ir.numbering import number
+from wspec.options import Options
 from wspec.planner.decide import function_of
 
 
 @functools.cache
+def _offline(kernel: str, variant: str) -> Offline:
+    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{kernel}", "--variant", variant])
+    return open_kernel(args).offline
+
+
 def shipped_source(kernel: str, variant: str) -> KernelSource:
     """`kernel` is FILE.py:KERNEL in the folder of kernels."""
-    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{kernel}", "--variant", variant])
-    return open_kernel(args).offline.source
+    return _offline(kernel, variant).source
+
+
+def shipped_options(kernel: str, variant: str) -> Options:
+    """Those of the compiler that the variant has."""
+    return _offline(kernel, variant).compiler.options
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The machine description: rates, latencies and budgets of one GPU, read from a data file.
 
-Of the file's sections `load_machine` reads what the planner decides by; `load_measurements` reads `[measured]`, what
-`wspec calibrate` wrote.
+`load_machine` reads what the planner decides by: `[measured]`, which `wspec calibrate` wrote, what the vendor says of
+an SM, and the few numbers in `[fitted]`. `load_measurements` reads all of `[measured]`.
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ class Machine:
     mma_flop_8bit: float
     fma: float
     exp2: float
-    convert: float
+    convert: float  # conversions, an instruction each; the planner counts one that packs two as two
     smem_rate: float
-    tma_rate: float
+    tma_rate: float  # of tiles that a neighbour wants too
+    tma_most: float  # of tiles that many want
+    store_rate: float  # of TMA stores
     hand_on_rate: float  # of sums that a block leaves to another one, and takes up itself
-    mma_latency: float
+    mma_latency: float  # from the end of a product to the warp that waited
     smem_latency: float
     l2_latency: float
-    dram_latency: float
-    tma_extra_latency: float
-    mbarrier_latency: float
+    tma_latency: float  # of a small tile that L2 has
+    tma_dram_latency: float  # of one that comes from memory
+    issue_latency: float  # of a warp that loads a tile: waits for a place, expects, issues
+    mbarrier_latency: float  # beside warps that multiply
+    busy_mbarrier_latency: float  # beside warps that compute, as those of a third task do
     ready_latency: float
+    meeting_latency: float  # bar.sync of two warp groups
     shuffle_latency: float
+    block_start: float  # from a block's end to the first instruction of the next
+    fork_latency: float  # from a specialized kernel's start to its tasks' first instructions
     handed_latency: float  # beside what moving the sums takes
     setup_latency: float
-    plain_k_major: float  # time of the plain accumulating loop over the specialized one's, B stored [N, K]
-    plain_mn_major: float  # B stored [K, N]
-    plain_walking: float  # the same where blocks walk through tiles
-    plain_copied: float  # the same where a producer's threads copy the tiles with cp.async
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,18 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _machine(data: dict[str, Any]) -> Machine:
-    sm, rate, latency = data["sm"], data["rate"], data["latency"]
+    """What is measured is read from `[measured]`; formulas are those of its topics (docs/machine.md)."""
+    sm, set_by_hand, measured = data["sm"], data["fitted"], data["measured"]
+
+    def one(topic: str, name: str) -> float:
+        return float(measured[topic][name]["value"])
+
+    def row(topic: str, name: str, at: int) -> float:
+        return float(measured[topic][name][str(at)]["value"])
+
+    def flop(kind: str, depth: int) -> float:
+        return 2 * 64 * 128 * depth / row("wgmma", f"{kind}_issue", 128)  # of m64n128, of that depth
+
     return Machine(
         name=data["name"],
         target=data["target"],
@@ -125,28 +139,33 @@ def _machine(data: dict[str, Any]) -> Machine:
         smem_bytes=sm["smem_bytes"],
         max_registers_thread=sm["max_registers_thread"],
         l2_kept_bytes=data["l2"]["bytes"] / data["l2"]["copies"],
-        mma_flop_16bit=rate["mma_flop_16bit"],
-        mma_flop_8bit=rate["mma_flop_8bit"],
-        fma=rate["fma"],
-        exp2=rate["exp2"],
-        convert=rate["convert"],
-        smem_rate=rate["smem_bytes"],
-        tma_rate=rate["tma_bytes"],
-        hand_on_rate=rate["hand_on_bytes"],
-        mma_latency=latency["mma"],
-        smem_latency=latency["smem"],
-        l2_latency=latency["l2"],
-        dram_latency=latency["dram"],
-        tma_extra_latency=latency["tma_extra"],
-        mbarrier_latency=latency["mbarrier"],
-        ready_latency=latency["wait_ready"],
-        shuffle_latency=latency["shuffle"],
-        handed_latency=latency["handed"],
-        setup_latency=latency["setup"],
-        plain_k_major=data["plain"]["k_major"],
-        plain_mn_major=data["plain"]["mn_major"],
-        plain_walking=data["plain"]["walking"],
-        plain_copied=data["plain"]["copied"],
+        mma_flop_16bit=flop("bf16_ss", 16),
+        mma_flop_8bit=flop("s8_ss", 32),
+        fma=one("arithmetic", "ffma_rate"),
+        exp2=one("arithmetic", "ex2_rate"),
+        convert=one("arithmetic", "cvt_bf16x2_rate"),
+        smem_rate=row("shared", "load_rate", 16),
+        tma_rate=row("tma_load", "shared_rate", 2),
+        tma_most=row("tma_load", "shared_rate", 8),
+        store_rate=row("tma_store", "alone_rate", 32),
+        hand_on_rate=set_by_hand["hand_on_bytes"],
+        mma_latency=row("wgmma", "bf16_ss_latency", 256) - row("wgmma", "bf16_ss_issue", 256),
+        smem_latency=one("shared", "load_latency"),
+        l2_latency=one("memory", "l2_latency"),
+        tma_latency=row("tma_load", "l2_latency", 2),
+        tma_dram_latency=row("tma_load", "dram_latency", 2),
+        issue_latency=one("tma_load", "issue"),
+        mbarrier_latency=one("handshakes", "mbarrier_group_wgmma"),
+        busy_mbarrier_latency=one("handshakes", "mbarrier_group_ffma"),
+        ready_latency=set_by_hand["wait_ready"],
+        meeting_latency=row("handshakes", "bar_sync", 8),
+        shuffle_latency=one("arithmetic", "shfl_latency"),
+        block_start=row("blocks", "turnover", 384),
+        fork_latency=2 * row("handshakes", "bar_sync", 12)
+        + one("shared", "store_load_latency")
+        + one("blocks", "setmaxnreg_inc"),
+        handed_latency=set_by_hand["handed"],
+        setup_latency=set_by_hand["setup"],
     )
 
 

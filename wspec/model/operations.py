@@ -51,7 +51,7 @@ def cost(op: Operation, machine: Machine) -> Cost:
         return _dot(op, machine)
     if op.name in ("tt.descriptor_load", "tt.load"):
         size = byte_size(op.results[0].type)
-        latency = machine.l2_latency + (machine.tma_extra_latency if op.name == "tt.descriptor_load" else 0)
+        latency = machine.tma_latency if op.name == "tt.descriptor_load" else machine.l2_latency
         return Cost("tma", size / machine.tma_rate, latency, size)
     if op.name == "tt.reduce":
         count = elements(op.operands[0].type)

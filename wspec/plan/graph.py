@@ -148,7 +148,8 @@ class Dataflow:
             nodes = [node for node in self.values if _operation(node) in inside]
             flow = self.values.subgraph([*nodes, *loop.regions[0].block.args])
             parts = (part for part in nx.strongly_connected_components(flow) if len(part) > 1)
-            cycles = (frozenset(node for node in part if isinstance(node, Operation)) for part in parts)
+            found = (frozenset(node for node in part if isinstance(node, Operation)) for part in parts)
+            cycles = [ops for ops in found if ops]  # values that only change places are computed by nobody
             self._cycles[loop] = sorted(cycles, key=lambda ops: min(map(id_of, ops)))
         return self._cycles[loop]
 

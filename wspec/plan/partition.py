@@ -52,6 +52,13 @@ def hot_loops(function: Operation) -> list[Operation]:
     return list(Dataflow(function).hot_loops)
 
 
+def walks_by_programs(loop: Operation) -> bool:
+    """Does a loop around this one begin at the program's own number: does the kernel walk over tiles by itself?"""
+    outer = [op for op in loop.ancestors() if op.name == "scf.for"]
+    begins = [op.operands[0].op for op in outer]
+    return any(begin is not None and begin.name == "tt.get_program_id" for begin in begins)
+
+
 def find_sites(flow: Dataflow) -> list[Site]:
     """Every load that can be a channel, in program order.
 

@@ -15,13 +15,11 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, PointerType, TensorType
+from wspec.model.fitted import FIXED_REGISTERS, PACKING
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size
 from wspec.plan.plan import LoopSchedule, Plan
 from wspec.target.hopper import CONSUMER_REGISTERS, START_REGISTERS, WARP_GROUP, WGMMA_OVERHEAD_REGISTERS
-
-FIXED = 24  # registers for addresses, barriers and loop control
-SHARE = 1.05  # tiles do not pack perfectly
 
 
 def _tile_registers(value: Value, threads: int) -> float:
@@ -41,7 +39,7 @@ def consumer_need(loops: list[Operation], schedules: tuple[LoopSchedule, ...], t
     """Registers a thread of the consumers needs, `threads` of them sharing the tile."""
     late = {schedule.loop: frozenset(schedule.late) for schedule in schedules}
     need = max(_loop_need(loop, late.get(id_of(loop), frozenset()), threads) for loop in loops)
-    return int(FIXED + SHARE * need)
+    return int(FIXED_REGISTERS + PACKING * need)
 
 
 def _loop_need(loop: Operation, late: frozenset[int], threads: int) -> float:

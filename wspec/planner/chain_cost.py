@@ -14,16 +14,13 @@ from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
 from wspec.ir.types import MemDescType, TensorType
+from wspec.model.fitted import CORE_RATE, HELPER_SMEM, TILE_TRIPS
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, iteration, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
 from wspec.plan.plan import Channel, Plan, Prediction, Task
 from wspec.plan.stores import HALVES, OWN
-from wspec.planner.converting import ISSUE
 from wspec.planner.cuts import Cut
-
-HELPER_SMEM = 128.0  # bytes a cycle that a helper moves between shared memory and registers, stores and fences included
-STORE_TRIPS = 32  # iterations a tile is multiplied for, where the kernel does not say; start
 
 
 def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machine) -> Prediction:
@@ -40,7 +37,7 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
     read = {
         task.name: sum(c.buffer_bytes for c in plan.channels if _reads_tiles(plan, c, task)) for task in plan.helpers
     }
-    handshake = machine.mbarrier_latency
+    handshake = machine.busy_mbarrier_latency
     waited = 0.0 if flying else machine.mma_latency + handshake
     crossing = sum(channel.buffer_bytes for channel in here) + sum(read.values()) + operand_bytes(heaviest)
     bounds = {
@@ -49,13 +46,13 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
         "memory": multiply.tma + sum(other.tma for other in others.values()),
         "memory latency": memory_wait(plan, _dots(heaviest), machine),
         "shared memory": crossing / machine.smem_rate,
-        "multiplying": multiply.mma + multiply.compute / ISSUE + waited,
+        "multiplying": multiply.mma + multiply.compute / CORE_RATE + waited,
     }
     if len(sending) < len(plan.helpers):
-        bounds["multiplying"] += handshake / STORE_TRIPS
+        bounds["multiplying"] += handshake / TILE_TRIPS
     for helper in sending:
         other = others[helper.name]
-        busy = other.mma + other.compute / ISSUE
+        busy = other.mma + other.compute / CORE_RATE
         through = (moved[helper.name] + read[helper.name]) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
         bounds[helper.name] = busy + through + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
@@ -72,13 +69,13 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, HALVES)}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values if _of(cut, channel))
-        exposed = stored / machine.tma_rate + machine.l2_latency + machine.tma_extra_latency
-        return waited + exposed / STORE_TRIPS
+        exposed = stored / machine.tma_rate + machine.tma_latency
+        return waited + exposed / TILE_TRIPS
     if cut.converts:
         heaviest = max(inside, key=lambda loop: loop_work(loop, machine).mma)
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values if _of(cut, channel))
-        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / ISSUE
+        again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / CORE_RATE
         return max(cycles + again / single.blocks_per_sm, memory_wait(single, _dots(heaviest), machine))
     return cycles
 
@@ -98,7 +95,7 @@ def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
     if not rings or plan.blocks_per_sm > 1:
         return 0.0
     brought = sum(ring.buffer_bytes for ring in rings) / machine.tma_rate
-    trip = machine.dram_latency + machine.tma_extra_latency + brought + 2 * machine.mbarrier_latency
+    trip = machine.tma_dram_latency + brought + 2 * machine.busy_mbarrier_latency
     return trip / max(1.0, min(ring.depth for ring in rings) - 1 / dots)
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from wspec.ir.core import Operation
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import TensorType
+from wspec.model.fitted import FIXED_REGISTERS, PACKING
 from wspec.model.machine import Machine
 from wspec.model.operations import bits, byte_size, elements
 from wspec.options import Options
 from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import Task
-from wspec.plan.registers import FIXED, SHARE, consumer_need, instruction_need
+from wspec.plan.registers import consumer_need, instruction_need
 from wspec.plan.relayout import STORE_BITS
 from wspec.target.hopper import CONSUMER_REGISTERS, START_REGISTERS, WARP_GROUP
 
@@ -62,8 +63,9 @@ def helper_need(function: Operation, helper: Task) -> int:
     tiles = [op.result.type for op in function.walk() if len(op.results) == 1]
     largest = max((type for type in tiles if isinstance(type, TensorType)), key=byte_size, default=None)
     if largest is None:
-        return min(CONSUMER_REGISTERS, -(-FIXED // 8) * 8)
-    need = FIXED + SHARE * LIVE_TILES * byte_size(largest) / 4 / threads + carried(function, largest, threads)
+        return min(CONSUMER_REGISTERS, -(-FIXED_REGISTERS // 8) * 8)
+    tile = PACKING * LIVE_TILES * byte_size(largest) / 4 / threads
+    need = FIXED_REGISTERS + tile + carried(function, largest, threads)
     return min(CONSUMER_REGISTERS, -(-int(need) // 8) * 8)
 
 

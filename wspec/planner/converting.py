@@ -9,15 +9,11 @@ from __future__ import annotations
 from wspec.ir.core import Operation, Value
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import TensorType
+from wspec.model.fitted import CORE_RATE, PLAIN_CONVERTING, REGISTER_OPERAND, UNPACKED_PAIR
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, elements
 from wspec.passes.packed_dequantization.choice import find_packed, with_packed
 from wspec.plan.buffers import VIEWS
-
-ISSUE = 0.5  # of the CUDA cores' rate that computing on tiles reaches, by one warp group or by four
-REGISTER_OPERAND = 190.0  # cycles of waits, of reading the tile and of issuing and awaiting a product
-PLAIN = 320.0  # what an iteration of Triton's own loop takes more: copies are issued, and awaited, by the same warps
-UNPACKED_PAIR = 1.5  # instructions more for an element of a pair of bytes that Triton packs first
 
 
 def converts(loop: Operation) -> bool:
@@ -47,12 +43,12 @@ def converting_cycles(
     extra = sum(_stored(value, loop, machine) for dot in loop.walk() if dot.name in DOTS for value in dot.operands[:2])
     if any(op.name == "tt.load" and isinstance(op.result.type, TensorType) for op in loop.walk()):
         extra += machine.l2_latency
-    longer, shorter = max(work.mma, packed.compute / ISSUE), min(work.mma, packed.compute / ISSUE)
+    longer, shorter = max(work.mma, packed.compute / CORE_RATE), min(work.mma, packed.compute / CORE_RATE)
     waits = REGISTER_OPERAND * len(_converting(loop))
     alone = waits + longer + shorter / replicas + extra
     pairs = sum(elements(one.source.type) for one in find_packed(loop.walk(), 1) if one.field.is_signed_byte)
     compute = work.compute + pairs * UNPACKED_PAIR / machine.fma
-    plain = waits + PLAIN + work.mma + compute / ISSUE + extra
+    plain = waits + PLAIN_CONVERTING + work.mma + compute / CORE_RATE + extra
     return max(alone / blocks, packed.compute, work.mma, work.tma), max(plain / blocks, compute, work.mma, work.tma)
 
 

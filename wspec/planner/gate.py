@@ -1,4 +1,4 @@
-"""The gate: does specializing pay? First figures from the machine description."""
+"""The gate: does specializing pay?"""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
-from wspec.ir.types import IntegerAttr, Layout, MemDescType
+from wspec.ir.types import IntegerAttr
+from wspec.model import estimate
+from wspec.model.estimate import Way
+from wspec.model.fitted import COPIED_RATE
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration, loop_work
+from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
-from wspec.plan.partition import decline
+from wspec.plan.partition import decline, walks_by_programs
 from wspec.plan.plan import Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
 from wspec.planner.converting import converting_cycles, converts
@@ -31,53 +34,85 @@ def predict(
     blocks: int = 1,
     copied: frozenset[Operation] = frozenset(),
 ) -> Prediction:
-    """First figures: one iteration of the heaviest loop, specialized and not.
+    """One iteration of the heaviest loop, specialized and not, by `estimate.cycles`.
 
-    In a chain of dots the tensor core and the CUDA cores work side by side when the loop is pipelined, and the longer
-    one bounds; otherwise two consumer groups still interleave, with part of the shorter one exposed. The plain kernel
-    exposes half of it: Triton's pipeliner waits for every dot of a chain. More than two groups on an SM hide more.
-    A loop that only accumulates has nothing to expose, and Triton's pipeliner keeps its dots in flight as ours does;
-    there a measured ratio decides. Where a group makes an operand of its own products, see converting.py. Where the
-    producer's threads copy tiles themselves, those of the loads that are `copied`, a measured ratio says how much
-    longer an iteration takes than the plain kernel's, in which all threads copy.
+    Two iterations of a group are under way where the plan pipelines a chain of dots, or where a loop only accumulates,
+    whose dots Triton's pipeliner keeps in flight as ours does; of a chain it waits for every dot. What a tile takes
+    beside its loop is counted for the plain kernel, where the specialized one does it meanwhile, unless the tiles come
+    more slowly than they are multiplied: then both wait for them. Of blocks that share an SM one starts or ends while
+    the others go on. Where a group makes an operand of its own products, see converting.py. Where the producer's
+    threads copy tiles themselves, those of the loads that are `copied`, a ratio of two kernels says how much longer an
+    iteration takes than the plain kernel's, in which all threads copy.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
     the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
-    longer, shorter = max(work.mma, work.compute), min(work.mma, work.compute)
-    ours = specialized(heaviest, work)
-    our_longer, our_shorter = max(ours.mma, ours.compute), min(ours.mma, ours.compute)
-    before = plain_groups(loops, machine, warps)
-    cycles = max(our_longer + (0.15 if plan_overlaps else 0.35) * our_shorter * 2 / max(groups, 2), work.tma)
-    plain = max(longer + (0.5 * shorter + machine.mbarrier_latency) * 2 / max(before, 2), work.tma)
-    if _accumulates_only(heaviest, copied):
-        fewer = groups < before
-        walks = any(op.name == "scf.for" for op in heaviest.ancestors())
-        ratio = machine.plain_walking if walks and not fewer else machine.plain_mn_major
-        plain = cycles * (machine.plain_k_major if _b_is_k_major(heaviest) and not fewer else ratio)
-    bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.compute, "memory": work.tma}
+    specific = specialized(heaviest, work)
+    products = accumulates_only(heaviest, copied)
+    if products:  # tiles of a product are wanted by more blocks than two
+        work, specific = estimate.widely_shared(work, machine), estimate.widely_shared(specific, machine)
+    ours, plain = _ways(loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, machine)
+    cycles, before = estimate.cycles(ours), estimate.cycles(plain)
+    if products and work.mma > work.tma:
+        sharing = max(1, plain.groups // plain.block_groups)
+        before += estimate.of_an_iteration(_tile_difference(heaviest, machine)) / sharing
+    bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
     if converts(heaviest):
-        cycles, plain = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
+        cycles, before = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
         bounds["converting operands"] = cycles
     if any(load.is_inside(loop) for load in copied for loop in loops):
-        cycles = max(cycles, plain / machine.plain_copied)
+        cycles = max(cycles, before / COPIED_RATE)
         bounds["copies by threads"] = cycles
-    return Prediction(round(cycles, 1), round(plain, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
+    return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
+
+
+def _ways(
+    loops: list[Operation], heaviest: Operation, work: Iteration, ours: Iteration, overlaps: bool, groups: int,
+    blocks: int, warps: int, copied: frozenset[Operation], machine: Machine,
+) -> tuple[Way, Way]:  # fmt: skip
+    """The loop specialized, and as it is."""
+    streams = accumulates_only(heaviest, copied)
+    loads = sum(op in copied or op.name == "tt.descriptor_load" for op in heaviest.walk())
+    dots = len(_dots(heaviest))
+    awaited, own = 0 if streams else dots, max(1, warps // WARP_GROUP)
+    delay = estimate.consumer_delay(loads, 0 if overlaps else awaited, machine)
+    special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay)
+    before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps))
+    return special, Way(work, before, own, 2 if streams else 1, estimate.plain_delay(loads, awaited, machine))
+
+
+def _tile_difference(loop: Operation, machine: Machine) -> float:
+    """What a tile of the plain kernel takes more beside its loop than one of the specialized kernel."""
+    walks = any(op.name == "scf.for" for op in loop.ancestors())
+    if not walks:  # the specialized one starts a block for each tile too, and its tasks besides
+        return -machine.fork_latency
+    stored = sum(byte_size(dot.result.type) for dot in _dots(loop)) / 2  # in half the width of the sums
+    return estimate.tile_cycles(stored, walks, machine)
 
 
 def plain_groups(loops: list[Operation], machine: Machine, warps: int) -> int:
-    """Warp groups of the plain kernel that registers let share an SM."""
+    """Warp groups of the plain kernel that share an SM, as registers and two stages of its tiles let them."""
     need = consumer_need(loops, (), 32 * warps)
-    return machine.registers // (32 * warps * need) * warps // WARP_GROUP
+    blocks = min(machine.registers // (32 * warps * need), machine.smem_bytes // max(1, _plain_bytes(loops)))
+    return blocks * warps // WARP_GROUP
+
+
+def _plain_bytes(loops: list[Operation]) -> int:
+    """Shared memory of a block whose tiles are loaded an iteration ahead, the least that Triton's pipeliner takes."""
+    function = [*loops[0].ancestors()][-1]
+    loads = [op for op in function.walk() if op.name == "tt.descriptor_load"]
+    inside = [sum(byte_size(load.result.type) for load in loads if load.is_inside(loop)) for loop in loops]
+    outside = sum(byte_size(load.result.type) for load in loads if not any(load.is_inside(loop) for loop in loops))
+    return outside + 2 * max(inside)
 
 
 def _dots(loop: Operation) -> list[Operation]:
     return [op for top in loop.regions[0].block.ops for op in top.walk() if op.name in DOTS]
 
 
-def _accumulates_only(loop: Operation, copied: frozenset[Operation]) -> bool:
+def accumulates_only(loop: Operation, copied: frozenset[Operation] = frozenset()) -> bool:
     """Tiles go from memory to the tensor core and nowhere else."""
     body = loop.regions[0].block
     dots = _dots(loop)
@@ -91,13 +126,6 @@ def _from_memory(value: Value, copied: frozenset[Operation]) -> bool:
             return False
         value = op.operands[0]
     return value.op is not None and (fill_of(value.op) is Fill.TMA or value.op in copied)
-
-
-def _b_is_k_major(loop: Operation) -> bool:
-    """Does every dot read B as it lies in memory when B is stored [N, K]?"""
-    types = [dot.operands[1].type for dot in _dots(loop)]
-    layouts = [type.encoding for type in types if isinstance(type, MemDescType)]
-    return all(isinstance(layout, Layout) and layout.get("transposed") is True for layout in layouts)
 
 
 def constant_trips(loop: Operation) -> int | None:

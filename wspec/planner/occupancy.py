@@ -12,7 +12,7 @@ from wspec.model.machine import Machine
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import VIEWS
-from wspec.plan.partition import Site, decline
+from wspec.plan.partition import Site, decline, walks_by_programs
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
 
@@ -87,10 +87,13 @@ def choose_occupancy(
 ) -> tuple[int, tuple[LoopSchedule, ...]]:
     """How many blocks share an SM, and whether the loops are pipelined; `team` groups of warps each have a tile.
 
+    A kernel that walks over tiles in steps of its programs is launched with one for each SM.
     More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
     blocks as registers and two stages of rings allow, pipelined if that still fits.
     """
     threads = 32 * consumer_warps // team
+    if options.blocks is None and walks_by_programs(loops[0]):
+        options = options.replace(blocks=1)
     wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
     for blocks in wanted or [1]:
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):

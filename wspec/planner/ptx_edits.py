@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
+from wspec.model.fitted import HELD_SHARE
 from wspec.model.machine import Machine
 from wspec.model.operations import iteration, loop_work
 from wspec.options import Options
 from wspec.plan.plan import Plan
-
-SHARE = 0.75  # of the time of the late products that exponentials must take for a wait to be held behind them
 
 
 def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, options: Options) -> Plan:
@@ -42,4 +41,4 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     if loop is None or plan.coarsening > 1:
         return False
     behind = iteration((op for op in loop.regions[0].block.ops if id_of(op) in late[id_of(loop)]), machine)
-    return loop_work(loop, machine).exp >= SHARE * behind.mma > 0
+    return loop_work(loop, machine).exp >= HELD_SHARE * behind.mma > 0

@@ -81,8 +81,7 @@ def useful_depth(loops: list[Operation], machine: Machine) -> int:
     Twice is a margin for a loaded memory system, assumed and not measured. Loops of short iterations need the most.
     """
     shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
-    latency = machine.dram_latency + machine.tma_extra_latency
-    return min(MAX_DEPTH, math.ceil(2 * latency / max(shortest, 1.0)) + 2)
+    return min(MAX_DEPTH, math.ceil(2 * machine.tma_dram_latency / max(shortest, 1.0)) + 2)
 
 
 def block_smem(machine: Machine, blocks: int) -> int:

@@ -16,7 +16,7 @@ from wspec.lab.calibrate.run import Results
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
-from wspec.model.machine import read_measurements
+from wspec.model.machine import load_measurements, read_measurements
 
 
 class NoDevice:
@@ -39,7 +39,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
         results = Results()
         for topic in topics:
             say(topic.name)
-            keys = {quantity.name: (8, 16) if quantity.by else (0,) for quantity in topic.quantities}
+            tables = load_measurements("h200").tables
+            keys = {one.name: tuple(tables[one.key(topic.name)]) if one.by else (0,) for one in topic.quantities}
             results.spreads[topic.name] = {
                 name: {key: Spread(5, 4, 6) for key in rows} for name, rows in keys.items()
             }  # fmt: skip
@@ -92,12 +93,15 @@ def test_it_writes_a_description(card: None, tmp_path: Path) -> None:
     text = (tmp_path / "mine.toml").read_text()
     found = read_measurements(text, "mine")
     assert 'name = "mine"' in text and found.about["command"] == "wspec calibrate --quick"
-    assert found.numbers["arithmetic.ex2_latency"].value == 5 and "shared" not in found.sources
+    assert found.numbers["arithmetic.ex2_latency"].value == 5
+    assert found.numbers["shared.load_latency"] == load_measurements("h200").numbers["shared.load_latency"]
 
 
 def test_it_prints_where_no_file_is_named(card: None) -> None:
     said = wspec("calibrate", "--only", "clock")
-    assert said.code == 0 and set(read_measurements(said.out, "h200").sources) == {"clock"}
+    found, known = read_measurements(said.out, "h200"), load_measurements("h200")
+    assert said.code == 0 and found.numbers["clock.light_mhz"].value == 5
+    assert found.tables["wgmma.bf16_ss_issue"] == known.tables["wgmma.bf16_ss_issue"]
     assert "... clock" in said.err
 
 

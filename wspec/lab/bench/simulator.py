@@ -71,7 +71,8 @@ class Predictor:
         simulator, tiles, blocks = self._simulators[point.compiled]
         slots = self.machine.sm_count * blocks
         arguments, grid = walked_launch(tiles, simulator.program.names, point.arguments, point.grid, slots)
-        return simulator.predict(arguments, grid, clock_mhz=(self.at_clock and point.clock_mhz) or self.clock_mhz)
+        clock = (self.at_clock and point.clock_mhz) or self.clock_mhz
+        return simulator.predict(arguments, grid, clock_mhz=clock, pitches=point.pitches)
 
     def _compile(self, point: Point) -> tuple[Simulator, TileLoop | None, int]:
         """The simulator; how blocks take tiles, if they walk through tiles; blocks on an SM."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 _COUNT, _MAJOR, _MINOR, _SHARED = 16, 75, 76, 97  # CUdevice_attribute
 _MAX_DYNAMIC_SHARED = 8  # CUfunction_attribute
-_BF16, _SWIZZLE_128B, _L2_128B = 9, 3, 2  # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
+_BF16, _L2_128B = 9, 2  # CUtensorMapDataType, CUtensorMapL2promotion
+_SWIZZLES = {32: 2, 64: 3}  # bf16 of a row of a box -> CUtensorMapSwizzle
 Argument = int | bytes | ctypes.c_uint32
 """Of a launch: an int is a 64-bit pointer, bytes are a tensor map."""
 
@@ -112,14 +113,18 @@ class Driver:
             "cuLaunchKernel", function.handle, grid, 1, 1, threads, 1, 1, shared, None, pointers, None
         )  # fmt: skip
 
-    def tensor_map(self, pointer: int, rows: int, box_rows: int) -> bytes:
-        """Of a bf16 matrix of `rows` rows of 64: boxes of `box_rows` whole rows, swizzled by 128 bytes."""
+    def tensor_map(
+        self, pointer: int, rows: int, box_rows: int, *, columns: int = 64, pitch: int = 128, box_columns: int = 64
+    ) -> bytes:
+        """Of a bf16 matrix of `rows` by `columns` whose rows start `pitch` bytes apart: boxes of `box_rows` by
+        `box_columns`, 64 or 32, swizzled by as many bytes as their rows have."""
         raw = (ctypes.c_byte * 192)()
         at = (ctypes.addressof(raw) + 63) // 64 * 64
         self._call(
             "cuTensorMapEncodeTiled", ctypes.c_void_p(at), _BF16, 2, ctypes.c_void_p(pointer),
-            (ctypes.c_uint64 * 2)(64, rows), (ctypes.c_uint64 * 1)(128), (ctypes.c_uint32 * 2)(64, box_rows),
-            (ctypes.c_uint32 * 2)(1, 1), 0, _SWIZZLE_128B, _L2_128B, 0,
+            (ctypes.c_uint64 * 2)(columns, rows), (ctypes.c_uint64 * 1)(pitch),
+            (ctypes.c_uint32 * 2)(box_columns, box_rows), (ctypes.c_uint32 * 2)(1, 1), 0, _SWIZZLES[box_columns],
+            _L2_128B, 0,
         )  # fmt: skip
         return ctypes.string_at(at, 128)
 

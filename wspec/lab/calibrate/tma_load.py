@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from wspec.lab.calibrate.bench import Bench
@@ -68,11 +70,16 @@ ret;"""
 
 
 def rate_kernel() -> Kernel:
+    """The ring that `ring_kernel` makes of this topic's tiles."""
+    return ring_kernel("tma_load_rate", row_of("%i"), issue("%flag", "%tile"), {"UTMALDG": 4, "SYNCS": 4, "CS2R": 2})
+
+
+def ring_kernel(name: str, row: str, load: str, sass: Mapping[str, int]) -> Kernel:
     """A ring of tiles without a consumer: one warp waits for the oldest and issues the next into its place.
 
-    Stores clock64 and globaltimer, before and after, at out[32 block].
+    `row` says where tile number %i starts and `load` loads it to %tile, with the mbarrier at %flag. Stores clock64 and
+    globaltimer, before and after, at out[32 block].
     """
-    name = "tma_load_rate"
     step = """add.u32 %index, %index, 1;
 setp.eq.u32 %p2, %index, %stages;
 @%p2 mov.u32 %index, 0;"""
@@ -95,9 +102,9 @@ mov.u64 %rd5, %globaltimer;
 mov.u32 %i, 0;
 mov.u32 %index, 0;
 {loop("FIRST")}
-{row_of("%i")}
+{row}
 {place}
-{issue("%flag", "%tile")}
+{load}
 {step}
 add.u32 %i, %i, 1;
 setp.lt.u32 %p1, %i, %stages;
@@ -107,8 +114,8 @@ add.u32 %reps, %reps, %stages;
 {loop("LOOP")}
 {place}
 {wait("%flag", "%par")}
-{row_of("%i")}
-{issue("%flag", "%tile")}
+{row}
+{load}
 {step}
 @%p2 xor.b32 %par, %par, 1;
 add.u32 %i, %i, 1;
@@ -129,7 +136,7 @@ mad.wide.u32 %rd2, %block, 32, %out;
 @%p5 st.global.v2.b64 [%rd2], {{%start, %end}};
 @%p5 st.global.v2.b64 [%rd2+16], {{%rd5, %rd6}};
 ret;"""
-    return Kernel(name, entry(name, PARAMS, body, threads=WARP), WARP, SHARED, {"UTMALDG": 4, "SYNCS": 4, "CS2R": 2})
+    return Kernel(name, entry(name, PARAMS, body, threads=WARP), WARP, SHARED, sass)
 
 
 KERNELS = (latency_kernel(), rate_kernel())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from wspec.lab.calibrate.bench import Bench
@@ -65,8 +67,15 @@ ret;"""
 
 
 def rate_kernel() -> Kernel:
-    """One warp of each block keeps PENDING stores in flight; clock64 before and after at out[16 block]."""
-    name = "tma_store_rate"
+    """What `stream_kernel` makes of this topic's tiles."""
+    return stream_kernel("tma_store_rate", row_of("%i"), ISSUE, {"UTMASTG": 2, "DEPBAR": 2, "CS2R": 2})
+
+
+def stream_kernel(name: str, row: str, store: str, sass: Mapping[str, int]) -> Kernel:
+    """One warp of each block keeps PENDING stores in flight; clock64 before and after at out[16 block].
+
+    `row` says where tile number %i starts, and `store` stores it from %tile.
+    """
     body = f"""{REGISTERS}
 {LOAD_PARAMS}
 {IDS}
@@ -74,8 +83,8 @@ add.u32 %tile, %smem, {BARRIERS};
 mov.u32 %i, 0;
 mov.u64 %start, %clock64;
 {loop("LOOP")}
-{row_of("%i")}
-{ISSUE}
+{row}
+{store}
 cp.async.bulk.wait_group.read {PENDING - 1};
 add.u32 %i, %i, 1;
 setp.lt.u32 %p1, %i, %reps;
@@ -85,7 +94,7 @@ mov.u64 %end, %clock64;
 mad.wide.u32 %rd2, %block, 16, %out;
 @%p5 st.global.v2.b64 [%rd2], {{%start, %end}};
 ret;"""
-    return Kernel(name, entry(name, PARAMS, body, threads=WARP), WARP, SHARED, {"UTMASTG": 2, "DEPBAR": 2, "CS2R": 2})
+    return Kernel(name, entry(name, PARAMS, body, threads=WARP), WARP, SHARED, sass)
 
 
 KERNELS = (latency_kernel(), rate_kernel())

@@ -16,6 +16,7 @@ from wspec.lab.calibrate import (
     softmax,
     tensor_cores,
     tma_load,
+    tma_pitch,
     tma_store,
 )
 from wspec.lab.calibrate.topic import Topic
@@ -32,6 +33,7 @@ TOPICS: dict[str, Topic] = {
         blocks,
         memory,
         tma_load,
+        tma_pitch,
         tma_store,
         clock,
         mixed,

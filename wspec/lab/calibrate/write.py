@@ -20,19 +20,29 @@ _HEAD = """# Measured by `wspec calibrate`: the median of all samples, and the r
 
 
 def description(base: str, name: str, about: Mapping[str, str], topics: Sequence[Topic], results: Results) -> str:
-    """The text of machine description `name`: the hand-set numbers of `base`, and everything in `results`.
+    """The text of machine description `name`: everything in `results`, and what `base` has of other topics and numbers.
 
     Raises MachineError when it would not read back.
     """
     found = _MEASURED.search(base)
     kept = _NAME.sub(f'name = "{name}"', base[: found.start()] if found else base, count=1).rstrip()
     text = f"{kept}\n\n{_HEAD}" + "".join(f"{key} = {_string(value)}\n" for key, value in about.items())
-    for topic in topics:
-        if topic.name in results.spreads:
-            text += _section(topic, results.spreads[topic.name])
+    sections = _sections(base[found.start() :] if found else "")
+    sections |= {topic.name: _section(topic, results.spreads[topic.name]) for topic in topics
+                 if topic.name in results.spreads}  # fmt: skip
+    text += "".join(sections.values())
     read_machine(text, name)
     read_measurements(text, name)
     return text
+
+
+def _sections(measured: str) -> dict[str, str]:
+    """The text of each topic in `[measured]`, by its name."""
+    found: dict[str, str] = {}
+    for part in re.split(r"\n(?=\[measured\.)", measured)[1:]:
+        topic = re.split(r"[.\]]", part, maxsplit=2)[1]
+        found[topic] = found.get(topic, "") + "\n" + part.rstrip() + "\n"
+    return found
 
 
 def _section(topic: Topic, spreads: Spreads) -> str:

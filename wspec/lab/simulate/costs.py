@@ -38,7 +38,17 @@ THREADS = 128  # of a warp group
 WARP = 32
 _HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
 _DESCRIPTOR_CHAIN = 6  # dependent integer instructions in front of a dot, counted in the SASS of attention
+LINE = 128  # bytes of a line of L2
+_LINE_PITCH = 2048  # of the calibration's matrix whose rows begin at lines
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
+
+
+def row_class(row_bytes: int, pitch: int) -> tuple[int, int]:
+    """What the rate of TMA depends on: bytes of a box's row, and the power of two that divides the pitch, to a line.
+
+    A row of 128 bytes that does not begin at a line touches two; one of 64 has half of what a request could bring.
+    """
+    return (LINE if row_bytes >= LINE else LINE // 2), min(LINE, pitch & -pitch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,9 @@ class Numbers:
     load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
     load_most: float  # bytes that an SM can take
     load_shared: Mapping[int, float]  # by how many SMs want the same
+    load_rows: Mapping[tuple[int, int], float]  # the most of data that many want, by `row_class`
+    fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
+    store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
     store: float  # bytes that TMA takes to L2, an SM of a full grid
     flop_16bit: float
@@ -155,6 +168,9 @@ class _Source:
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             load_shared=self.table("tma_load.shared_rate"),
+            load_rows=self._rows("same"),
+            fill_rows=self._rows("alone"),
+            store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
             store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
@@ -172,8 +188,8 @@ class _Source:
             shuffle_latency=self.one("arithmetic.shfl_latency", machine.shuffle_latency),
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
             load_latency=self.one("memory.l2_latency", machine.l2_latency),
-            tma_latency=self._without_transfer("tma_load.l2_latency", machine.l2_latency + machine.tma_extra_latency),
-            dram_latency=self._without_transfer("tma_load.dram_latency", machine.dram_latency),
+            tma_latency=self._without_transfer("tma_load.l2_latency", machine.tma_latency),
+            dram_latency=self._without_transfer("tma_load.dram_latency", machine.tma_dram_latency),
             tma_issue=self.one("tma_load.issue", 0.0),
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
@@ -191,10 +207,19 @@ class _Source:
             dot_issue={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_ss_held").items()},
             dot_issue_registers={n: cycles / _HELD for n, cycles in self.table("wgmma.bf16_rs_held").items()},
             launch_gap=self.one("blocks.launch_gap", 0.0),
-            block_start=self.row("blocks.turnover", 384, machine.dram_latency),
-            fork=self._fork(machine),
+            block_start=machine.block_start,
+            fork=machine.fork_latency,
             power=self._power(machine),
         )
+
+    def _rows(self, walk: str) -> dict[tuple[int, int], float]:
+        """Rates of boxes of 128 rows by `row_class`; the mean over the pitches of a class."""
+        found: dict[tuple[int, int], list[float]] = {}
+        for columns in (32, 64):
+            for pitch, rate in self.table(f"tma_pitch.{walk}_128x{columns}").items():
+                if _LINE_PITCH <= pitch < _LINE_PITCH + LINE:
+                    found.setdefault(row_class(2 * columns, pitch), []).append(rate)
+        return {key: sum(rates) / len(rates) for key, rates in found.items()}
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
         """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/machine.md."""
@@ -243,14 +268,3 @@ class _Source:
     def _less(self, latency: str, issue: str) -> dict[int, float]:
         issues = self.table(issue)
         return {row: cycles - issues[row] for row, cycles in self.table(latency).items() if row in issues}
-
-    def _fork(self, machine: Machine) -> float:
-        """All warps meet twice, hand values over through shared memory, and consumers wait for registers.
-
-        The parts are measured, their sum is not.
-        """
-        registers = self.one("blocks.setmaxnreg_inc", 0.0)
-        if not registers:
-            return machine.setup_latency
-        meeting = self.row("handshakes.bar_sync", 12, 36)
-        return 2 * meeting + self.one("shared.store_load_latency", 49) + registers

@@ -21,9 +21,12 @@ def load(size: int, numbers: Numbers) -> Flow:
     return arriving(size, size / numbers.load, numbers)
 
 
-def arriving(size: int, cycles: float, numbers: Numbers) -> Flow:
-    """Bytes that the way from L2 takes so many cycles for; the way into shared memory takes what an SM can get."""
-    alone = size / numbers.load_most
+def arriving(size: int, cycles: float, numbers: Numbers, most: float = 0.0) -> Flow:
+    """Bytes that the way from L2 takes so many cycles for; the way into shared memory takes what an SM can get.
+
+    That is `most` bytes a cycle, of whole lines if it is 0.
+    """
+    alone = size / (most or numbers.load_most)
     return Flow(alone, ((FILL, alone), (LOAD, cycles)))
 
 
@@ -33,19 +36,20 @@ def store(size: int, numbers: Numbers) -> Flow:
 
 
 def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) -> tuple[Flow, Flow]:
-    """One of `groups` warp groups' share of the rows: all instructions but the last, and the last (or halves).
+    """One of `groups` warp groups' share of the tile: all instructions but the last, and the last (or halves).
 
-    Operands in shared memory are read for every 64 rows anew. Of a `serialized` kernel every instruction waits for the
+    Groups share the rows, and the columns where there are not 64 rows for each. Operands in shared memory are read for
+    every 64 rows anew. Of a `serialized` kernel every instruction waits for the
     one before.
     """
     left, right, result = _types(op)
-    inner, rows = left.shape[-1], max(64.0, result.shape[-2] / groups)
+    inner, (rows, part) = left.shape[-1], _share(result, groups)
     outer = prod(result.shape[:-2])
     rate = numbers.flop_8bit if bits(left) == 8 else numbers.flop_16bit
-    read = byte_size(right) / outer * rows / 64
+    read = byte_size(right) / outer * part * rows / 64
     if isinstance(left, MemDescType):
         read += rows * inner * bits(left) / 8
-    tensor = 2 * outer * rows * result.shape[-1] * inner / rate
+    tensor = 2 * outer * rows * part * result.shape[-1] * inner / rate
     busy = {TENSOR: tensor, SMEM: outer * read / numbers.smem}
     columns = _columns(result)
     count = instructions(op, groups)
@@ -75,8 +79,15 @@ def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
 def instructions(op: Operation, groups: int) -> float:
     """How many wgmma one of `groups` warp groups issues for a dot."""
     left, _, result = _types(op)
-    outer, rows = prod(result.shape[:-2]), max(64.0, result.shape[-2] / groups)
-    return outer * rows / 64 * left.shape[-1] * bits(left) / 256 * result.shape[-1] / max(1, _columns(result))
+    outer, (rows, part) = prod(result.shape[:-2]), _share(result, groups)
+    columns = part * result.shape[-1] / max(1, _columns(result))
+    return outer * rows / 64 * left.shape[-1] * bits(left) / 256 * columns
+
+
+def _share(result: TensorType, groups: int) -> tuple[float, float]:
+    """(rows, part of the columns) of a result that one of so many warp groups computes."""
+    down = max(1.0, min(float(groups), result.shape[-2] / 64))
+    return max(64.0, result.shape[-2] / down), min(1.0, down / groups)
 
 
 def _part(flow: Flow, share: float) -> Flow:

@@ -13,14 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wspec.ir.core import Operation
+from wspec.ir.types import MemDescType, TensorType, Type
+from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
+from wspec.ir.warp_specialize import outer
 from wspec.lab.simulate.actions import Flow
-from wspec.lab.simulate.costs import Numbers
+from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
-from wspec.lab.simulate.tiles import byte_size
+from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import Arguments, Grid, Walker
 from wspec.model.machine import Machine
 
+NO_PITCHES: Mapping[str, int] = {}
+"""All rows begin at lines of L2."""
 Tiles = dict[Operation, list[object]]
 """Of each load, coordinates."""
 
@@ -32,6 +37,7 @@ class Source:
     sharers: float = 1.0  # blocks of a wave that want a tile; the mean over tiles
     cold: float = 1.0  # the part of the tiles that nobody loaded before, in all waves but the first
     memory: float = 1.0  # the part of all that is loaded that memory has to send
+    pitch: int = 128  # bytes from row to row of the matrix
 
 
 Origins = Mapping[Operation, Source]
@@ -54,8 +60,8 @@ class Sources:
     def __init__(self, module: Operation, machine: Machine) -> None:
         self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
 
-    def of(self, arguments: Arguments, grid: Grid, at_once: int) -> Origins:
-        """Where `at_once` blocks run at a time."""
+    def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
+        """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
         second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
@@ -67,8 +73,16 @@ class Sources:
             if None not in wanted:
                 sharers = len(tiles) / len(wanted)
                 waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
-                found[op] = Source(sharers, new, (1 + (waves - 1) * new) / waves / sharers)
+                pitch = pitches.get(self._descriptor(op), LINE)
+                found[op] = Source(sharers, new, (1 + (waves - 1) * new) / waves / sharers, pitch)
         return found
+
+    def _descriptor(self, load: Operation) -> str:
+        """The name of the kernel's parameter that a tile is loaded through; empty where it is none."""
+        value, block = load.operands[0], self.program.function.regions[0].block
+        for around in load.ancestors():
+            value = outer(around, value) if around.name == WARP_SPECIALIZE else value
+        return self.program.names[value.index] if value.owner is block else ""
 
     def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, int]]:
         """The coordinates of the first tile of each block, those of its later ones, and the most rounds of the loop
@@ -88,13 +102,22 @@ class Sources:
 
 def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
     """What loads take, given where their tiles come from."""
-    return {op: arrival(byte_size(op.operands[-2].type), source, numbers) for op, source in sources.items()}
+    return {
+        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type))
+        for op, source in sources.items()
+    }
 
 
-def arrival(size: int, source: Source, numbers: Numbers) -> Arrival:
+def row_bytes(type: Type) -> int:
+    """Of a row of a tile; TMA moves boxes of at most a line."""
+    return type.shape[-1] * bits(type) // 8 if isinstance(type, MemDescType | TensorType) else LINE
+
+
+def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
-    rate = numbers.load_rate(source.sharers)
-    flow = arriving(size, size / rate, numbers)
+    kind = row_class(row, source.pitch)
+    rate = min(numbers.load_rate(source.sharers), numbers.load_rows.get(kind, numbers.load_most))
+    flow = arriving(size, size / rate, numbers, min(numbers.load_most, numbers.fill_rows.get(kind, numbers.load_most)))
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
     return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))

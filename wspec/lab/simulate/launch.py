@@ -18,7 +18,7 @@ from wspec.lab.simulate.actions import Block, Kind, Walked
 from wspec.lab.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import Origins, Sources, arrivals
+from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
 from wspec.lab.simulate.power_drawn import drawn
@@ -93,9 +93,11 @@ class Simulator:
         """The actions of one block."""
         return self.walker(arguments, grid, self.origins(arguments, grid, self.blocks_per_sm)).block(program_id)
 
-    def origins(self, arguments: Arguments, grid: Grid, together: int) -> Origins:
+    def origins(
+        self, arguments: Arguments, grid: Grid, together: int, pitches: Mapping[str, int] = NO_PITCHES
+    ) -> Origins:
         """Where tiles come from in a launch of which so many blocks share an SM."""
-        return self.sources.of(arguments, grid, self.machine.sm_count * together)
+        return self.sources.of(arguments, grid, self.machine.sm_count * together, pitches)
 
     @property
     def limits(self) -> Limits:
@@ -136,11 +138,15 @@ class Simulator:
         grid: Grid,
         together: int | None = None,
         clock_mhz: float = 0.0,
+        pitches: Mapping[str, int] = NO_PITCHES,
     ) -> Prediction:
-        """A launch with these integers, by name. `together` blocks share an SM."""
+        """A launch with these integers, by name. `together` blocks share an SM.
+
+        `pitches` are the bytes from row to row of the matrices behind descriptors, by their names.
+        """
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most)
+        classes = _Classes(self, arguments, grid, most, pitches)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -160,9 +166,11 @@ class Simulator:
 class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
-    def __init__(self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int) -> None:
+    def __init__(
+        self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int]
+    ) -> None:
         self.simulator, self.grid, self.most = simulator, grid, most
-        self.origins = simulator.origins(arguments, grid, most)
+        self.origins = simulator.origins(arguments, grid, most, pitches)
         self.walker = simulator.walker(arguments, grid, self.origins)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Point:
     shape: str = ""  # the same for plans of one problem
     forced: str = ""  # the decision that was forced, where the compiler did not take its own
     samples_us: tuple[float, ...] = ()  # one a round, in which the plans of a shape took turns; none: not kept
+    pitches: Mapping[str, int] = field(default_factory=dict)  # descriptor -> bytes from row to row; else a multiple of
+    # 128 bytes
 
     def with_options(self, **options: Any) -> Point:
         """The same launch of a kernel compiled with other options."""

@@ -1,0 +1,84 @@
+"""Every constant of the planner that is neither measured by a calibration nor derived: what it is, what it was fitted
+to, and what it costs on kernels it was not fitted to. There is no other place for such a number; those that belong to a
+card stand in `[fitted]` of its description, and here with their names alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """One number that somebody set."""
+
+    value: float | None  # None: in the machine description
+    what: str
+    to: str  # what it was fitted to
+    elsewhere: str  # what is known of it on other kernels
+
+
+TABLE: dict[str, Fitted] = {}
+
+
+def _set(name: str, value: float, what: str, to: str, elsewhere: str) -> float:
+    TABLE[name] = Fitted(value, what, to, elsewhere)
+    return value
+
+
+_INT8 = "products with int8 and int4 weights, one block an SM (docs/chains.md)"
+_NOT_TRIED = "not tried on others"
+
+CORE_RATE = _set(
+    "core_rate", 0.5, "part of the CUDA cores' rate that computing on tiles for a product reaches", _INT8,
+    "beside wgmma a softmax gets 0.59 of it with two warp groups and 0.48 with one (mixed.softmax_pair_rate)",
+)  # fmt: skip
+REGISTER_OPERAND = _set(
+    "register_operand", 190.0, "cycles of waits, of reading a tile and of issuing and awaiting a product of registers",
+    _INT8, _NOT_TRIED,
+)  # fmt: skip
+PLAIN_CONVERTING = _set(
+    "plain_converting", 320.0, "cycles more of an iteration of Triton's own loop that makes an operand", _INT8,
+    "two loads and meetings are 304 by calibration (tma_load.issue, handshakes.bar_sync)",
+)  # fmt: skip
+UNPACKED_PAIR = _set(
+    "unpacked_pair", 1.5, "instructions more for an element of a pair of bytes that Triton packs first",
+    "counted in SASS of int8 products", "a count, the same elsewhere",
+)  # fmt: skip
+HELPER_SMEM = _set(
+    "helper_smem", 128.0, "bytes a cycle that a third task moves between shared memory and registers",
+    _INT8 + " and persistent products", "the calibrated rate of either way alone is 128 too",
+)  # fmt: skip
+TILE_TRIPS = _set(
+    "tile_trips", 32, "iterations that a tile is multiplied for, where the kernel does not say", "K = 2048, 64 deep",
+    "what a tile costs beside its loop is twice as much of an iteration at half of it; decides nothing but the gate's "
+    "last percent",
+)  # fmt: skip
+CHAIN_MARGIN = _set(
+    "chain_margin", 0.97, "a third task is taken where it is expected to take at most this part of the time",
+    "shipped kernels, for which the model is off by about that", "decides none of them: all are 10 % apart",
+)  # fmt: skip
+HELD_SHARE = _set(
+    "held_share", 0.75, "of the late products' time that exponentials must take for a wait to be held behind them",
+    "attention, D = 64, 128 and 256 (docs/experiments.md)", _NOT_TRIED,
+)  # fmt: skip
+FIXED_REGISTERS = int(_set(
+    "fixed_registers", 24, "registers of a consumer's thread for addresses, barriers and loop control",
+    "attention, so that the tiles and schedules that ran best fit (docs/cost-model.md)",
+    "no drawn kernel that was accepted spilled",
+))  # fmt: skip
+PACKING = _set(
+    "packing", 1.05, "registers that a tile takes over those it fills", "as fixed_registers", "as fixed_registers"
+)
+COPIED_RATE = _set(
+    "copied_rate", 0.76, "part of the plain kernel's speed that a loop reaches whose tiles a producer's threads copy",
+    "products written by hand: 497 to 531 TFLOP/s for 694 at 4096^3, 508 to 545 for 672 at 8192^3; the middle",
+    _NOT_TRIED,
+)  # fmt: skip
+NAMES_OF_MACHINE = {
+    "hand_on_bytes": "twelve products, divided and not; its upper end, so forgoes up to 3 % on short tiles",
+    "handed": "four products in tiles of 128x256; not tried on others",
+    "wait_ready": "attention's loop at D=128; 50 to 110 in other places of it",
+    "setup": "set by hand; decides how tiles are spread where they differ in cost, and constant trip counts",
+}
+"""Numbers of `[fitted]` of a machine description: what they were fitted to."""
