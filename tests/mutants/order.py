@@ -227,7 +227,7 @@ class _Graph:
         self.copies.append(access.end)
 
     def landed(self, task: int, step: Step, node: int, barrier: _Barrier) -> None:
-        """The threads' copies by cp.async that were on their way have landed when this arrival comes, and then it does."""
+        """The arrival comes when the copies by cp.async that the threads began before have landed."""
         arrival = self.node(node)
         self.end(self.gathering[task], 0, arrival)
         self.copies.append(arrival)

@@ -30,8 +30,8 @@ def check(module: Operation, *, limit_s: float = LIMIT_S) -> Report:
     """Prove a module free of deadlocks and races, for any trip count, or say what is wrong or could not be decided.
 
     `module` may be any TTGIR, specialized or not; it is not changed. `limit_s`: seconds after which the search is given
-    up (reported as undecided), of this thread's CPU time: other work on the machine, or on other threads of the process,
-    must not decide what is proved. Never raises for what is in the module.
+    up (reported as undecided), in CPU time of this thread: what else the machine or the process does must not decide
+    what is proved. Never raises for what is in the module.
     """
     start = time.thread_time()
     functions = [op for op in module.walk() if op.name == "tt.func" and op.regions and op.regions[0].blocks]
