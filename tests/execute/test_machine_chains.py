@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.execute.test_machine_kernels import Subject, bits
-from tests.plan.test_chain import MODULES, ODD, narrow, text_of
+from tests.planner.test_chain import MODULES, ODD, narrow, text_of
 from tests.support.compiling import lowered
 from tests.support.goldens import ROOT
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule

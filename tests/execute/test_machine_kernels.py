@@ -99,7 +99,6 @@ SLOW = (
     ("matmul", "matmul_descriptor_kernel", "fp16"),
 )
 LEFT_ALONE = (
-    ("matmul", "matmul_pointer_kernel", "bf16"),
     ("elementwise", "add_kernel", "fp32"),
     ("elementwise", "softmax_kernel", "fp32"),
     ("elementwise", "layer_norm_kernel", "fp32"),
@@ -183,6 +182,15 @@ def test_heads(heads: int, kv_heads: int, batch: int) -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (128, 256, 64), (256, 272, 640)])
 def test_products(m: int, n: int, k: int) -> None:
     check(("matmul", "matmul_descriptor_kernel", "bf16"), 5, iter((Random(0), Priorities(1))), m=m, n=n, k=k)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_loads_through_pointers(seed: int) -> None:
+    """Rings that cp.async fills, in every order."""
+    which = ("matmul", "matmul_pointer_kernel", "bf16")
+    assert "ttg.async_copy_global_to_local" in subject(*which).text
+    adversaries = subject(*which).specialized.adversaries[seed::3]
+    check(which, seed, iter((FirstReady(), Random(seed), Priorities(seed), *adversaries)))
 
 
 # ------------------------------------------------------------------------------- blocks walk through tiles

@@ -12,6 +12,7 @@ from tests.fuzz.printer import source
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 MESSAGE = 2000  # characters of a message that are kept
+WIDTH = 120  # of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Kept:
             "source": source(self.case.program).splitlines(),
             "case": json.loads(self.case.to_json()),
         }
-        path.write_text(json.dumps(data, indent=1) + "\n")
+        path.write_text(readable(data) + "\n")
         return path
 
     @staticmethod
@@ -42,6 +43,18 @@ class Kept:
         data = json.loads(path.read_text())
         case = Case.from_json(json.dumps(data["case"]))
         return Kept(case, Finding(**data["finding"]), data["number"], data["open"])
+
+
+def readable(value: object, indent: str = "") -> str:
+    """JSON in which what fits stands on one line: a statement of a program is one, as far as it can be."""
+    short = json.dumps(value)
+    if len(indent) + len(short) <= WIDTH or not isinstance(value, dict | list):
+        return short
+    deeper, ends = indent + " ", "{}" if isinstance(value, dict) else "[]"
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
+    parts = value.values() if isinstance(value, dict) else value
+    lines = [f"{deeper}{name}{readable(part, deeper)}" for name, part in zip(names, parts, strict=True)]
+    return "\n".join([ends[0], ",\n".join(lines), f"{indent}{ends[1]}"])
 
 
 def kept(folder: Path = REGRESSIONS) -> dict[str, Kept]:

@@ -20,6 +20,7 @@ from wspec.ir.types import I64, DenseArrayAttr, IntegerAttr, MemDescType
 ARRIVE, WAIT, INIT = "ttng.arrive_barrier", "ttng.wait_barrier", "ttng.init_barrier"
 EXPECT = "ttng.barrier_expect"
 COPY = "ttng.async_tma_copy_global_to_local"
+GATHER, LANDED = "ttg.async_copy_global_to_local", "ttng.async_copy_mbarrier_arrive"  # cp.async
 TMA_STORE = "ttng.async_tma_copy_local_to_global"
 STORE_WAIT = "ttng.async_tma_store_wait"
 FENCE = "ttng.fence_async_shared"

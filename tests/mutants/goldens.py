@@ -191,7 +191,7 @@ def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
         elif isinstance(argument.type, PointerType) and value_name(argument.location) == PARTIALS:
             arguments.append(torch.zeros(1, dtype=torch.int32))
         elif isinstance(argument.type, PointerType) and value_name(argument.location) != TABLE:
-            arguments.append(torch.zeros(EXTENT))
+            arguments.append(_pointed(argument.type))
         elif isinstance(argument.type, PointerType):
             arguments.append(torch.from_numpy(even_table((max(1, numbers["tiles"]),), blocks=1)[1]))
         else:
@@ -203,6 +203,13 @@ def _program_launch(text: str, numbers: Mapping[str, int]) -> Launch:
     ]
     name = ", ".join(f"{key} = {value}" for key, value in numbers.items())
     return Launch(name, (1,), tuple(arguments), tuple(tensors))
+
+
+def _pointed(type: PointerType) -> torch.Tensor:
+    """What is gathered from, a row behind the other; sums and the like of a row in float32."""
+    if str(type.pointee) == "f16":
+        return torch.randn(EXTENT * EXTENT).to(torch.float16)
+    return torch.zeros(EXTENT)
 
 
 def _descriptor(type: TensorDescType) -> TensorDescriptor:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from tests.mutants.trace import OutOfRange, Place, Slot, Step, traces
 from wspec.ir.core import Operation
 
-ASYNCHRONOUS = ("copy", "store", "dot")
+ASYNCHRONOUS = ("copy", "gather", "store", "dot")
 PROXY = ("copy", "store", "dot")  # steps of the copy engine and of the tensor cores
+BY_THREADS = ("read", "write", "gather")  # whose accesses those see behind a fence
 
 
 class Wrong(Exception):
@@ -74,7 +75,7 @@ class _Access:
 
     @property
     def writes(self) -> bool:
-        return self.step.kind in ("copy", "write")
+        return self.step.kind in ("copy", "gather", "write")
 
 
 class _Graph:
@@ -88,6 +89,7 @@ class _Graph:
         self.accesses: dict[Slot, list[_Access]] = {}
         self.running: list[list[_Access]] = [[] for _ in tasks]  # dots, oldest first
         self.storing: list[list[_Access]] = [[] for _ in tasks]
+        self.gathering: list[list[_Access]] = [[] for _ in tasks]
         self.fences: list[list[int]] = [[] for _ in tasks]
         self.copies: list[int] = []  # nodes at which they are done
 
@@ -150,6 +152,8 @@ class _Graph:
                 self.running[task].append(access)
             elif step.kind == "store":
                 self.storing[task].append(access)
+            elif step.kind == "gather":
+                self.gathering[task].append(access)
         return True
 
     @staticmethod
@@ -185,6 +189,8 @@ class _Graph:
             return True
         if step.kind == "copy":
             self.copy(task, step, node, barrier)
+        elif step.kind == "landed":
+            self.landed(task, step, node, barrier)
         else:
             self.arrive(step, node, barrier)
         self.settle(barrier)
@@ -220,6 +226,13 @@ class _Graph:
         barrier.arrivals.append((node, barrier.phase, True))
         self.copies.append(access.end)
 
+    def landed(self, task: int, step: Step, node: int, barrier: _Barrier) -> None:
+        """The arrival comes when the copies by cp.async that the threads began before have landed."""
+        arrival = self.node(node)
+        self.end(self.gathering[task], 0, arrival)
+        self.copies.append(arrival)
+        self.arrive(step, arrival, barrier)
+
     def settle(self, barrier: _Barrier) -> None:
         if barrier.pending == 0 and barrier.bytes == 0:
             before = barrier.complete[-1] if barrier.complete else None
@@ -253,8 +266,8 @@ class _Graph:
 
     def check(self) -> None:
         """Raises Wrong."""
-        if any(self.running) or any(self.storing):
-            raise Wrong("a task ends while a dot or a store of it runs")
+        if any(self.running) or any(self.storing) or any(self.gathering):
+            raise Wrong("a task ends while a dot, a store or a copy of it runs")
         barriers = [*self.barriers.values(), *self.over]
         if any(barrier.bytes for barrier in barriers):
             raise Wrong("bytes that were expected and those that came differ")
@@ -298,13 +311,18 @@ class _Graph:
     def check_pair(self, one: _Access, other: _Access) -> None:
         for first, second in ((one, other), (other, one)):
             if first.end != second.start and self.comes_first(first.end, second.start):
-                by_threads = first.step.kind in ("read", "write")
-                if by_threads and second.step.kind in PROXY and not self.fenced(first, second):
+                if first.step.kind in BY_THREADS and second.step.kind in PROXY and not self.fenced(first, second):
                     raise Wrong("no fence between what threads did to a buffer and what copy engine or tensor cores do")
                 return
         raise Wrong(f"race: a {one.step.kind} and a {other.step.kind} of one buffer have no order")
 
     def fenced(self, first: _Access, second: _Access) -> bool:
-        """Does the task of the first access pass a fence behind it, before the second?"""
-        fences = (fence for fence in self.fences[first.task] if self.comes_first(first.start, fence))
-        return any(self.comes_first(fence, second.start) for fence in fences)
+        """Does a task pass a fence behind the first access, before the second?
+
+        That of the first access; for a copy by cp.async, which its threads do not wait for, one that knows it landed.
+        """
+        fences = self.fences[first.task]
+        if first.step.kind == "gather":
+            fences = [fence for task in self.fences for fence in task]
+        behind = (fence for fence in fences if self.comes_first(first.end, fence))
+        return any(self.comes_first(fence, second.start) for fence in behind)

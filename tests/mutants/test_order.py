@@ -28,7 +28,7 @@ WRONG = [  # kernel, mutant, and what is wrong with it
     ("gemm-64", "shrink-alloc.0", "buffer 1 of 1"),
     ("gemm-64", "drop-dot-wait.0", "race: a copy and a dot of one buffer have no order"),
     ("gemm-64", "drop-dot-wait.1", "the result of a dot is used while it runs"),
-    ("gemm-64", "drop-store-wait.0", "a task ends while a dot or a store of it runs"),
+    ("gemm-64", "drop-store-wait.0", "a task ends while a dot, a store or a copy of it runs"),
     ("gemm-64", "early-store.0", "no fence"),
     ("gemm-64", "early-copy.1", "an arrival may come before its phase has begun"),
     ("gemm-64", "early-copy.2", "a wait may look when the phase after its own is complete"),
@@ -36,6 +36,9 @@ WRONG = [  # kernel, mutant, and what is wrong with it
     (PLAIN, "drop-wait.6", "a wait may look when the phase after its own is complete"),
     (DEQUANTIZED, "early-release.1", "race: a copy and a read of one buffer have no order"),
     (DEQUANTIZED, "drop-fence.2", "no fence"),
+    ("one_pointer-64", "drop-arrive.1", "deadlock: 2 tasks wait"),  # a ring that cp.async fills
+    ("one_pointer-64", "drop-wait.0", "the kernel may end while a copy is on its way"),
+    ("one_pointer-64", "early-release.6", "race: a gather and a dot of one buffer have no order"),
     (DEQUANTIZED, "shrink-ring.0", "more bytes than there are"),  # a staged store needs the whole ring
 ]
 

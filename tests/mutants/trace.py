@@ -19,8 +19,8 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info
 from wspec.ir.types import IntegerAttr, MemDescType, ScalarType
 
-AtBarrier = Literal["init", "inval", "wait", "arrive", "expect", "copy"]
-InTask = Literal["dot", "dot wait", "use", "read", "write", "store", "store wait", "fence"]
+AtBarrier = Literal["init", "inval", "wait", "arrive", "expect", "copy", "landed"]
+InTask = Literal["gather", "dot", "dot wait", "use", "read", "write", "store", "store wait", "fence"]
 AtNamed = Literal["come", "meet"]  # bar.arrive comes to a named barrier; bar.sync comes, and meets the others
 Kind = AtBarrier | InTask | AtNamed
 Slot = tuple[Operation, int]  # an allocation and the number of the buffer or barrier in it
@@ -310,6 +310,17 @@ def _copy(task: _Task, op: Operation) -> None:
         task.add("copy", op, barrier=task.barrier(barrier), slots=slots, number=size)
 
 
+def _gather(task: _Task, op: Operation) -> None:
+    task.add("gather", op, slots=task.slots(op.operands[1]))
+
+
+def _landed(task: _Task, op: Operation) -> None:
+    """Every thread of the task arrives, once the copies that it began before have landed."""
+    if op.attr("noIncrement") is None:
+        raise Unknown("an arrival that the barrier was not told of")
+    task.add("landed", op, barrier=task.barrier(op.operands[0]), number=32 * task.warps)
+
+
 def _load(task: _Task, op: Operation) -> None:
     task.add("read", op, slots=task.slots(op.operands[0]))
 
@@ -342,6 +353,8 @@ _STEPS: dict[str, Callable[[_Task, Operation], None]] = {
     facts.ARRIVE: _arrive,
     facts.EXPECT: _expect,
     facts.COPY: _copy,
+    facts.GATHER: _gather,
+    facts.LANDED: _landed,
     "ttg.local_load": _load,
     facts.LOCAL_STORE: _local_store,
     "ttg.local_alloc": _alloc,

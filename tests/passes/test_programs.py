@@ -4,7 +4,7 @@
 each pass's output (`SPLIT: ...` for split, and so on); a file `<pass>.ttgir` is that whole output. Each pass reads the
 text the pass before has printed, so every dump is seen to be a valid input. What the first one, walk_tiles, does is
 seen in two steps: persist, and divide_tiles where tiles may be divided. To keep the whole output of another pass,
-create the empty file and run `pytest tests/passes --update`.
+create the empty file and run `pytest tests/passes --update`; where that is too long to be read, write CHECK lines.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def test_whole_output(program: str, name: str, update: bool) -> None:
     assert_golden(FOLDER / program / f"{name}.ttgir", shown(outputs(program)[name]), update)
 
 
-def test_every_pass_has_a_whole_output_and_checks() -> None:
-    assert {name for _, name in GOLDENS} == set(NAMES)
+def test_every_pass_has_checks_and_most_a_whole_output() -> None:
+    """Those without one have outputs that are too long to be read (tests/test_rooms.py)."""
     assert {prefix.lower() for _, prefix in CHECKS} == set(NAMES)
+    assert {name for _, name in GOLDENS} < set(NAMES) and len({name for _, name in GOLDENS}) > len(NAMES) // 2

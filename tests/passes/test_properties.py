@@ -37,7 +37,6 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "overlap": st.booleans(),
         "persistent": st.booleans(),
         "ping_pong": st.booleans(),
-        "exp2": st.sampled_from(["mufu", "1/8", "1/2"]),
         "blocks": st.sampled_from([1, 2]),
         "producer_warps": st.sampled_from([1, 2, 4]),
     }

@@ -36,7 +36,7 @@ ALIKE = 1  # states that differ only in what is known, before they are merged
 
 
 def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
-    """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.perf_counter()."""
+    """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.thread_time()."""
     merged = _Search(engine, deadline, merge=True)
     merged.run()
     doubtful = [one for one in merged.found.values() if one.kind == "error" and one.code in ASK_THE_PAST]
@@ -74,12 +74,12 @@ class _Search:
             except Found as stop:
                 one = _weighed(stop.finding, state)
                 if not self.found:
-                    self.deadline = min(self.deadline, time.perf_counter() + MORE_S)
+                    self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
             except NeedsChoice as need:
                 if not self._is_new(state, need):
                     continue
-                if self.states > MAX_STATES or time.perf_counter() > self.deadline:
+                if self.states > MAX_STATES or time.thread_time() > self.deadline:
                     message = f"gave up after {self.states} states"
                     if not self.found:
                         self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)

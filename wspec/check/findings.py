@@ -77,7 +77,7 @@ class Report:
     buffers: int = 0
     states: int = 0  # distinct states at which the search branched
     events: int = 0  # synchronizing operations executed over all branches
-    seconds: float = 0.0
+    seconds: float = 0.0  # of CPU time
     assumptions: tuple[str, ...] = field(default=())
 
     @property

@@ -357,7 +357,7 @@ BAD: list[tuple[str, Edit]] = [
     ("channels.w.readers", ring("w", readers=("convert",))),
     ("channels.w.readers", ring("w", reused=False)),
     ("channels.w.stays", ring("w", stays=True)),
-    ("staging", lambda plan: replace(plan, loops=tuple(replace(loop, ping_pong=True) for loop in plan.loops))),
+    ("optimizations", lambda plan: replace(plan, loops=tuple(replace(loop, ping_pong=True) for loop in plan.loops))),
     ("channels.w.sliced_dim", ring("w", sliced_dim=0)),
     ("channels.q.readers", ring("q", readers=("mma",))),
     ("channels.a.readers", ring("a", readers=("convert",))),
