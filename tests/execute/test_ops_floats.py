@@ -192,6 +192,8 @@ def test_functions_of_two() -> None:
     assert same(pair("math.copysign", [1.0, -2.0, NAN], [-0.0, 3.0, 1.0]), torch.tensor([-1.0, 2.0, NAN]))
     torch.testing.assert_close(pair("math.atan2", [1.0, -1.0], [-1.0, 0.0]), torch.tensor([2.3561945, -1.5707964]))
     torch.testing.assert_close(pair("math.powf", [2.0, 9.0], [0.5, -1.5]), torch.tensor([2**0.5, 1 / 27]))
+    held = [torch.tensor(values) for values in ([-2.0, 0.5, NAN], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0])]
+    assert same(run("math.clampf", ["tensor<3xf32>"] * 3, "tensor<3xf32>", *held), torch.tensor([0.0, 0.5, NAN]))
     types = ["tensor<3xf32>", "tensor<3xi32>"]
     base, power = torch.tensor([2.0, -3.0, 5.0]), torch.tensor([-2, 3, 0], dtype=torch.int32)
     assert run("math.fpowi", types, types[0], base, power).tolist() == [0.25, -27.0, 1.0]

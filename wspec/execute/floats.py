@@ -193,6 +193,7 @@ HANDLERS: dict[str, Prepare] = {
     "arith.negf": function(torch.neg),
     "arith.cmpf": typed(_compare),
     "math.atan2": function(torch.atan2),
+    "math.clampf": function(torch.clamp),
     "math.copysign": function(torch.copysign),
     "math.powf": function(torch.pow),
     "math.fpowi": typed(_power_of_integer),

@@ -105,7 +105,7 @@ def _fill() -> None:
     _rows("math", "fma", fma)
     _rows("arith", "addi andi maximumf maxnumf maxsi maxui minimumf minnumf minsi minui muli negf ori shli shrsi shrui "
           "subi xori", same)  # fmt: skip
-    _rows("math", "absf absi ceil copysign floor round roundeven trunc", same)
+    _rows("math", "absf absi ceil clampf copysign floor round roundeven trunc", same)
     _rows("arith", "bitcast cmpf cmpi extsi extui index_cast index_castui select trunci addui_extended mulsi_extended "
           "mului_extended", alu)  # fmt: skip
     _rows("math", "ctlz ctpop cttz isfinite isinf isnan", alu)
