@@ -23,7 +23,7 @@ LAYERS = (
     ("planner",),
     ("pipeline",),
     ("bridge", "show"),
-    ("proof", "specs"),
+    ("proof", "specs", "verdict"),
     ("report",),
     ("tune",),
     ("api",),

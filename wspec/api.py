@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from wspec import bridge, ir
-from wspec.bridge import Group, KernelSource, Result, Verdict
+from wspec import bridge
+from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, WspecError, render
 from wspec.model.machine import MachineError, load_machine
 from wspec.options import Options, table
-from wspec.pipeline import specialize
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
 from wspec.report import Report
 from wspec.tune.candidates import tuning
+from wspec.verdict import Judge
 
 K = TypeVar("K")
 _NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
@@ -187,10 +187,10 @@ class _Compiler:
         """Have the kernels compiled by other processes, as the option `compile_jobs` says; how many will be."""
         return bridge.compile_ahead(sources, self.options, self.judge, prove, self.plan_text)
 
-    def judge(self, text: str, keep_stages: bool | None = None) -> Verdict:
+    @property
+    def judge(self) -> Judge:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
-        keep_stages = self.options.dump is not None if keep_stages is None else keep_stages
-        return verdict(text, self.options, self.given_plan, keep_stages)
+        return Judge(self.options, self.given_plan, self.options.dump is not None)
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
@@ -219,24 +219,13 @@ class _Compiler:
     def early_stages(self, source: KernelSource) -> dict[str, str]:
         """The text of every stage up to specialized TTGIR; a kernel that is left alone has fewer."""
         ttir, ttgir = bridge.lower(source)
-        verdict = bridge.judge(source, ttgir, lambda text: self.judge(text, keep_stages=True), self.options)
+        verdict = bridge.judge(source, ttgir, replace(self.judge, keep_stages=True), self.options)
         texts = {"ttir": ttir, "ttgir": ttgir, **verdict.stages}
         if verdict.plan:
             texts.setdefault("plan", verdict.plan)
         if verdict.text is not None:
             texts["specialized"] = verdict.text
         return texts
-
-
-def verdict(text: str, options: Options, plan: Plan | None, keep_stages: bool) -> Verdict:
-    """TTGIR text through the pipeline, under a plan or the compiler's own."""
-    outcome = specialize(ir.read(text), options, plan=plan, keep_stages=keep_stages)
-    module = ir.print_module(outcome.module) if outcome.module is not None else None
-    found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
-    if found is None:
-        return Verdict(module, remarks=remarks, stages=stages)
-    edits = bridge.PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch)
-    return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
 
 
 def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None = None) -> _Compiler:

@@ -55,7 +55,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[Operation], None])
         mutate(made[-1].module)
         return made[-1]
 
-    monkeypatch.setattr(api, "specialize", wrong)
+    monkeypatch.setattr("wspec.verdict.specialize", wrong)
     return made
 
 

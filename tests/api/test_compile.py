@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def specialize(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeSpecialize:
     fake = FakeSpecialize()
-    monkeypatch.setattr(api, "specialize", fake)
+    monkeypatch.setattr("wspec.verdict.specialize", fake)
     monkeypatch.setattr(api, "_announced", set())
     return fake
 
@@ -129,7 +129,7 @@ def test_declined_by_exception(monkeypatch: pytest.MonkeyPatch, fresh_cache: Pat
     def decline(*args: object, **kwargs: object) -> FakeOutcome:
         raise Declined(Remark("short-loop", "too short"))
 
-    monkeypatch.setattr(api, "specialize", decline)
+    monkeypatch.setattr("wspec.verdict.specialize", decline)
     report = wspec.offline(add, ADD_SIGNATURE).outcome()
     assert report.reason is not None and report.reason.code == "short-loop"
 
@@ -196,7 +196,7 @@ def test_a_crash_of_the_back_end_is_a_remark(specialize: FakeSpecialize, monkeyp
 def test_too_much_shared_memory_runs_the_plain_kernel(
     specialize: FakeSpecialize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wspec.bridge.compile.SHARED_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("wspec.bridge.compile.BLOCK_SHARED_BYTES", 1000)
     report = wspec.offline(gemm, GEMM_SIGNATURE, GEMM_BLOCKS, num_warps=8).outcome()
     assert not report.specialized and report.reason is not None and report.reason.code == "shared-memory"
 
@@ -316,7 +316,7 @@ def test_a_plan_reaches_the_compiler_and_the_cache_key(monkeypatch: pytest.Monke
         seen.append(plan)
         return FakeOutcome(module, plan, (Remark("specialized", "done"),))
 
-    monkeypatch.setattr(api, "specialize", specialize)
+    monkeypatch.setattr("wspec.verdict.specialize", specialize)
     path = fresh_cache.parent / "plan.toml"
     path.write_text(plan.to_text())
     for given in (plan, plan.to_text(), path):

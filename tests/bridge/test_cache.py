@@ -156,7 +156,7 @@ import wspec.api
 from wspec.bridge import cache
 cache.wspec_digest = lambda: "of one version"  # nobody's edits between two workers count
 fake = FakeSpecialize()
-wspec.api.specialize = fake
+wspec.verdict.specialize = fake
 report = wspec.offline(add, ADD_SIGNATURE, {}).outcome()
 print(fake.calls, report.specialized, report.kernel.hash, len(report.kernel.asm["cubin"]))
 """
@@ -180,8 +180,8 @@ from tests.bridge.sample_kernels import GEMM_BLOCKS, GEMM_SIGNATURE, gemm
 import wspec.api
 
 plans = []
-compile = wspec.api.specialize
-wspec.api.specialize = lambda *args, **kwargs: plans.append(1) or compile(*args, **kwargs)
+compile = wspec.verdict.specialize
+wspec.verdict.specialize = lambda *args, **kwargs: plans.append(1) or compile(*args, **kwargs)
 report = wspec.offline(gemm, GEMM_SIGNATURE, {**GEMM_BLOCKS, "num_warps": 8}, gate="off").outcome()
 print(report.specialized, len(plans), report.plan.to_text().count("[[channels]]"))
 """

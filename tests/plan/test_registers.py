@@ -29,5 +29,5 @@ def test_expected_and_used(kernel: str, variant: str) -> None:
     consumer = outcome.plan.consumer
     expected = consumer_need(loops, outcome.plan.loops, 32 * consumer.warps * consumer.replicas)
     finished = bridge.finish(print_module(outcome.module), shipped_source(kernel, variant))
-    used = 1 + max(int(number) for number in re.findall(r"\bR(\d+)\b", bridge.sass(finished.cubin)))
+    used = 1 + max(int(number) for number in re.findall(r"\bR(\d+)\b", bridge.sass_text(finished.cubin)))
     assert 0.85 * used <= expected <= 1.15 * used and used <= consumer.registers

@@ -1,32 +1,107 @@
-"""The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch."""
+"""The only package that imports triton: kernel -> TTGIR -> (wspec) -> cubin -> launch.
 
-from wspec.bridge.ahead import CompilesAhead, compile_ahead
-from wspec.bridge.backend import Finished, final_ttgir, finish
-from wspec.bridge.cache import Group, Result
-from wspec.bridge.cache import key as cache_key
-from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
-from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir, ttir
-from wspec.bridge.hidden_arguments import Appended, load_appended
-from wspec.bridge.launch import (
-    WspecFunction,
-    current_target,
-    fill_in,
-    host_descriptor,
-    innermost,
-    is_autotuner,
-    is_interpreted,
-    is_wrapper,
-    load_plain,
-    replace_innermost,
-    require_jit,
-)
-from wspec.bridge.persistent import load_kernel
-from wspec.bridge.proof import Checker, Proof, Ruling, rule
-from wspec.bridge.ptx.edits import PtxEdits
-from wspec.bridge.sass.miscompiled import sass_line, unassigned
-from wspec.bridge.sass.resources import Resources, kernel_resources, resources, sass, stage_text
-from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
-from wspec.bridge.tuning import Choice, Tuning, tuned
+What stands here is imported when it is first asked for: a process that only compiles needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wspec.bridge.ahead import CompilesAhead, compile_ahead
+    from wspec.bridge.backend import Finished, final_ttgir, finish
+    from wspec.bridge.cache import Group, Result
+    from wspec.bridge.cache import key as cache_key
+    from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
+    from wspec.bridge.frontend import (
+        HOPPER,
+        KernelSource,
+        from_arguments,
+        from_signature,
+        lower,
+        plain_ttgir,
+        ttgir,
+        ttir,
+    )
+    from wspec.bridge.hidden_arguments import Appended, load_appended
+    from wspec.bridge.launch import (
+        WspecFunction,
+        current_target,
+        fill_in,
+        host_descriptor,
+        innermost,
+        is_autotuner,
+        is_interpreted,
+        is_wrapper,
+        load_plain,
+        replace_innermost,
+        require_jit,
+    )
+    from wspec.bridge.persistent import load_kernel
+    from wspec.bridge.proof import Checker, Proof, Ruling, rule
+    from wspec.bridge.ptx.edits import PtxEdits
+    from wspec.bridge.sass.miscompiled import sass_line, unassigned
+    from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
+    from wspec.bridge.sass.resources import sass as sass_text
+    from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+    from wspec.bridge.tuning import Choice, Tuning, tuned
+
+_HOMES = {
+    "Appended": "hidden_arguments",
+    "BridgeError": "text",
+    "Checker": "proof",
+    "Choice": "tuning",
+    "Compiler": "compile",
+    "CompilesAhead": "ahead",
+    "Finished": "backend",
+    "Group": "cache",
+    "HOPPER": "frontend",
+    "KernelSource": "frontend",
+    "Proof": "proof",
+    "PtxEdits": "ptx.edits",
+    "Resources": "sass.resources",
+    "Result": "cache",
+    "Ruling": "proof",
+    "Tuning": "tuning",
+    "Verdict": "compile",
+    "WspecFunction": "launch",
+    "compile_ahead": "ahead",
+    "current_target": "launch",
+    "fill_in": "launch",
+    "final_ttgir": "backend",
+    "finish": "backend",
+    "from_arguments": "frontend",
+    "from_signature": "frontend",
+    "generic_text": "text",
+    "host_descriptor": "launch",
+    "innermost": "launch",
+    "is_autotuner": "launch",
+    "is_interpreted": "launch",
+    "is_wrapper": "launch",
+    "judge": "compile",
+    "kernel_location": "compile",
+    "kernel_resources": "sass.resources",
+    "load_appended": "hidden_arguments",
+    "load_kernel": "persistent",
+    "load_plain": "launch",
+    "lower": "frontend",
+    "obtain": "compile",
+    "plain_ttgir": "frontend",
+    "reparse": "text",
+    "replace_innermost": "launch",
+    "require_jit": "launch",
+    "resources": "sass.resources",
+    "rule": "proof",
+    "sass_line": "sass.miscompiled",
+    "stage_text": "sass.resources",
+    "to_pretty": "text",
+    "ttgir": "frontend",
+    "ttir": "frontend",
+    "tuned": "tuning",
+    "unassigned": "sass.miscompiled",
+}
+_RENAMED = {"cache_key": ("cache", "key"), "sass_text": ("sass.resources", "sass")}
 
 __all__ = [
     "HOPPER",
@@ -75,8 +150,8 @@ __all__ = [
     "require_jit",
     "resources",
     "rule",
-    "sass",
     "sass_line",
+    "sass_text",
     "stage_text",
     "to_pretty",
     "ttgir",
@@ -84,3 +159,12 @@ __all__ = [
     "tuned",
     "unassigned",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES and name not in _RENAMED:
+        raise AttributeError(f"module 'wspec.bridge' has no attribute {name!r}")
+    module, its = _RENAMED.get(name) or (_HOMES[name], name)
+    found = getattr(importlib.import_module(f"wspec.bridge.{module}"), its)
+    globals()[name] = found
+    return found

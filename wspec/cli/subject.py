@@ -148,9 +148,9 @@ class Subject(ABC):
 
 def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
     """TTGIR text through the compiler, every stage kept."""
-    from wspec.api import verdict
+    from wspec.verdict import Judge
 
-    return verdict(text, options, plan, keep_stages=True)
+    return Judge(options, plan, keep_stages=True)(text)
 
 
 def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
@@ -309,7 +309,7 @@ class TextSubject(Subject):
         finished = self._finished
         shared, total = int(finished.metadata["shared"]), int(finished.metadata["num_warps"])
         resources = bridge.resources(finished.cubin, finished.ptxas_log, shared_bytes=shared, warps=total)
-        texts = (finished.final, finished.llir, finished.ptx, bridge.sass(finished.cubin))
+        texts = (finished.final, finished.llir, finished.ptx, bridge.sass_text(finished.cubin))
         stages = dict(zip(BINARY_STAGES, texts, strict=True))
         return Binary(stages, finished.cubin, resources, self.remarks, proof=self.proof)
 

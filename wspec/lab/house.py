@@ -47,7 +47,11 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
     (Room("api", "wspec.compile, offline", USER, 620),),
     (Room("tune", "which plans to time", COMPILES, 980),),
     (Room("report", "what became of a kernel", USER, 380),),
-    (Room("proof", "the checker, for the bridge", PROVES, 160), Room("specs", "kernels in TOML files", LAB, 1110)),
+    (
+        Room("proof", "the checker, for the bridge", PROVES, 160),
+        Room("verdict", "the compiler, for the bridge", COMPILES, 620),
+        Room("specs", "kernels in TOML files", LAB, 1110),
+    ),
     (Room("show", "plans in words and tables", USER, 380), Room("bridge", "Triton, cache, launch", TRITON, 840)),
     (Room("pipeline", "the passes in order", COMPILES, 620),),
     (Room("planner", "asks the rooms, makes the plan", COMPILES, 620),),

@@ -85,7 +85,7 @@ def test_ptxas_keeps_a_held_wait_behind_exponentials(hold: bool) -> None:
         make_parser().parse_args(["plan", f"{ROOT}/kernels/attention.py:attention_fwd", "--variant", "d128"])
     ).offline
     made = replace(offline.compiler.judge(bridge.lower(offline.source)[1]), edits=bridge.PtxEdits(True, hold))
-    code = bridge.sass(bridge.finish(str(made.text), offline.source, made.edits).cubin)
+    code = bridge.sass_text(bridge.finish(str(made.text), offline.source, made.edits).cubin)
     waits = re.split(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1", code)[1:]
     assert len(waits) == 4  # two loops of two groups
     for behind in waits:

@@ -123,7 +123,7 @@ def tokens(detail: str) -> str:
     assert "0 bytes spill stores, 0 bytes spill loads" in done.ptxas_log
     names = {"CS2R": "C", "SYNCS.PHASECHK": "W", "HGMMA": "H", "WARPGROUP.DEPBAR": "D", "UTMALDG": "S"}
     found = ""
-    for line in bridge.sass(done.cubin).splitlines():
+    for line in bridge.sass_text(done.cubin).splitlines():
         match = re.search(r"\*/\s+(?:@!?U?P\w+\s+)?(CS2R|SYNCS\.PHASECHK|HGMMA|WARPGROUP\.DEPBAR|UTMALDG)(.*);", line)
         if match and (match[1] != "CS2R" or "CLOCK" in match[2]):
             found += names[match[1]]

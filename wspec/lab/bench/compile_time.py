@@ -56,7 +56,7 @@ STEPS = (
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),
     Step("verify", OURS, "wspec.pipeline", "check_valid"),
-    Step("passes", OURS, "wspec.api", "specialize"),
+    Step("passes", OURS, "wspec.verdict", "specialize"),
     Step("print TTGIR", OURS, "wspec.ir", "print_module"),
     Step("TTGIR into libtriton, finishing passes", OURS, "wspec.bridge.backend", "_finishing"),
     Step("final TTGIR for the checker", OURS, "wspec.bridge.backend", "reparse"),

@@ -108,7 +108,7 @@ def _binary(case: Case, one: Arrangement) -> dict[str, Any]:
     report = api.offline(attention_fwd, point.signature, point.constexprs, **point.options).outcome()
     if report.plan is None or not report.specialized:
         raise SystemExit(f"error: {case.kind}, {one}: not specialized: {report.reason}")
-    used = 1 + max(int(number) for number in _REGISTER.findall(bridge.sass(report.kernel.asm["cubin"])))
+    used = 1 + max(int(number) for number in _REGISTER.findall(bridge.sass_text(report.kernel.asm["cubin"])))
     return {
         "registers": report.plan.consumer.registers, "registers_used": used, "spills": report.resources.spill_bytes,
         "shared_bytes": report.resources.shared_bytes, "blocks": report.plan.blocks_per_sm,

@@ -1,0 +1,29 @@
+"""The compiler, as the bridge asks it: TTGIR text in, a verdict out. Needs neither torch nor the kernel itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wspec import ir
+from wspec.bridge import PtxEdits, Verdict
+from wspec.options import Options
+from wspec.pipeline import specialize
+from wspec.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The pipeline under options, and under a plan or the compiler's own."""
+
+    options: Options
+    plan: Plan | None = None
+    keep_stages: bool = False
+
+    def __call__(self, text: str) -> Verdict:
+        outcome = specialize(ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages)
+        module = ir.print_module(outcome.module) if outcome.module is not None else None
+        found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
+        if found is None:
+            return Verdict(module, remarks=remarks, stages=stages)
+        edits = PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch)
+        return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
