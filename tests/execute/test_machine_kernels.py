@@ -109,7 +109,11 @@ def bits(example: examples.Example) -> list[torch.Tensor]:
     return [output.tensor.clone() for output in example.outputs.values()]
 
 
-TEAMS = [("d64", 2), ("d64", 3), ("d64_causal", 2), ("d64_causal", 3)]
+TEAMS = [
+    ("d64", 2),
+    ("d64_causal", 3),
+    *(pytest.param(variant, team, marks=pytest.mark.slow) for variant, team in (("d64", 3), ("d64_causal", 2))),
+]
 QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer
 
 
@@ -213,8 +217,14 @@ def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mappi
 
 
 @pytest.mark.parametrize("which", FAST, ids="-".join)
-@pytest.mark.parametrize("turns", [False, True])
-@pytest.mark.parametrize("defer", [False, True])
+@pytest.mark.parametrize(
+    ("turns", "defer"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((False, True), (True, False))),
+    ],
+)
 def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
     sizes = (
         {"seqlen_q": 200, "seqlen_k": 300, "heads": 2} if which[0] == "attention" else {"m": 272, "n": 528, "k": 208}
