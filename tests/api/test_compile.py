@@ -196,7 +196,7 @@ def test_a_crash_of_the_back_end_is_a_remark(specialize: FakeSpecialize, monkeyp
 def test_too_much_shared_memory_runs_the_plain_kernel(
     specialize: FakeSpecialize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wspec.bridge.compile.SHARED_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("wspec.bridge.compile.BLOCK_SHARED_BYTES", 1000)
     report = wspec.offline(gemm, GEMM_SIGNATURE, GEMM_BLOCKS, num_warps=8).outcome()
     assert not report.specialized and report.reason is not None and report.reason.code == "shared-memory"
 
