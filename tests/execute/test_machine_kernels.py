@@ -109,7 +109,11 @@ def bits(example: examples.Example) -> list[torch.Tensor]:
     return [output.tensor.clone() for output in example.outputs.values()]
 
 
-TEAMS = [("d64", 2), ("d64", 3), ("d64_causal", 2), ("d64_causal", 3)]
+TEAMS = [
+    ("d64", 2),
+    ("d64_causal", 3),
+    *(pytest.param(variant, team, marks=pytest.mark.slow) for variant, team in (("d64", 3), ("d64_causal", 2))),
+]
 QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer
 
 
@@ -213,22 +217,28 @@ def check_walk(which: tuple[str, str, str], seed: int, blocks: int, sizes: Mappi
 
 
 @pytest.mark.parametrize("which", FAST, ids="-".join)
-@pytest.mark.parametrize("ping_pong", [False, True])
-@pytest.mark.parametrize("epilogue_overlap", [False, True])
-def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
+@pytest.mark.parametrize(
+    ("ping_pong", "epilogue_overlap"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((False, True), (True, False))),
+    ],
+)
+def test_blocks_that_walk_through_tiles(which: tuple[str, str, str], ping_pong: bool, epilogue_overlap: bool) -> None:
     sizes = (
         {"seqlen_q": 200, "seqlen_k": 300, "heads": 2} if which[0] == "attention" else {"m": 272, "n": 528, "k": 208}
     )
-    check_walk(which, 1, 2, sizes, ping_pong=turns, epilogue_overlap=defer)
+    check_walk(which, 1, 2, sizes, ping_pong=ping_pong, epilogue_overlap=epilogue_overlap)
 
 
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), LENGTHS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("epilogue_overlap", [False, True])
-def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool, defer: bool) -> None:
+def test_odd_lengths_of_tiles(seqlen_q: int, seqlen_k: int, causal: bool, epilogue_overlap: bool) -> None:
     """One block walks through all tiles: loops of no, one and some iterations, one after the other."""
     which = ("attention", "attention_fwd", "d64_causal" if causal else "d64")
-    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3}, epilogue_overlap=defer)
+    check_walk(which, 2, 1, {"seqlen_q": seqlen_q, "seqlen_k": seqlen_k, "heads": 3}, epilogue_overlap=epilogue_overlap)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 7, 12])
@@ -310,9 +320,9 @@ def test_sums_that_are_lost_on_the_way_are_missed() -> None:
 @pytest.mark.parametrize("which", SLOW, ids="-".join)
 @pytest.mark.parametrize("ping_pong", [False, True])
 @pytest.mark.parametrize("epilogue_overlap", [False, True])
-def test_many_seeds_of_tiles(which: tuple[str, str, str], turns: bool, defer: bool) -> None:
+def test_many_seeds_of_tiles(which: tuple[str, str, str], ping_pong: bool, epilogue_overlap: bool) -> None:
     for seed in range(20):
-        check_walk(which, seed, 1 + seed % 4, {}, ping_pong=turns, epilogue_overlap=defer)
+        check_walk(which, seed, 1 + seed % 4, {}, ping_pong=ping_pong, epilogue_overlap=epilogue_overlap)
 
 
 @pytest.mark.parametrize("which", LEFT_ALONE, ids="-".join)

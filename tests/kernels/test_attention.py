@@ -179,7 +179,7 @@ def compiled(entry: Entry, kind: Kind) -> tuple[Any, Any]:
     return source, compile_plain(source)
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("dtype", [pytest.param("fp16", marks=pytest.mark.slow), "bf16"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 def test_default_compiles_without_spilling(head_dim: int, causal: bool, dtype: str) -> None:

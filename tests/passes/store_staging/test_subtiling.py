@@ -146,7 +146,10 @@ def test_a_plan_that_cannot_be_is_refused(what: str, change: Callable[[Plan], Pl
     assert made.module is None and made.remarks[0].code == "plan-mismatch", what
 
 
-@pytest.mark.parametrize("variant", ["bf16", "bf16_transposed", "fp16"])
+MORE = ("bf16_transposed", "fp16")  # variants of the product, whose stores are those of the first
+
+
+@pytest.mark.parametrize("variant", ["bf16", *(pytest.param(v, marks=pytest.mark.slow) for v in MORE)])
 @pytest.mark.parametrize("k", [16, 64, 208])
 @pytest.mark.parametrize("divided", [False, True])
 def test_the_same_bits(variant: str, k: int, divided: bool) -> None:

@@ -34,11 +34,11 @@ def count(module: Operation | None, name: str) -> int:
 
 @pytest.mark.parametrize("coarsening", [2, 3])
 @pytest.mark.parametrize("one", [FULL, TWO_LOOPS, GROUPED], ids=["full", "two loops", "grouped"])
-def test_a_team_shares_keys_and_values(one: Case, team: int) -> None:
-    made = teamed(one, team)
+def test_a_team_shares_keys_and_values(one: Case, coarsening: int) -> None:
+    made = teamed(one, coarsening)
     plan = made.plan
     assert plan is not None and plan.tile_loop is not None
-    assert (plan.coarsening, plan.tile_loop.axis, plan.consumer.replicas) == (team, 0, team)
+    assert (plan.coarsening, plan.tile_loop.axis, plan.consumer.replicas) == (coarsening, 0, coarsening)
     rings = {channel.name: channel for channel in plan.channels}
     assert rings["q"].private and plan.copies(rings["q"]) == team and plan.arrivals(rings["q"]) == 1
     for name in ("k", "v"):
