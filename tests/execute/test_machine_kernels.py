@@ -119,9 +119,9 @@ QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles tha
 
 @pytest.mark.parametrize(("variant", "coarsening"), TEAMS)
 @pytest.mark.parametrize("queries", QUERIES)
-def test_a_team_on_neighbouring_tiles(variant: str, team: int, queries: int) -> None:
+def test_a_team_on_neighbouring_tiles(variant: str, coarsening: int, queries: int) -> None:
     """The same bits as the plain kernel, whatever part of a team has tiles, however long each member's loops are."""
-    one = subject("attention", "attention_fwd", variant, persistent=True, coarsening=team)
+    one = subject("attention", "attention_fwd", variant, persistent=True, coarsening=coarsening)
     for keys in (queries, 96):
         sizes = {"seqlen_q": queries, "seqlen_k": keys}
         example = one.example(queries, sizes)

@@ -47,7 +47,7 @@ def test_every_candidate_is_a_kernel_of_its_own(attention: dict[str, Plan]) -> N
 
 
 def test_they_stand_in_the_order_of_the_model(attention: dict[str, Plan]) -> None:
-    """Neighbours load less, nothing late leaves the units alone in turn; of equals those that walk through tiles lead."""
+    """Neighbours load less, nothing late leaves units alone in turn; of equals those that walk through tiles lead."""
     names = list(attention)
     assert names[1] == "a team of 3" and names.index("nothing late") > names.index("rings of 3")
     assert names[-1] == "with a third task"

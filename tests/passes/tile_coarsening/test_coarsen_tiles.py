@@ -40,10 +40,10 @@ def test_a_team_shares_keys_and_values(one: Case, coarsening: int) -> None:
     assert plan is not None and plan.tile_loop is not None
     assert (plan.coarsening, plan.tile_loop.axis, plan.consumer.replicas) == (coarsening, 0, coarsening)
     rings = {channel.name: channel for channel in plan.channels}
-    assert rings["q"].private and plan.copies(rings["q"]) == team and plan.arrivals(rings["q"]) == 1
+    assert rings["q"].private and plan.copies(rings["q"]) == coarsening and plan.arrivals(rings["q"]) == 1
     for name in ("k", "v"):
-        assert not rings[name].private and plan.copies(rings[name]) == 1 and plan.arrivals(rings[name]) == team
-    assert rings["q"].buffer_bytes == team * 64 * 64 * 2
+        assert not rings[name].private and plan.copies(rings[name]) == 1 and plan.arrivals(rings[name]) == coarsening
+    assert rings["q"].buffer_bytes == coarsening * 64 * 64 * 2
     assert count(made.module, MEMBER) == 0, "every member knows its number"
     assert "neighbours at a time" in made.remarks[-1].message
 
