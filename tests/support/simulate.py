@@ -212,7 +212,7 @@ class _Run:
             if isinstance(barrier, Barrier):
                 for task, passed in barrier.waits.items():
                     assert task == producer or passed == barrier.phases, f"{barrier.name}: {passed} != {barrier.phases}"
-        for number, turn in self.ping_pong.items():
+        for number, turn in self.turns.items():
             assert not turn.tasks, f"the last turn of barrier {number} is not taken"
 
     # ---- control flow
@@ -274,7 +274,7 @@ class _Run:
 
     def _turn(self, task: int, what: str, number: str, threads: str) -> Generator[Any, None, None]:
         """`bar.sync` or `bar.arrive` of one warp group."""
-        turn = self.ping_pong.setdefault(int(number), Turn())
+        turn = self.turns.setdefault(int(number), Turn())
         yield None
         before = turn.rounds
         turn.arrive(task, int(threads) // _GROUP)
