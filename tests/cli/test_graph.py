@@ -56,7 +56,7 @@ def test_dot() -> None:
     nodes = dict(re.findall(r'^ +n(\d+) \[label="(.*?)"', text, re.M))
     assert re.search(r'label="loop \S*tour_kernel.py:17"', text)
     assert {end for edge in re.findall(r"n(\d+) -> n(\d+)", text) for end in edge} <= set(nodes)
-    assert "ttng.warp_group_dot\\nacc :26 late" in nodes.values() and text.count("{") == text.count("}")
+    assert "ttng.warp_group_dot\\nacc :26 stage1" in nodes.values() and text.count("{") == text.count("}")
     for color in ("producer", "consumer", "ring"):
         assert draw.COLORS[color] in text
     assert not any("constant" in label for label in nodes.values())

@@ -85,7 +85,7 @@ def test_two_loops_that_meet_and_groups_that_take_turns(middle: int, keys: int) 
     at, end = 64 * middle, 64 * keys
     expected = attention(q, k, v, slice(0, at), False) + attention(q, k, v, slice(at, end), True)
     arguments = {"q_desc": q, "k_desc": k, "v_desc": v, "middle": at, "n": end}
-    check("ping_pong", (1,), arguments, "o_desc", expected)
+    check("turns", (1,), arguments, "o_desc", expected)
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2, 5])

@@ -60,7 +60,7 @@ def test_whom_a_schedule_chooses(schedule: Schedule, chosen: Fake) -> None:
 
 def test_effects_in_reverse() -> None:
     effects = (OLD, NEW)
-    assert effects[Unfair(0, effects="stage1").chooser(HERE)(effects)] is OLD
+    assert effects[Unfair(0, effects="late").chooser(HERE)(effects)] is OLD
     assert effects[Unfair(0, effects="reversed").chooser(HERE)(effects)] is NEW
 
 

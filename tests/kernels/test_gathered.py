@@ -99,10 +99,15 @@ def test_a_launch_covers_ragged_tiles() -> None:
 # ------------------------------------------------------------------------------------------------ compiling
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_by_default_it_is_left_alone(large: bool) -> None:
+def test_by_default_large_tiles_are_specialized() -> None:
+    report = offline(large=True).outcome()
+    assert report.specialized and report.plan is not None
+    assert [channel.fill for channel in report.plan.channels] == [Fill.CP_ASYNC, Fill.TMA]
+
+
+def test_by_default_small_tiles_are_left_alone() -> None:
     """With the cycles that are expected of both, at the load."""
-    report = offline(large).outcome()
+    report = offline(large=False).outcome()
     (remark,) = report.remarks
     assert not report.specialized and remark.code == "gate-slower"
     assert "the loop loads a through pointers; with cp.async" in remark.message

@@ -68,11 +68,11 @@ def test_a_product_with_one_operand_through_pointers() -> None:
 
 
 def test_the_gate_says_what_it_expects() -> None:
-    """Left alone, at the load, with the cycles of an iteration: the plain kernel's over those of a measured ratio."""
+    """Left alone, at the load, with the cycles of an iteration of both."""
     (remark,) = outcome(ODD["pointers_gated"]).remarks
     plan = made(ODD["pointers"])
     ours, plain = plan.prediction.iteration_cycles, plan.prediction.plain_iteration_cycles
-    assert plain / ours == pytest.approx(0.76, abs=0.001)
+    assert plain < 0.9 * ours, "on the card 0.64 to 0.87 of the plain kernel's speed: docs/results/products.md"
     assert remark.code == "gate-slower" and "a and b through pointers" in remark.message
     assert f"{ours:.0f} cycles" in remark.message and f"{plain:.0f} as it is" in remark.message
 

@@ -24,7 +24,7 @@ from wspec.tile_scheduler.scalars import Scalar
 
 cycles = st.floats(allow_nan=False, allow_infinity=False)
 channels = st.builds(Channel, depth=st.integers(1, 16), sliced_dim=..., reused=...)
-loops = st.builds(LoopSchedule, late=..., in_flight=...)
+loops = st.builds(LoopSchedule, stage1=..., in_flight=...)
 predictions = st.builds(Prediction, cycles, cycles, cycles, bound=...)
 decisions = st.one_of(st.just(Decision(True)), st.builds(Decision, st.none(), st.text()))
 not_negative = st.floats(0.0, 1e30)
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
         ("registers = 240", 'registers = "many"', "registers"),
         ("reused = false", 'reused = "no"', "reused"),
         ('name = "mma"', "name = 3", "name"),
-        ("late = [5]", "late = 5", "stage1"),
+        ("stage1 = [5]", "stage1 = 5", "stage1"),
         ("staging = []", "staging = [3]", "staging"),
         ("staging = []", 'staging = [["q", 3, "ring"]]', "staging"),
         ("smem_bytes = 0", 'smem_bytes = "all"', "smem_bytes"),

@@ -102,7 +102,7 @@ def _joined(first: Tensors, second: Tensors, axis: int) -> Tensors:
 
 def _map(op: Operation, body: Body) -> Run:
     """With `pack` n, one run of the region takes n elements of each operand, here n that follow each other."""
-    pack = op.int_attr("packed_dequantization") or 1
+    pack = op.int_attr("pack") or 1
     shapes = [shape_of(value.type) for value in op.results]
 
     def run(operands: tuple[Item, ...], context: Context) -> tuple[Item, ...]:

@@ -150,7 +150,7 @@ def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
     size = 32768
     alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0), NUMBERS)
     cold = arrival(size, Source(1.0, 1.0), NUMBERS)
-    assert dict(alone.flow.busy)[LOAD] > 2 * dict(shared.flow.busy)[LOAD]
+    assert dict(alone.flow.busy)[LOAD] > 1.5 * dict(shared.flow.busy)[LOAD]
     assert alone.latency == shared.latency == NUMBERS.tma_latency
     assert cold.latency >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1) - 1e-6
 

