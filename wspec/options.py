@@ -146,7 +146,9 @@ class Options:
             emits=False,
         ),
     )
-    producer_warps: int = _option(1, Spec(int, "warps that issue copies", choices=(1, 2, 4)))
+    producer_warps: int = _option(
+        1, Spec(int, "warps that issue copies; 4 where rows come by cp.async", choices=(1, 2, 4))
+    )
     producer_registers: int = _option(
         24, Spec(int, "registers a thread of the producer keeps", low=24, high=256, step=8)
     )

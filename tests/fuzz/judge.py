@@ -31,6 +31,7 @@ from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.lab.persistent_launch import executed_launch
 from wspec.pipeline import Outcome
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan
 
 T = TypeVar("T")
@@ -144,13 +145,15 @@ def _not_as_asked(asked: Mapping[str, Any], plan: Plan) -> Iterator[str]:
     found: dict[str, Any] = {
         "consumers": plan.consumer.replicas,
         "blocks": plan.blocks_per_sm,
-        "producer_warps": plan.producer.warps,
+        "producer_warps": plan.producer.warps if all(one.fill is not Fill.CP_ASYNC for one in plan.channels) else None,
         "persistent": plan.persistent if asked.get("persistent") is not None else None,
     }
-    for name, value in found.items():
-        if asked.get(name, value) != value:
+    for name, value in found.items():  # None: nothing is promised
+        if value is not None and asked.get(name, value) != value:
             yield f"{name}={asked[name]} was asked for, the plan has {value}"
-    depths = {channel.depth for channel in plan.channels if channel.reused and not channel.stays}
+    depths = {
+        channel.depth for channel in plan.channels if channel.reused and not channel.stays and not channel.is_computed
+    }
     if "depth" in asked and depths - {asked["depth"]}:
         yield f"depth={asked['depth']} was asked for, the plan has {sorted(depths)}"
     if asked.get("overlap") is False and any(loop.stage1 or loop.in_flight for loop in plan.loops):
