@@ -154,6 +154,18 @@ def test_a_short_ring_behind_short_iterations_is_not_taken() -> None:
     assert plan_of(PERSISTENT, "square").helpers == ()
 
 
+@pytest.mark.parametrize("chain", ["auto", "on"])
+def test_a_kernel_that_walks_by_itself_has_an_sm_alone(chain: str) -> None:
+    """It is launched with one program for each SM, so shared memory is not kept for a second one."""
+    signature = variant_signature(ROOT / "kernels" / "persistent.toml", PERSISTENT[1], "bf16", vars(persistent))
+    types = {**signature.types, "a_desc": "tensordesc<bf16[64, 32]>", "b_desc": "tensordesc<bf16[128, 32]>"}
+    values = {**signature.values, "BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "num_warps": 4}
+    types["c_desc"] = "tensordesc<bf16[64, 128]>"
+    text = bridge.ttgir(bridge.from_signature(persistent.matmul_persistent_kernel, types, values))
+    plan = specialize(read(text), Options(chain=chain, gate="off")).plan
+    assert plan is not None and plan.blocks_per_sm == 1 and bool(plan.helpers) == (chain == "on")
+
+
 def test_a_person_decides() -> None:
     assert plan_of(INT8, "m64", chain="off", gate="off").helpers == ()
     assert plan_of(INT8, "wide", chain="on").helpers

@@ -29,6 +29,7 @@ from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
 from wspec.planner.chain_cost import memory_wait, predict_chain
 from wspec.planner.chain_registers import choose_registers
 from wspec.planner.cuts import Cut
+from wspec.planner.occupancy import candidates
 from wspec.planner.rings import make_channels, scratch_bytes, unique
 from wspec.target.hopper import WARP_GROUP
 
@@ -118,7 +119,7 @@ def _plan(
     beside = sum(scratch(parts[task.name], task) for task in tasks if task.name in parts)
     functions = {name: part.function for name, part in parts.items()}
     declined: list[Declined] = []
-    for blocks in [options.blocks] if options.blocks else [2, 1]:
+    for blocks in candidates(loops, options, [2, 1]):
         try:
             given = choose_registers(tasks, consumer.loops, functions, blocks, machine, options)
             rings, smem = make_channels(

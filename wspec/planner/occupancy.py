@@ -87,14 +87,11 @@ def choose_occupancy(
 ) -> tuple[int, tuple[LoopSchedule, ...]]:
     """How many blocks share an SM, and whether the loops are pipelined; `coarsening` groups of warps each have a tile.
 
-    A kernel that walks over tiles in steps of its programs is launched with one for each SM.
     More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
     blocks as registers and two stages of rings allow, pipelined if that still fits.
     """
     threads = 32 * consumer_warps // coarsening
-    if options.blocks is None and walks_by_programs(loops[0]):
-        options = options.replace(blocks=1)
-    wanted = [options.blocks] if options.blocks else [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS]
+    wanted = candidates(loops, options, [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS])
     for blocks in wanted or [1]:
         if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
             continue
@@ -130,6 +127,14 @@ def choose_occupancy(
             "use smaller tiles, or more warps",
         )
     return blocks, _flat(loops)
+
+
+def candidates(loops: list[Operation], options: Options, most_first: list[int]) -> list[int]:
+    """How many blocks may share an SM, of these. A kernel that walks over tiles by itself, in steps of its programs, is
+    launched with one for each SM."""
+    if options.blocks is not None:
+        return [options.blocks]
+    return [1] if walks_by_programs(loops[0]) else most_first
 
 
 def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:
