@@ -204,11 +204,11 @@ def test_another_chain_is_not_put_into_a_loop_over_tiles_unasked() -> None:
 def test_memory_is_waited_for_as_long_as_a_buffer_takes_to_make_its_round() -> None:
     """Of two dots the first one hands its buffer back within the iteration."""
     plan = plan_of(INT8, "m64", chain="on", blocks=1)
-    waits = [memory_wait(with_depth(plan, depth), 1, H200) for depth in (1, 2, 3, 5)]
+    waits = [memory_wait(with_depth(plan, depth), 1, 0.0, H200) for depth in (1, 2, 3, 5)]
     assert waits[0] == waits[1] == pytest.approx(2 * waits[2]) == pytest.approx(4 * waits[3])
-    assert memory_wait(with_depth(plan, 2), 2, H200) == pytest.approx(waits[1] / 1.5)
+    assert memory_wait(with_depth(plan, 2), 2, 0.0, H200) == pytest.approx(waits[1] / 1.5)
     assert waits[1] > H200.tma_dram_latency
-    assert memory_wait(replace(plan, blocks_per_sm=2), 1, H200) == 0.0
+    assert memory_wait(replace(plan, blocks_per_sm=2), 1, 0.0, H200) == 0.0
 
 
 def with_depth(plan: Plan, depth: int) -> Plan:

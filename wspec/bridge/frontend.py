@@ -20,6 +20,7 @@ from triton.runtime.jit import MockTensor, create_function_from_signature
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Remark, WspecError
+from wspec.plan.plan import NUM_STAGES
 
 HOPPER = GPUTarget("cuda", 90, 32)
 
@@ -178,6 +179,7 @@ def lower(source: KernelSource) -> tuple[str, str]:
     before, options = str(module.str()), source.options
     if options.maxnreg is not None:
         module.set_attr("ttg.maxnreg", ir.builder(module.context).get_int32_attr(options.maxnreg))
+    module.set_attr(NUM_STAGES, ir.builder(module.context).get_int32_attr(options.num_stages))
     run_passes(module, partial(INSTALLED.add_ttgir_passes, arch=capability(source), options=options), "wspec_ttgir")
     return before, generic_text(module)
 

@@ -39,6 +39,12 @@ def cycles(way: Way) -> float:
     return max(share / throughput(demands, way.delay, max(1, way.groups) * way.under_way), way.work.tma, way.least)
 
 
+def round_trip(size: float, delay: float, used: float, machine: Machine) -> float:
+    """Of the buffers of an iteration's tiles, `size` bytes in all: asked for, brought from memory, `used` for so many
+    cycles. So many iterations ahead as a kernel asks for, it has under way in this time, and no more."""
+    return machine.tma_dram_latency + size / machine.tma_alone_rate + delay + used
+
+
 def producer_cycles(loads: int, blocks: int, machine: Machine) -> float:
     """Of an SM for each iteration: a producer waits for a place and issues its copies one after the other."""
     return (loads * machine.issue_latency + machine.ready_latency) / max(1, blocks)

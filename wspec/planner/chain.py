@@ -90,7 +90,7 @@ def _rank(plan: Plan, machine: Machine) -> tuple[bool, float, int, bool]:
     iteration adds to it."""
     expected = plan.prediction.iteration_cycles
     shallow = any(ring.depth == 1 for ring in plan.channels if not ring.stays and not ring.is_computed)
-    waits = memory_wait(plan, 1, machine) > CLOSE * expected
+    waits = memory_wait(plan, 1, 0.0, machine) > CLOSE * expected
     return shallow, expected, -plan.blocks_per_sm, waits
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
-from wspec.model.fitted import CHAIN_MARGIN
+from wspec.model.fitted import MARGIN
 from wspec.model.machine import Machine
 from wspec.options import Options
 from wspec.plan.graph import Dataflow
@@ -40,7 +40,7 @@ def choose(
         if any(cut.stores for cut in cuts):
             plain = max(plain, alone)  # its store is exposed as well
         expected = chained.prediction.iteration_cycles
-        if expected < min(alone, plain) * CHAIN_MARGIN:
+        if expected < min(alone, plain) * MARGIN:
             return replace(chained, prediction=replace(chained.prediction, plain_iteration_cycles=round(plain, 1)))
         names = " and ".join(repr(helper.name) for helper in chained.helpers)
         tasks = f"a task {names}" if len(cuts) == 1 else f"tasks {names}"
@@ -104,7 +104,7 @@ def _extended(
         if not always and names_of(cuts)[longer.index(cut)] != bounding(plan):
             continue
         made = attempt(longer)
-        if made is not None and (always or _cycles((made, longer)) < CHAIN_MARGIN * _cycles(chain)):
+        if made is not None and (always or _cycles((made, longer)) < MARGIN * _cycles(chain)):
             return made, longer
     return None
 

@@ -14,6 +14,7 @@ from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
 from wspec.ir.types import MemDescType, TensorType
+from wspec.model import estimate
 from wspec.model.fitted import CORE_RATE, HELPER_SMEM, TILE_TRIPS
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, iteration, loop_work
@@ -44,7 +45,7 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
         "tensor core": multiply.mma + sum(other.mma for other in others.values()),
         "exponential and arithmetic": multiply.compute + sum(other.compute for other in others.values()),
         "memory": multiply.tma + sum(other.tma for other in others.values()),
-        "memory latency": memory_wait(plan, _dots(heaviest), machine),
+        "memory latency": memory_wait(plan, _dots(heaviest), multiply.mma, machine),
         "shared memory": crossing / machine.smem_rate,
         "multiplying": multiply.mma + multiply.compute / CORE_RATE + waited,
     }
@@ -65,7 +66,9 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
     numbers = {schedule.loop for schedule in single.loops}
     inside = [loop for loop in loops if id_of(loop) in numbers]
     if cut.stores:
-        waited = max(cycles, memory_wait(single, max(map(_dots, inside), default=1), machine))
+        longest = max(inside, key=_dots, default=None)
+        dots, mma = (1, 0.0) if longest is None else (_dots(longest), loop_work(longest, machine).mma)
+        waited = max(cycles, memory_wait(single, dots, mma, machine))
         if cut.behind <= {store for store, _, kind in single.staging if kind in (OWN, SUBTILES)}:
             return waited  # the stores run on during the next tile
         stored = sum(channel.buffer_bytes for channel in chained.values if _of(cut, channel))
@@ -76,7 +79,10 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values if _of(cut, channel))
         again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / CORE_RATE
-        return max(cycles + again / single.blocks_per_sm, memory_wait(single, _dots(heaviest), machine))
+        return max(
+            cycles + again / single.blocks_per_sm,
+            memory_wait(single, _dots(heaviest), loop_work(heaviest, machine).mma, machine),
+        )
     return cycles
 
 
@@ -85,17 +91,18 @@ def _of(cut: Cut, channel: Channel) -> bool:
     return channel.loads[0] in [id_of(value.op) for value in cut.values if value.op is not None]
 
 
-def memory_wait(plan: Plan, dots: int, machine: Machine) -> float:
+def memory_wait(plan: Plan, dots: int, mma: float, machine: Machine) -> float:
     """What an iteration takes at least for its tiles to arrive in time.
 
-    A buffer makes a round: it is handed back, loaded, and handed over. It is handed back when the dot behind the one
-    that reads it has been issued: of `dots` in an iteration, a part of an iteration later.
+    A buffer makes a round: it is handed back, loaded, handed over, and read by one of the `dots` of an iteration, which
+    take `mma` cycles together. It is handed back when the dot behind the one that reads it has been issued: a part of
+    an iteration later.
     """
     rings = [channel for channel in plan.channels if not channel.stays and not channel.is_computed]
     if not rings or plan.blocks_per_sm > 1:
         return 0.0
-    brought = sum(ring.buffer_bytes for ring in rings) / machine.tma_rate
-    trip = machine.tma_dram_latency + brought + 2 * machine.busy_mbarrier_latency
+    size = sum(ring.buffer_bytes for ring in rings)
+    trip = estimate.round_trip(size, 2 * machine.busy_mbarrier_latency, mma / dots, machine)
     return trip / max(1.0, min(ring.depth for ring in rings) - 1 / dots)
 
 

@@ -13,13 +13,13 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import IntegerAttr
 from wspec.model import estimate
 from wspec.model.estimate import Way
-from wspec.model.fitted import COPY_RATE
+from wspec.model.fitted import COPY_RATE, MARGIN
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import decline, walks_by_programs
-from wspec.plan.plan import Plan, Prediction, is_shallow
+from wspec.plan.plan import Plan, Prediction, is_shallow, source_stages
 from wspec.plan.registers import consumer_need
 from wspec.planner.converting import converting_cycles, converts
 from wspec.target.hopper import WARP_GROUP
@@ -31,9 +31,10 @@ def predict(
     plan_overlaps: bool,
     groups: int,
     warps: int,
-    specialized: Callable[[Operation, Iteration], Iteration] = lambda loop, work: work,
-    blocks: int = 1,
-    copied: frozenset[Operation] = frozenset(),
+    specialized: Callable[[Operation, Iteration], Iteration],
+    blocks: int,
+    copied: frozenset[Operation],
+    depth: int,
 ) -> Prediction:
     """One iteration of the heaviest loop, specialized and not, by `estimate.cycles`.
 
@@ -45,13 +46,14 @@ def predict(
     threads copy tiles themselves, those of the loads that are `copied`, they take so long for the bytes.
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
-    the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM.
+    the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM, and the rings of
+    its loops are `depth` buffers deep.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
     specific = specialized(heaviest, work)
     products = accumulates_only(heaviest, copied)
-    ours, plain = _ways(loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, machine)
+    ours, plain = _ways(loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, depth, machine)
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
     if products:  # while a tile starts and ends, other blocks' tiles come all the same
         sharing = max(1, plain.groups // plain.block_groups)
@@ -70,18 +72,31 @@ def predict(
 
 def _ways(
     loops: list[Operation], heaviest: Operation, work: Iteration, ours: Iteration, overlaps: bool, groups: int,
-    blocks: int, warps: int, copied: frozenset[Operation], machine: Machine,
+    blocks: int, warps: int, copied: frozenset[Operation], depth: int, machine: Machine,
 ) -> tuple[Way, Way]:  # fmt: skip
-    """The loop specialized, and as it is."""
+    """The loop specialized, and as it is.
+
+    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over. A buffer of ours is
+    handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an
+    iteration later.
+    """
     streams = accumulates_only(heaviest, copied)
     loads = sum(op in copied or op.name == "tt.descriptor_load" for op in heaviest.walk())
     dots = len(_dots(heaviest))
     awaited, own = 0 if streams else dots, max(1, warps // WARP_GROUP)
     delay = estimate.consumer_delay(loads, 0 if overlaps else awaited, machine)
-    least = estimate.producer_cycles(loads, blocks, machine)
+    size = sum(byte_size(op.result.type) for op in heaviest.walk() if op in copied or op.name == "tt.descriptor_load")
+    trip = estimate.round_trip(size, delay, ours.mma / max(1, dots), machine)
+    arrives = trip / (blocks * max(1.0, depth - 1 / max(1, dots)))
+    least = max(estimate.producer_cycles(loads, blocks, machine), arrives)
     special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay, least)
-    before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps))
-    return special, Way(work, before, own, 2 if streams else 1, estimate.plain_delay(loads, awaited, machine))
+    stages = source_stages(heaviest)
+    before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps, stages))
+    waits = estimate.consumer_delay(loads, awaited, machine)
+    trip = estimate.round_trip(size, waits, work.mma / max(1, dots), machine)
+    arrives = trip / (before / own * max(1, stages - 1))
+    delay = estimate.plain_delay(loads, awaited, machine)
+    return special, Way(work, before, own, 2 if streams else 1, delay, arrives)
 
 
 def _tile_difference(loop: Operation, machine: Machine) -> float:
@@ -93,20 +108,20 @@ def _tile_difference(loop: Operation, machine: Machine) -> float:
     return estimate.tile_cycles(stored, walks, machine)
 
 
-def plain_groups(loops: list[Operation], machine: Machine, warps: int) -> int:
-    """Warp groups of the plain kernel that share an SM, as registers and two stages of its tiles let them."""
+def plain_groups(loops: list[Operation], machine: Machine, warps: int, stages: int) -> int:
+    """Warp groups of the plain kernel that share an SM, as registers and so many stages of its tiles let them."""
     need = consumer_need(loops, (), 32 * warps)
-    blocks = min(machine.registers // (32 * warps * need), machine.smem_bytes // max(1, _plain_bytes(loops)))
+    blocks = min(machine.registers // (32 * warps * need), machine.smem_bytes // max(1, _plain_bytes(loops, stages)))
     return blocks * warps // WARP_GROUP
 
 
-def _plain_bytes(loops: list[Operation]) -> int:
-    """Shared memory of a block whose tiles are loaded an iteration ahead, the least that Triton's pipeliner takes."""
+def _plain_bytes(loops: list[Operation], stages: int) -> int:
+    """Shared memory of a block whose tiles have a buffer for each stage."""
     function = [*loops[0].ancestors()][-1]
     loads = [op for op in function.walk() if op.name == "tt.descriptor_load"]
     inside = [sum(byte_size(load.result.type) for load in loads if load.is_inside(loop)) for loop in loops]
     outside = sum(byte_size(load.result.type) for load in loads if not any(load.is_inside(loop) for loop in loops))
-    return outside + 2 * max(inside)
+    return outside + max(1, stages) * max(inside)
 
 
 def _dots(loop: Operation) -> list[Operation]:
@@ -142,7 +157,7 @@ def constant_trips(loop: Operation) -> int | None:
 def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = None) -> None:
     """Leave kernels alone where specializing is not expected to pay. Raises Declined."""
     _check_trips(plan, loops)
-    if plan.prediction.plain_iteration_cycles <= plan.prediction.iteration_cycles:
+    if plan.prediction.iteration_cycles > MARGIN * plan.prediction.plain_iteration_cycles:
         raise _slower(plan, loops)
     if plan.blocks_per_sm == 1 and is_shallow(plan.channels):
         room = "shared memory has room for one buffer of each tile only"

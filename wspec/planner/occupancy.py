@@ -8,7 +8,9 @@ from dataclasses import replace
 from wspec.diagnostics import Declined
 from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
+from wspec.model import estimate
 from wspec.model.machine import Machine
+from wspec.model.operations import loop_work
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import VIEWS
@@ -105,7 +107,12 @@ def choose_occupancy(
             fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
             if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
                 continue
-            if fits and (blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1)):
+            if not fits:
+                continue
+            if blocks == 1 or (
+                _rings_fit(memory, blocks, 2 if overlap else 1)
+                and (options.blocks is not None or not _starve(loops, sites, memory, blocks, machine))
+            ):
                 return blocks, schedules
     blocks = wanted[-1] if wanted else 1
     start, least = launch_registers(machine, blocks, consumer_warps), instruction_need(loops)
@@ -139,6 +146,29 @@ def candidates(loops: list[Operation], options: Options, most_first: list[int]) 
 
 def _available(machine: Machine, blocks: int, consumer_warps: int, options: Options) -> int:
     return available(machine, blocks, consumer_warps, options.producer_registers)
+
+
+def _starve(
+    loops: list[Operation],
+    sites: list[Site],
+    memory: Callable[[int], tuple[tuple[Channel, ...], int]],
+    blocks: int,
+    machine: Machine,
+) -> bool:
+    """Are the rings of so many blocks so shallow that a loop which only accumulates waits for tiles to arrive?
+
+    Of each ring a buffer is with the dot that has not been waited for, so fewer blocks have more tiles on their way.
+    """
+    loads = {site.load for site in sites}
+    heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
+    if not accumulators(heaviest.regions[0].block, loads.__contains__):
+        return False
+    rings = [channel for channel in memory(blocks)[0] if channel.reused and not channel.stays]
+    work = loop_work(heaviest, machine)
+    size = sum(ring.buffer_bytes for ring in rings)
+    trip = estimate.round_trip(size, estimate.consumer_delay(len(rings), 0, machine), work.mma, machine)
+    ahead = min((ring.depth for ring in rings), default=1) - 1
+    return trip / (blocks * max(1, ahead)) > max(work.mma, work.tma)
 
 
 def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks: int, depth: int) -> bool:

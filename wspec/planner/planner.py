@@ -157,7 +157,8 @@ def _without_chain(
 
     late = any(schedule.stage1 for schedule in schedules)
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
-    prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied)
+    depth = min((one.depth for one in channels if one.reused and not one.stays), default=1)
+    prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied, depth)
     subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,

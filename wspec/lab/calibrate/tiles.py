@@ -1,7 +1,8 @@
 """What the topics about TMA share: tiles of a large matrix in global memory, and who walks over which.
 
 The matrix has rows of 64 bf16 (128 bytes); a tile is a box of whole rows, 256 at most, and 64 KiB are two boxes. A
-block's i-th tile is number `(i mod distinct) stride + (block / sharers) block_stride`, counted from a first row.
+block's i-th tile is number `(i mod distinct) stride + (block / sharers mod owners) block_stride`, counted from a first
+row.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BARRIERS = 1024  # bytes of shared memory in front of the tiles
 MAX_STAGES = 32
 PARAMS = """.param .align 64 .b8 p_map[128], .param .u64 p_out, .param .u32 p_reps, .param .u32 p_bytes,
 .param .u32 p_two, .param .u32 p_rows, .param .u32 p_first, .param .u32 p_mask, .param .u32 p_stride,
-.param .u32 p_block_stride, .param .u32 p_stages, .param .u32 p_sharers"""
+.param .u32 p_block_stride, .param .u32 p_stages, .param .u32 p_sharers, .param .u32 p_owners"""
 LOAD_PARAMS = """.reg .b32 %bytes, %two, %rows, %first, %mask, %stride, %bstride, %stages, %block, %owner, %index, %row;
 .reg .b32 %tile, %i, %flag2;
 .reg .b64 %map;
@@ -43,6 +44,8 @@ ld.param.u32 %stages, [p_stages];
 mov.u32 %block, %ctaid.x;
 ld.param.u32 %t, [p_sharers];
 div.u32 %owner, %block, %t;
+ld.param.u32 %t, [p_owners];
+rem.u32 %owner, %owner, %t;
 setp.ne.u32 %p3, %two, 0;
 mov.u32 %t, %tid.x;
 setp.eq.u32 %p5, %t, 0;"""
@@ -70,6 +73,7 @@ class Walk:
     block_stride: int
     first_row: int = 0
     sharers: int = 1  # neighbouring blocks that walk over the same tiles
+    owners: int = 1 << 31  # so many blocks after one another walk over different tiles, the next ones over theirs
 
     @property
     def rows(self) -> int:
@@ -106,6 +110,6 @@ class Matrix:
             self._maps[box] = self.bench.driver.tensor_map(self.pointer, ROWS, box)
         numbers = (
             reps, walk.size, int(walk.rows > BOX_ROWS), walk.rows, walk.first_row, walk.distinct - 1, walk.stride,
-            walk.block_stride, walk.stages, walk.sharers,
+            walk.block_stride, walk.stages, walk.sharers, walk.owners,
         )  # fmt: skip
         return (self._maps[box], self.bench.out, *(u32(number & 0xFFFFFFFF) for number in numbers))

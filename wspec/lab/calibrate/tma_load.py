@@ -141,6 +141,7 @@ ret;"""
 
 KERNELS = (latency_kernel(), rate_kernel())
 SHARERS = (1, 2, 4, 8, 16, 32, 66, 132)
+OWNERS = (1, 2, 4, 8, 12, 16, 24, 33, 66, 132)
 RATES = {
     "alone_rate": "one SM, the others idle, 1 MiB in L2",
     "same_rate": "each of all SMs, all over the same 1 MiB in L2, as blocks of attention share K and V",
@@ -160,6 +161,8 @@ def quantities() -> tuple[Quantity, ...]:
     ]
     what = "each of all SMs, so many neighbours over the same 256 KiB in L2, tiles of 16 KiB"
     found.append(Quantity("shared_rate", "bytes/clk/SM", what, "sharers"))
+    what = "each of all SMs, blocks whose number has the same remainder by so many over the same 256 KiB in L2, 16 KiB"
+    found.append(Quantity("apart_rate", "bytes/clk/SM", what, "owners"))
     found.append(Quantity("issue", "cycles", "one turn of a warp that loads: wait for a place, expect, issue a box"))
     found.append(Quantity("dram_total", "GB/s", "all SMs together, from memory (dram_rate by globaltimer)", "KiB"))
     return tuple(found)
@@ -179,6 +182,8 @@ def measure(bench: Bench) -> Samples:
                 found["dram_total"][kib] = total
     for sharers in SHARERS:
         found["shared_rate"][sharers] = _rate(matrix, 16 * KIB, "shared_rate", sharers)[0]
+    for owners in OWNERS:
+        found["apart_rate"][owners] = _rate(matrix, 16 * KIB, "apart_rate", owners=owners)[0]
     smallest = SIZES[0]  # so small that the warp is what takes the time
     found["issue"][0] = [smallest * KIB / rate for rate in found["alone_rate"][smallest]]
     return found
@@ -196,7 +201,7 @@ def _latency(matrix: Matrix, size: int, *, dram: bool) -> list[float]:
     return samples
 
 
-def _rate(matrix: Matrix, size: int, name: str, sharers: int = 1) -> tuple[list[float], list[float]]:
+def _rate(matrix: Matrix, size: int, name: str, sharers: int = 1, owners: int = 1) -> tuple[list[float], list[float]]:
     """(bytes per clock and SM, GB/s of all), a sample for each pair of launches."""
     bench = matrix.bench
     blocks = 1 if name == "alone_rate" else bench.sm_count
@@ -214,6 +219,8 @@ def _rate(matrix: Matrix, size: int, name: str, sharers: int = 1) -> tuple[list[
                 walk = Walk(size, own, 1, own)
             elif name == "shared_rate":
                 walk = Walk(size, 256 * KIB // size, 1, 256 * KIB // size, sharers=sharers)
+            elif name == "apart_rate":
+                walk = Walk(size, 256 * KIB // size, 1, 256 * KIB // size, owners=owners)
             else:
                 walk = Walk(size, ONE_MIB // size, 1, 0)
             out = bench.run("tma_load_rate", matrix.arguments(walk, reps), 4 * blocks, grid=blocks).reshape(-1, 4)
