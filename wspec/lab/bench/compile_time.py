@@ -65,7 +65,7 @@ STEPS = (
     Step("edits of PTX", OURS, "wspec.bridge.ptx.edits", "PtxEdits.apply"),
     Step("ptxas", TRITONS, "wspec.bridge.backend", "assemble"),
     Step("nvdisasm", OURS, "wspec.bridge.sass.resources", "_disassembled"),
-    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "unassigned"),
+    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "is_surely_right"),
     Step("proof", BESIDE, "wspec.api", "prove"),
     Step("files of the cache", OURS, "wspec.bridge.cache", "store"),
 )
