@@ -54,10 +54,26 @@ def function_digest(options: Options, plan: str) -> str:
 
 def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
     """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
+    return sha256(*_without_triton(source, options, plan, env), triton_key())
+
+
+def _without_triton(
+    source: KernelSource, options: Options, plan: str, env: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     env = get_cache_invalidating_env_vars() if env is None else env
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
-    tools = (triton_key(), source.backend.hash(), str(sorted(env.items())))
-    return sha256(function_digest(options, plan), *kernel, *tools)
+    return function_digest(options, plan), *kernel, source.backend.hash(), str(sorted(env.items()))
+
+
+def note_stored(source: KernelSource, options: Options, plan: str) -> None:
+    """Remember that the kernel is in the cache, so that it can be told before Triton's digest is there."""
+    get_cache_manager(sha256("stored", *_without_triton(source, options, plan))).put("", "stored")
+
+
+def seems_stored(source: KernelSource, options: Options, plan: str) -> bool:
+    """Has the kernel been stored, by this Triton or another? A hint: what is run comes under its full key."""
+    manager = get_cache_manager(sha256("stored", *_without_triton(source, options, plan)))
+    return manager.get_file("stored") is not None
 
 
 def sha256(*parts: str) -> str:

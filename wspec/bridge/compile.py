@@ -62,15 +62,20 @@ def obtain(
         return Result(False, (hindered,)), {}
     hash_library_ahead()
     with collector_paused():
-        begun = _begun(source, options, compiler)
+        begun = _begun(source, options, compiler, plan)
         key = cache.key(source, options, plan)
         if may_reuse(options):
             found = cache.load(key, source.name)
             if found is None and cache.wait_for(key):
                 found = cache.load(key, source.name)
             if found is not None:
+                if begun.lowered is not None:
+                    cache.note_stored(source, options, plan)
                 return found
-        return _made(source, options, compiler, checker, key, plan, begun)
+        made = _made(source, options, compiler, checker, key, plan, begun)
+        if made[1]:
+            cache.note_stored(source, options, plan)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,12 @@ class _Begun:
     verdict: Verdict | None = None
 
 
-def _begun(source: KernelSource, options: Options, compiler: Compiler) -> _Begun:
+def _begun(source: KernelSource, options: Options, compiler: Compiler, plan: str) -> _Begun:
     """What can be done while the first key of a process still waits for the digest of libtriton.
 
-    Where the kernel turns out to be in the cache, no time was lost: without the digest nobody could have known.
+    Nothing where the kernel seems to be in the cache.
     """
-    if is_library_hashed():
+    if is_library_hashed() or (may_reuse(options) and cache.seems_stored(source, options, plan)):
         return _Begun()
     try:
         lowered = lower(source)

@@ -90,9 +90,9 @@ def _modules(folder: Path, prefix: str) -> Iterator[Path]:
 @functools.lru_cache(maxsize=1)
 def _library_digest() -> str:
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX")).rpartition(".")[2]
-    with open(Path(triton.__file__).parent / "_C" / f"libtriton.{suffix}", "rb") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return hashlib.sha256(content).hexdigest()
+    path = Path(triton.__file__).parent / "_C" / f"libtriton.{suffix}"
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return hashlib.sha256(content).hexdigest()
 
 
 @functools.lru_cache(maxsize=1)

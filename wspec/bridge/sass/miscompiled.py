@@ -25,7 +25,6 @@ from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location
 from wspec.options import Options
 
-
 _ON = Flow()
 
 

@@ -3,8 +3,8 @@
 Each kernel is compiled `--rounds` times, each time in a fresh process with an empty cache, and every step is given with
 its wall time and its CPU time (its own thread's and that of the programs it starts), the least of all rounds: other
 work on the machine delays a process and makes its CPU time up to twice as long, never shorter. A step does not count
-what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that it
-is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
+what another step inside it takes. "beside" says that it runs on a thread of its own while other steps do: what is
+waited for of it stands in "all but imports", or in a step of its own, and its CPU time nowhere else. Imports are given apart: a program makes them before it launches anything.
 
 `--configurations` compiles the twenty configurations of a product instead, as an autotuner asks for them: one after the
 other (`compile_jobs=0`), and by `--jobs` processes. The gate is off: what it declines costs little. No GPU is needed.
@@ -51,6 +51,7 @@ class Step:
 
 STEPS = (
     Step("key of the cache: digest of Triton", OURS, "wspec.bridge.cache", "triton_key"),
+    Step("digest of libtriton", BESIDE, "wspec.bridge.digest", "_quietly"),
     Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "key"),
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
