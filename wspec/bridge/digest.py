@@ -77,7 +77,7 @@ def triton_key() -> str:
     files = [Path(triton_cache.__file__), *packages["compiler"], *packages["backends"]]
     before = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     behind = [hashlib.sha256(path.read_bytes()).hexdigest() for path in packages["language"]]
-    return triton.__version__ + "-".join([*before, _library_digest(), *behind])
+    return str(triton.__version__) + "-".join([*before, _library_digest(), *behind])
 
 
 def _modules(folder: Path, prefix: str) -> Iterator[Path]:

@@ -4,7 +4,8 @@ Each kernel is compiled `--rounds` times, each time in a fresh process with an e
 its wall time and its CPU time (its own thread's and that of the programs it starts), the least of all rounds: other
 work on the machine delays a process and makes its CPU time up to twice as long, never shorter. A step does not count
 what another step inside it takes. "beside" says that it runs on a thread of its own while other steps do: what is
-waited for of it stands in "all but imports", or in a step of its own, and its CPU time nowhere else. Imports are given apart: a program makes them before it launches anything.
+waited for of it stands in "all but imports", or in a step of its own, and its CPU time nowhere else. Imports are given
+apart: a program makes them before it launches anything.
 
 `--configurations` compiles the twenty configurations of a product instead, as an autotuner asks for them: one after the
 other (`compile_jobs=0`), and by `--jobs` processes. The gate is off: what it declines costs little. No GPU is needed.
@@ -52,7 +53,7 @@ class Step:
 STEPS = (
     Step("key of the cache: digest of Triton", OURS, "wspec.bridge.cache", "triton_key"),
     Step("digest of libtriton", BESIDE, "wspec.bridge.digest", "_quietly"),
-    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "key"),
+    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "_without_triton"),
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),
