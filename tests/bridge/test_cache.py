@@ -14,7 +14,7 @@ import triton
 import wspec
 from tests.bridge.sample_kernels import ADD_SIGNATURE, add, add_source, gemm_source, twice
 from wspec import bridge
-from wspec.bridge import cache
+from wspec.bridge import cache, digest
 from wspec.decision import Decision
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc
@@ -82,7 +82,7 @@ def test_options_that_do_not_change_the_kernel_share_an_entry() -> None:
 
 def test_the_digest_covers_every_source_file_that_compiles(tmp_path: Path) -> None:
     root = Path(wspec.__file__).parent
-    names = {str(path.relative_to(root)) for path in cache._source_files(root)}
+    names = {str(path.relative_to(root)) for path in digest._source_files(root)}
     assert {
         "bridge/cache.py",
         "check/checker.py",

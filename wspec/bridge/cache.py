@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +14,16 @@ from typing import Any
 import triton
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
-from triton.runtime.cache import FileCacheManager, get_cache_manager, triton_key
+from triton.runtime.cache import FileCacheManager, get_cache_manager
 
 from wspec.bridge.backend import Finished
+from wspec.bridge.digest import triton_key, wspec_digest
 from wspec.bridge.frontend import KernelSource
 from wspec.diagnostics import Remark, from_json, to_json
 from wspec.options import Options
 from wspec.tile_scheduler import TileLoop
-from wspec.version import VERSION
 
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
-
-_SOURCES = (".py", ".json", ".toml")
-_ELSEWHERE = ("kernels", "lab", "cli", "execute", "show", "specs", "tune", "__pycache__")  # no part in compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +47,6 @@ class Result:
         return (grave or list(self.remarks))[-1]
 
 
-_hashing: threading.Thread | None = None
-_hashing_lock = threading.Lock()
-
-
-def hash_ahead() -> None:
-    """Begin with what every key takes: a digest of all of Triton, 0.25 s once in a process, mostly without the GIL."""
-    global _hashing
-    with _hashing_lock:
-        if _hashing is None:
-            _hashing = threading.Thread(target=_hash, name="wspec-hash", daemon=True)
-            _hashing.start()
-
-
-def _hash() -> None:
-    with contextlib.suppress(OSError):  # whoever asks for a key will see it
-        triton_key()
-        wspec_digest()
-
-
-@functools.lru_cache(maxsize=1)
-def wspec_digest() -> str:
-    """Our version and every source and data file that takes part in compiling."""
-    hasher = hashlib.sha256(VERSION.encode())
-    root = Path(__file__).parents[1]
-    for path in sorted(_source_files(root)):
-        hasher.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return hasher.hexdigest()
-
-
-def _source_files(root: Path) -> Iterator[Path]:
-    for folder, subfolders, files in os.walk(root, followlinks=True):  # passes is a link in a checkout
-        subfolders[:] = [name for name in subfolders if name not in _ELSEWHERE]
-        yield from (Path(folder, name) for name in files if name.endswith(_SOURCES))
-
-
 def function_digest(options: Options, plan: str) -> str:
     """What our part adds to a function's own cache key."""
     return sha256(wspec_digest(), options.digest(), plan)
@@ -94,12 +54,26 @@ def function_digest(options: Options, plan: str) -> str:
 
 def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
     """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
+    return sha256(*_without_triton(source, options, plan, env), triton_key())
+
+
+def _without_triton(
+    source: KernelSource, options: Options, plan: str, env: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     env = get_cache_invalidating_env_vars() if env is None else env
-    if _hashing is not None:
-        _hashing.join()
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
-    tools = (triton_key(), source.backend.hash(), str(sorted(env.items())))
-    return sha256(function_digest(options, plan), *kernel, *tools)
+    return function_digest(options, plan), *kernel, source.backend.hash(), str(sorted(env.items()))
+
+
+def note_stored(source: KernelSource, options: Options, plan: str) -> None:
+    """Remember that the kernel is in the cache, so that it can be told before Triton's digest is there."""
+    get_cache_manager(sha256("stored", *_without_triton(source, options, plan))).put("", "stored")
+
+
+def seems_stored(source: KernelSource, options: Options, plan: str) -> bool:
+    """Has the kernel been stored, by this Triton or another? A hint: what is run comes under its full key."""
+    manager = get_cache_manager(sha256("stored", *_without_triton(source, options, plan)))
+    return manager.get_file("stored") is not None
 
 
 def sha256(*parts: str) -> str:

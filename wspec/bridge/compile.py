@@ -15,6 +15,7 @@ from wspec.bridge import cache
 from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.collector import collector_paused
+from wspec.bridge.digest import hash_library_ahead, is_library_hashed
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.proof import Checker, Proving, rule
@@ -59,15 +60,44 @@ def obtain(
     hindered = not_asked(source, options)
     if hindered is not None:
         return Result(False, (hindered,)), {}
-    key = cache.key(source, options, plan)
-    if may_reuse(options):
-        found = cache.load(key, source.name)
-        if found is None and cache.wait_for(key):
-            found = cache.load(key, source.name)
-        if found is not None:
-            return found
+    hash_library_ahead()
     with collector_paused():
-        return _made(source, options, compiler, checker, key, plan)
+        begun = _begun(source, options, compiler, plan)
+        key = cache.key(source, options, plan)
+        if may_reuse(options):
+            found = cache.load(key, source.name)
+            if found is None and cache.wait_for(key):
+                found = cache.load(key, source.name)
+            if found is not None:
+                if begun.lowered is not None:
+                    cache.note_stored(source, options, plan)
+                return found
+        made = _made(source, options, compiler, checker, key, plan, begun)
+        if made[1]:
+            cache.note_stored(source, options, plan)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What of a kernel has been done before its key is known."""
+
+    lowered: tuple[str, str] | None = None  # TTIR and TTGIR
+    verdict: Verdict | None = None
+
+
+def _begun(source: KernelSource, options: Options, compiler: Compiler, plan: str) -> _Begun:
+    """What can be done while the first key of a process still waits for the digest of libtriton.
+
+    Nothing where the kernel seems to be in the cache.
+    """
+    if is_library_hashed() or (may_reuse(options) and cache.seems_stored(source, options, plan)):
+        return _Begun()
+    try:
+        lowered = lower(source)
+    except BridgeError:  # `_made` says so
+        return _Begun()
+    return _Begun(lowered, None if is_library_hashed() else judge(source, lowered[1], compiler, options))
 
 
 def may_reuse(options: Options) -> bool:
@@ -76,11 +106,17 @@ def may_reuse(options: Options) -> bool:
 
 
 def _made(
-    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, key: str, plan: str
+    source: KernelSource,
+    options: Options,
+    compiler: Compiler,
+    checker: Checker,
+    key: str,
+    plan: str,
+    begun: _Begun,
 ) -> tuple[Result, Group]:
     """The same, made now, or from an equal kernel that this process made under another key."""
     try:
-        ttir, text = lower(source)
+        ttir, text = begun.lowered or lower(source)
     except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
         message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
@@ -88,14 +124,21 @@ def _made(
     if may_reuse(options) and (found := cache.load_shared(share, key, source)) is not None:
         return found
     cache.remember(share, key)
-    return compile_lowered(source, ttir, text, options, compiler, checker, key)
+    return compile_lowered(source, ttir, text, options, compiler, checker, key, begun.verdict)
 
 
 def compile_lowered(
-    source: KernelSource, ttir: str, text: str, options: Options, compiler: Compiler, checker: Checker, key: str
+    source: KernelSource,
+    ttir: str,
+    text: str,
+    options: Options,
+    compiler: Compiler,
+    checker: Checker,
+    key: str,
+    verdict: Verdict | None = None,
 ) -> tuple[Result, Group]:
     """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
-    verdict = judge(source, text, compiler, options)
+    verdict = judge(source, text, compiler, options) if verdict is None else verdict
     made = _finish(source, verdict, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):

@@ -15,7 +15,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cache
+from wspec.bridge import cache, digest
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.ptx.programmatic_launch import WAIT
@@ -50,7 +50,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
         self.wspec_plan = plan
         self._obtain, self._load = obtain, load
         if options.enabled:
-            cache.hash_ahead()
+            digest.hash_ahead()
 
     @property
     def cache_key(self) -> str:

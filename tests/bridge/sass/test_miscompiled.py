@@ -258,6 +258,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
     line = f'	//## File "{odd.__file__}", line 20\n'
     place = MERGED.index("        /*0130*/")
     monkeypatch.setattr(miscompiled, "sass", lambda *_, **__: MERGED[:place] + line + MERGED[place:])
+    monkeypatch.setattr(miscompiled, "is_surely_right", lambda _: False)
     monkeypatch.setattr(api, "_announced", set())
 
 
@@ -289,6 +290,9 @@ def test_a_binary_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, fresh_cac
 
     with monkeypatch.context() as without:
         without.setattr(miscompiled, "sass", fails)
+        assert asked().specialized, "nvdisasm is not needed"
+        without.setattr(miscompiled, "decoded", lambda _: None)
+        without.setattr(package.bridge.compile, "may_reuse", lambda _: False)
         report = asked()
         assert not report.specialized and report.reason is not None
         assert report.reason.code == "internal-error" and "OSError: no nvdisasm" in report.reason.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 GROUP = 128  # threads of a warp group
@@ -15,23 +16,30 @@ _CLEAN = re.compile(
     r"(ld|st|atom|red)(\.\w+|::)*\.(global|param|const|local)|ld\.param|st\.param|"
     r"wgmma|bar\.arrive|mbarrier\.(try_wait|arrive)|setmaxnreg|griddepcontrol|prefetch)\b"
 )
+_NOWHERE = re.compile(r"^([a-zA-Z_]\w*|\$L__tmp\d+):$")  # labels nobody goes to
 _GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
 _ORDERED = re.compile(r"^(@!?%?\w+\s+)?(wgmma|bar|mbarrier|setmaxnreg|bra|brx)\b")
 _MEMORY = re.compile(r"^(@!?%?\w+\s+)?(ld|st|atom|red|griddepcontrol|prefetch)\b")
 
 
+_LINES = 1 << 14  # to be remembered: several edits ask the same of every line
+
+
+@functools.lru_cache(maxsize=_LINES)
 def instruction(line: str) -> str:
     """The line's instruction or label; empty for comments, directives and braces."""
     text = line.split("//", 1)[0].strip()
-    nothing = not text or text[0] in "{}." or re.match(r"^([a-zA-Z_]\w*|\$L__tmp\d+):$", text)  # labels nobody goes to
+    nothing = not text or text[0] in "{}." or (text[-1] == ":" and _NOWHERE.match(text))
     return "" if nothing else text
 
 
+@functools.lru_cache(maxsize=_LINES)
 def is_clean(text: str) -> bool:
     """Does it leave shared memory alone, or touch it as no thread does?"""
     return bool(_CLEAN.match(text))
 
 
+@functools.lru_cache(maxsize=_LINES)
 def speaks(text: str) -> bool:
     """Is it more than arithmetic and other memories?"""
     return not is_clean(text) or bool(_ORDERED.match(text))

@@ -4,20 +4,28 @@
 is what holds behind all blocks before it. A function is entered with what all its callers have assigned, and adds to
 each of them what it assigns on every way to its return. An instruction under a predicate counts as executed: what it
 assigns is often read under the same predicate.
+
+What instructions read and assign comes from the binary itself where all of it is known (decode.py), and from nvdisasm
+otherwise, and whenever there is something to say.
 """
 
 from __future__ import annotations
 
+import struct
 import traceback
 from dataclasses import dataclass, field
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
-from wspec.bridge.sass.machine_code import EVERYTHING, Code, Instruction, effects, flow, names, read_sass
+from wspec.bridge.sass.decode import decoded
+from wspec.bridge.sass.machine_code import EVERYTHING, Flow, Instruction, names, read_sass
+from wspec.bridge.sass.program import Program, program_of
 from wspec.bridge.sass.resources import ptxas_version, sass
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location
 from wspec.options import Options
+
+_ON = Flow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,8 @@ class Unassigned:
 def refusal(name: str, place: Location, finished: Finished, options: Options) -> Remark | None:
     """Why the binary of kernel `name`, whose source is at `place`, may not run; None when it may. Never raises."""
     try:
+        if is_surely_right(finished.cubin):
+            return None
         found = unassigned(sass(finished.cubin, lines=True))
         if not found:
             return None
@@ -47,6 +57,18 @@ def refusal(name: str, place: Location, finished: Finished, options: Options) ->
     return failure(code, message, place, write_reproducer(name, finished.final, details, options))
 
 
+def is_surely_right(cubin: bytes) -> bool:
+    """Is every register assigned, as far as can be told without a disassembler? Where not, `unassigned` is to be asked.
+
+    Never raises: a binary that is not as we know them is for nvdisasm.
+    """
+    try:
+        program = decoded(cubin)
+    except (struct.error, IndexError, ValueError):
+        return False
+    return program is not None and not _Analysis(program).unassigned()
+
+
 def sass_line(found: list[Unassigned]) -> str:
     """What `unassigned` found, in a line."""
     return f"SASS: the instruction at {found[0]}" if found else "SASS: every register is assigned before it is read"
@@ -57,7 +79,8 @@ def unassigned(text: str) -> list[Unassigned]:
     found: list[Unassigned] = []
     for code in read_sass(text):
         if code.kernel and code.instructions:
-            found += _Analysis(code).unassigned()
+            places = _Analysis(program_of(code)).unassigned()
+            found += [Unassigned(code.instructions[place], tuple(names(missing))) for place, missing in places]
     return found
 
 
@@ -78,24 +101,24 @@ class _Block:
 class _Analysis:
     """Of one section of code. Blocks go by their first instruction."""
 
-    def __init__(self, code: Code) -> None:
-        self.code = code
-        self.blocks = _blocks(code)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.blocks = _blocks(program)
         self._adds: dict[int, int] = {}  # function -> what it has assigned when it returns
 
-    def unassigned(self) -> list[Unassigned]:
+    def unassigned(self) -> list[tuple[int, int]]:
+        """(place, the registers that it reads and that some way there does not assign); each register once."""
         before, _ = self._solve(0, 0)
         found, told = [], 0
         for first in sorted(before):
             state, block = before[first] | told, self.blocks[first]
             if not block.needs & ~state:
                 continue
-            for instruction in self.code.instructions[first : block.end]:
-                done = effects(instruction)
-                if missing := done.reads & ~state:
-                    found.append(Unassigned(instruction, tuple(names(missing))))
+            for place in range(first, block.end):
+                if missing := self.program.reads[place] & ~state:
+                    found.append((place, missing))
                     told |= missing
-                state |= done.writes | missing
+                state |= self.program.writes[place] | missing
         return found
 
     def _solve(self, entry: int, state: int) -> tuple[dict[int, int], int]:
@@ -128,24 +151,22 @@ class _Analysis:
         return self._adds[function]
 
 
-def _blocks(code: Code) -> dict[int, _Block]:
-    flows = {place: flow(instruction) for place, instruction in enumerate(code.instructions)}
-    turns = {place: way for place, way in flows.items() if way.targets or way.calls or way.returns or not way.falls}
-    size = len(code.instructions)
-    starts = {0, *code.labels.values(), *(place + 1 for place in turns)} - {size}
-    ordered = sorted(starts)
+def _blocks(program: Program) -> dict[int, _Block]:
+    reads, writes, turns, labels = program.reads, program.writes, program.turns, program.labels
+    size = len(reads)
+    ordered = sorted({0, *labels.values(), *(place + 1 for place in turns)} - {size})
     found = {}
     for first, end in zip(ordered, [*ordered[1:], size], strict=True):
-        block = found[first] = _Block(first, end)
-        for instruction in code.instructions[first:end]:
-            done = effects(instruction)
-            block.needs |= done.reads & ~block.gives
-            block.gives |= done.writes
-        way = flows[end - 1]
-        block.next = [code.labels[label] for label in way.targets if code.labels.get(label, size) < size]
+        needs = gives = 0
+        for place in range(first, end):
+            needs |= reads[place] & ~gives
+            gives |= writes[place]
+        block = found[first] = _Block(first, end, needs, gives)
+        way = turns.get(end - 1, _ON)
+        block.next = [labels[label] for label in way.targets if labels.get(label, size) < size]
         if way.falls and end < size:
             block.next.append(end)
         block.returns, block.calls = way.returns, bool(way.calls)
-        if code.labels.get(way.calls, size) < size:
-            block.callee = code.labels[way.calls]
+        if labels.get(way.calls, size) < size:
+            block.callee = labels[way.calls]
     return found

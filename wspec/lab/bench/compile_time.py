@@ -3,8 +3,9 @@
 Each kernel is compiled `--rounds` times, each time in a fresh process with an empty cache, and every step is given with
 its wall time and its CPU time (its own thread's and that of the programs it starts), the least of all rounds: other
 work on the machine delays a process and makes its CPU time up to twice as long, never shorter. A step does not count
-what another step inside it takes. "beside" says that it runs on a thread of its own while LLVM or ptxas do, so that it
-is part of the CPU time alone. Imports are given apart: a program makes them before it launches anything.
+what another step inside it takes. "beside" says that it runs on a thread of its own while other steps do: what is
+waited for of it stands in "all but imports", or in a step of its own, and its CPU time nowhere else. Imports are given
+apart: a program makes them before it launches anything.
 
 `--configurations` compiles the twenty configurations of a product instead, as an autotuner asks for them: one after the
 other (`compile_jobs=0`), and by `--jobs` processes. The gate is off: what it declines costs little. No GPU is needed.
@@ -37,6 +38,7 @@ KERNELS = (f"{ATTENTION}@d128_causal", f"{ATTENTION}@d64_causal")
 PRODUCT = "kernels/matmul.py:matmul_descriptor_kernel"
 TILES = ((128, 128, 64), (128, 256, 64), (64, 128, 64), (64, 256, 64), (128, 64, 64))
 OURS, TRITONS, BESIDE = "wspec", "Triton", "beside"
+OWN_PART = "our part: all else that a launch waits for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Step:
 
 STEPS = (
     Step("key of the cache: digest of Triton", OURS, "wspec.bridge.cache", "triton_key"),
-    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "key"),
+    Step("digest of libtriton", BESIDE, "wspec.bridge.digest", "_quietly"),
+    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "_without_triton"),
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),
@@ -65,7 +68,7 @@ STEPS = (
     Step("edits of PTX", OURS, "wspec.bridge.ptx.edits", "PtxEdits.apply"),
     Step("ptxas", TRITONS, "wspec.bridge.backend", "assemble"),
     Step("nvdisasm", OURS, "wspec.bridge.sass.resources", "_disassembled"),
-    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "unassigned"),
+    Step("is every register assigned", OURS, "wspec.bridge.sass.miscompiled", "is_surely_right"),
     Step("proof", BESIDE, "wspec.api", "prove"),
     Step("files of the cache", OURS, "wspec.bridge.cache", "store"),
 )
@@ -198,19 +201,28 @@ def _measured(arguments: Sequence[str], rounds: int) -> dict[str, list[float]]:
             command = [sys.executable, "-m", "wspec.lab.bench.compile_time", "--child", *arguments]
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             found.append(json.loads(done.stdout.splitlines()[-1]))
+            found[-1][OWN_PART] = _own_part(found[-1])
     return {name: [min(one[name][place] for one in found) for place in (0, 1)] for name in found[0]}
+
+
+def _own_part(seconds: Mapping[str, Sequence[float]]) -> list[float]:
+    """All of it less Triton's steps: of one round, as each round has a pace of its own."""
+    theirs = [step.name for step in STEPS if step.whose == TRITONS and step.name in seconds]
+    return [seconds["all"][place] - sum(seconds[name][place] for name in theirs) for place in (0, 1)]
 
 
 def table_of(kernel: str, seconds: Mapping[str, Sequence[float]]) -> Table:
     """Steps, whose they are, wall and CPU milliseconds."""
     whose = {step.name: step.whose for step in STEPS}
-    rows = [(name, whose.get(name, ""), *_ms(times)) for name, times in seconds.items() if name != "all"]
+    rows = [
+        (name, whose.get(name, ""), *_ms(times)) for name, times in seconds.items() if name not in ("all", OWN_PART)
+    ]
     order = [step.name for step in STEPS]
     rows.sort(key=lambda row: order.index(row[0]) if row[0] in order else -1)
     theirs = [sum(seconds[name][place] for name in seconds if whose.get(name) == TRITONS) for place in (0, 1)]
-    ours = [seconds["all"][place] - theirs[place] for place in (0, 1)]
+    ours = seconds.get(OWN_PART, _own_part(seconds))
     rows += [("all but imports", "", *_ms(seconds["all"])), ("Triton's part", "", *_ms(theirs))]
-    rows += [("our part: all else that a launch waits for", "", *_ms(ours))]
+    rows += [(OWN_PART, "", *_ms(ours))]
     return Table(f"First compilation of {kernel}", ("step", "whose", "wall ms", "CPU ms"), tuple(rows))
 
 

@@ -1,0 +1,41 @@
+"""Digests of Triton and of our sources, and what is done while they are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from triton.runtime import cache as triton_cache
+
+from tests.bridge.sample_kernels import gemm_source
+from wspec import api, bridge
+from wspec.bridge import compile as compiling
+from wspec.bridge import digest
+
+
+def test_it_is_tritons_key_to_the_letter() -> None:
+    assert digest.triton_key() == triton_cache.triton_key()
+
+
+def test_ahead_of_a_key() -> None:
+    digest.hash_library_ahead()
+    digest.triton_key()
+    assert digest.is_library_hashed()
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_the_first_steps_are_made_once(hashed: bool, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    """Before the key or after it; where the kernel is in the cache, none is."""
+    lowered: list[str] = []
+
+    def lower(source: bridge.KernelSource) -> tuple[str, str]:
+        lowered.append(source.name)
+        return bridge.lower(source)
+
+    monkeypatch.setattr(compiling, "lower", lower)
+    monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
+    compiler = api._Compiler(api.Options(gate="off"))
+    first, _ = compiler.obtain(gemm_source())
+    assert len(lowered) == 1
+    again, _ = compiler.obtain(gemm_source())
+    assert first == again and len(lowered) == 1
