@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
+from wspec.ir.stages import NUM_STAGES
 from wspec.ir.types import I32, DenseArrayAttr, i32
-from wspec.plan.plan import NUM_STAGES, Plan
+from wspec.plan.plan import Plan
 from wspec.target.hopper import SM_REGISTERS, START_REGISTERS
 
 

@@ -73,7 +73,8 @@ def _bench(call: Any, quantiles: Any) -> list[float]:
 def _launch(**options: Any) -> Any:
     """An autotuned kernel that is launched once."""
     tune = triton.autotune(CONFIGS, key=[], do_bench=_bench)
-    kernel = wspec.compile(tune(gemm), remarks="off", persistent=False, **options)  # tables want a real device
+    said = {"remarks": "off", "gate": "off", "persistent": False}  # tables of tiles want a real device
+    kernel = wspec.compile(tune(gemm), **said, **options)
     a, b = torch.empty(256, 256, dtype=torch.float16), torch.empty(256, 256, dtype=torch.float16)
     a_desc, b_desc = TensorDescriptor.from_tensor(a, [128, 64]), TensorDescriptor.from_tensor(b, [64, 128])
     kernel[(4,)](a_desc, b_desc, torch.empty(256, 256, dtype=torch.float16), 256, 256)

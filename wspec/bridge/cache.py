@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from wspec.bridge.backend import Finished
 from wspec.bridge.digest import triton_key, wspec_digest
 from wspec.bridge.frontend import KernelSource
 from wspec.diagnostics import Remark, from_json, to_json
+from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
 from wspec.tile_scheduler import TileLoop
 
@@ -122,10 +123,12 @@ os.register_at_fork(after_in_child=_expected.clear)  # nobody would tell a fork 
 
 
 def share(source: KernelSource, text: str, options: Options, plan: str) -> str:
-    """A digest over what decides the result once `text`, the TTGIR, is there.
+    """A digest over what decides the specialized kernel once `text`, the TTGIR, is there.
 
-    All but `num_stages`: it is for Triton's pipeliner, which a specialized kernel does not pass through.
+    All but `num_stages`: it is for Triton's pipeliner, which a specialized kernel does not pass through. Whether it is
+    specialized may hang on it.
     """
+    text = text.replace(f'"{NUM_STAGES}" = {source.options.num_stages} : i32', "")
     theirs = sorted((name, str(value)) for name, value in source.options.__dict__.items() if name != "num_stages")
     tools = (triton_key(), source.backend.hash(), str(sorted(get_cache_invalidating_env_vars().items())))
     return sha256(function_digest(options, plan), source.name, text, str(theirs), str(source.target), *tools)
@@ -136,8 +139,9 @@ def remember(share: str, key: str) -> bool:
     return _shared.setdefault(share, key) == key
 
 
-def load_shared(share: str, key: str, source: KernelSource) -> tuple[Result, Group] | None:
-    """What is stored for an equal kernel, stored under `key` as well; None when there is nothing."""
+def load_shared(share: str, key: str, source: KernelSource, plan: str) -> tuple[Result, Group] | None:
+    """What is stored for an equal kernel, stored under `key` as well; None when there is nothing, or when that one was
+    left alone without a plan. `plan` is this kernel's own, which differs in what the plain one takes."""
     other = _shared.get(share, key)
     if other == key:
         return None
@@ -146,6 +150,9 @@ def load_shared(share: str, key: str, source: KernelSource) -> tuple[Result, Gro
     if found is None:
         return None
     result, group = found
+    if not result.plan:
+        return None
+    result = replace(result, plan=plan)
     name, manager = _file_name(source.name), get_cache_manager(key)
     own: dict[str, str] = {}
     try:
@@ -154,6 +161,8 @@ def load_shared(share: str, key: str, source: KernelSource) -> tuple[Result, Gro
             if file == f"{name}.json":
                 launched = {"hash": key, "num_stages": source.options.num_stages}
                 data = json.dumps({**json.loads(data), **launched}).encode()
+            elif file == f"{name}.wspec":
+                data = json.dumps(_result_json(result)).encode()
             own[file] = manager.put(data, file)
     except OSError:
         return None

@@ -120,11 +120,14 @@ def _made(
     except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
         message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
-    share = cache.share(source, text, options, plan)
-    if may_reuse(options) and (found := cache.load_shared(share, key, source)) is not None:
-        return found
-    cache.remember(share, key)
-    return compile_lowered(source, ttir, text, options, compiler, checker, key, begun.verdict)
+    verdict = begun.verdict or judge(source, text, compiler, options)
+    if verdict.text is not None:
+        share = cache.share(source, text, options, plan)
+        found = cache.load_shared(share, key, source, verdict.plan) if may_reuse(options) else None
+        if found is not None:
+            return found
+        cache.remember(share, key)
+    return compile_lowered(source, ttir, text, options, compiler, checker, key, verdict)
 
 
 def compile_lowered(

@@ -20,7 +20,7 @@ from triton.runtime.jit import MockTensor, create_function_from_signature
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Remark, WspecError
-from wspec.plan.plan import NUM_STAGES
+from wspec.ir.stages import NUM_STAGES
 
 HOPPER = GPUTarget("cuda", 90, 32)
 

@@ -55,10 +55,11 @@ TILE_TRIPS = _set(
     "last percent",
 )  # fmt: skip
 MARGIN = _set(
-    "margin", 0.97, "specializing, and a third task, is taken where it is expected to take at most this part of the time",
+    "margin", 0.97,
+    "specializing, or a third task, is taken where it is expected to take at most this part of the time",
     "shipped kernels, for which the model is off by about that",
-    "decides none of them: all are 3 % apart and more; of kernels drawn at random it leaves alone products with rings of "
-    "two, 0.92 to 1.12 x plain (docs/results/drawn.md)",
+    "decides none of them: all are 3 % apart and more; of kernels drawn at random it leaves alone products with rings "
+    "of two, 0.92 to 1.12 x plain (docs/results/drawn.md)",
 )  # fmt: skip
 HELD_SHARE = _set(
     "held_share", 0.75, "of the late products' time that exponentials must take for a wait to be held behind them",

@@ -409,15 +409,3 @@ def source_warps(function: Operation) -> int:
     module = function.parent_op
     value = module.int_attr("ttg.num-warps") if module is not None else None
     return value if value is not None else WARP_GROUP
-
-
-NUM_STAGES = "ttg.num-stages"
-"""Attribute of a module that is to be specialized: num_stages of the launch."""
-DEFAULT_STAGES = 3  # Triton's, for a module that does not say
-
-
-def source_stages(loop: Operation) -> int:
-    """Of how many stages Triton's pipeliner makes this loop: its own number, or num_stages of the launch."""
-    own = loop.int_attr("tt.num_stages")
-    found = [*loop.ancestors()][-1].int_attr(NUM_STAGES) if own is None else own
-    return DEFAULT_STAGES if found is None else found

@@ -10,6 +10,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
+from wspec.ir.stages import num_stages
 from wspec.ir.types import IntegerAttr
 from wspec.model import estimate
 from wspec.model.estimate import Way
@@ -19,7 +20,7 @@ from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import decline, walks_by_programs
-from wspec.plan.plan import Plan, Prediction, is_shallow, source_stages
+from wspec.plan.plan import Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
 from wspec.planner.converting import converting_cycles, converts
 from wspec.target.hopper import WARP_GROUP
@@ -90,7 +91,7 @@ def _ways(
     arrives = trip / (blocks * max(1.0, depth - 1 / max(1, dots)))
     least = max(estimate.producer_cycles(loads, blocks, machine), arrives)
     special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay, least)
-    stages = source_stages(heaviest)
+    stages = num_stages(heaviest)
     before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps, stages))
     waits = estimate.consumer_delay(loads, awaited, machine)
     trip = estimate.round_trip(size, waits, work.mma / max(1, dots), machine)

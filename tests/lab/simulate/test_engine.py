@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.lab.simulate.playing import NUMBERS, after_start, play
@@ -63,8 +65,10 @@ def kernel(n):
 """
     result = play(text)
     meeting = NUMBERS.named_latency  # one thread acts when its warps have met
-    assert after_start(result) == pytest.approx(meeting + TILE / NUMBERS.load_rate(1) + ARRIVAL.latency)
-    assert result.busy[LOAD] == pytest.approx(TILE / NUMBERS.load_rate(1))
+    assert after_start(result) == pytest.approx(
+        meeting + TILE / NUMBERS.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
+    )
+    assert result.busy[LOAD] == pytest.approx(TILE / NUMBERS.load_rate(1, math.inf, (128, 128)))
 
 
 def test_copies_follow_each_other_and_their_latencies_overlap() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD
-from wspec.lab.simulate.l2_reuse import Source, Sources, arrival
+from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, runs
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
 
@@ -148,11 +149,21 @@ def test_what_a_wave_loads_is_gone_for_the_next_one_if_it_is_more_than_l2_keeps(
 
 def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
     size = 32768
-    alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0), NUMBERS)
+    alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0, neighbours=8.0), NUMBERS)
     cold = arrival(size, Source(1.0, 1.0), NUMBERS)
     assert dict(alone.flow.busy)[LOAD] > 1.5 * dict(shared.flow.busy)[LOAD]
     assert alone.latency == shared.latency == NUMBERS.tma_latency
-    assert cold.latency >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1) - 1e-6
+    assert (
+        cold.latency
+        >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1, math.inf, (128, 128)) - 1e-6
+    )
+
+
+def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:
+    """In the order of a product eight rows of tiles come before the next column."""
+    left, right = [at % 8 for at in range(32)], [at // 8 for at in range(32)]
+    assert runs(left) == (1.0, 8) and runs(right) == (8.0, math.inf)
+    assert NUMBERS.load_rate(*runs(left), (128, 128)) < 0.5 * NUMBERS.load_rate(*runs(right), (128, 128))
 
 
 def test_serialized_instructions_take_their_latency_each() -> None:

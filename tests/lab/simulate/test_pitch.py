@@ -13,7 +13,7 @@ TILE = 16 * 1024
 
 
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
-    return dict(arrival(TILE, Source(sharers=sharers, cold=0.0, pitch=pitch), NUMBERS, row).flow.busy)[LOAD]
+    return dict(arrival(TILE, Source(sharers, cold=0.0, pitch=pitch, neighbours=sharers), NUMBERS, row).flow.busy)[LOAD]
 
 
 def test_pitches_of_whole_lines_are_one_class() -> None:

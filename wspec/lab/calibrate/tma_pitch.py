@@ -158,7 +158,19 @@ class _Matrix:
         elif walk in ONCE:
             first = self.fresh(blocks * -(-(tiles + stages) // box.across))
             mask, stride, block_stride = 0xFFFFFFFF, blocks, 1
-        numbers = (tiles, box.size, across.bit_length() - 1, box.rows, first, mask, stride, block_stride, stages, 1, 1 << 31)
+        numbers = (
+            tiles,
+            box.size,
+            across.bit_length() - 1,
+            box.rows,
+            first,
+            mask,
+            stride,
+            block_stride,
+            stages,
+            1,
+            1 << 31,
+        )
         arguments: tuple[Argument, ...] = (self._map, bench.out, *(u32(number) for number in numbers))
         words = 2 if walk == "store" else 4
         out = bench.run(_name(walk, box.columns), arguments, words * blocks, grid=blocks).reshape(-1, words)

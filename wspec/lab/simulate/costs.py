@@ -7,7 +7,6 @@ constants that say their source.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,9 +43,6 @@ _LINE_PITCH = 2048  # of the calibration's matrix whose rows begin at lines
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
 
-_DOZEN, _ALL = 12, 132  # SMs that want a tile, in the two walks of `wspec calibrate` that rates are of
-
-
 def row_class(row_bytes: int, pitch: int) -> tuple[int, int]:
     """What the rate of TMA depends on: bytes of a box's row, and the power of two that divides the pitch, to a line.
 
@@ -68,9 +64,10 @@ class Numbers:
     smem: float  # bytes
     load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
     load_most: float  # bytes that an SM can take
-    load_shared: Mapping[int, float]  # by how many SMs want the same
-    load_rows: Mapping[tuple[int, int], float]  # the most of data that a dozen SMs want, not in step, by `row_class`
-    load_rows_all: Mapping[tuple[int, int], float]  # likewise of data that all want
+    load_shared: Mapping[int, float]  # by how many neighbours want the same
+    load_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
+    load_rows: Mapping[tuple[int, int], float]  # the most of data that neighbours want, by `row_class`
+    load_rows_apart: Mapping[tuple[int, int], float]  # likewise of data that blocks further apart want
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
     store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
@@ -119,25 +116,29 @@ class Numbers:
         """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
         return self.ready_latency / self.ready_alone - 1
 
-    def rows_rate(self, sharers: float, kind: tuple[int, int]) -> float:
-        """The most that an SM of a full grid gets of tiles of that `row_class`, which so many SMs want.
+    def load_rate(self, neighbours: float, apart: float, kind: tuple[int, int]) -> float:
+        """Bytes a cycle that an SM of a full grid gets from L2 of tiles of that `row_class`.
 
-        Measured where a dozen want a tile, as in a product, and where all do: what is nearer counts.
+        Runs of so many `neighbours` want a tile, and the next ones that do begin `apart` blocks further on, if they are
+        nearer than that all want their own. Requests are merged on their way where SMs are near each other, whichever
+        way is the better one.
         """
-        many = sharers > math.sqrt(_DOZEN * _ALL)
-        return (self.load_rows_all if many else self.load_rows).get(kind, self.load_most)
+        near = min(_between(self.load_shared, neighbours, self.load), self.load_rows.get(kind, self.load_most))
+        far = min(_between(self.load_apart, apart, self.load), self.load_rows_apart.get(kind, self.load_most))
+        return max(near, far)
 
-    def load_rate(self, sharers: float) -> float:
-        """Bytes a cycle that an SM of a full grid gets from L2 of data that so many of them want."""
-        known = sorted(self.load_shared)
-        if not known:
-            return self.load
-        low = max((one for one in known if one <= sharers), default=known[0])
-        high = min((one for one in known if one >= sharers), default=known[-1])
-        if low >= high:
-            return self.load_shared[low]
-        share = (sharers - low) / (high - low)
-        return self.load_shared[low] * (1 - share) + self.load_shared[high] * share
+
+def _between(table: Mapping[int, float], at: float, otherwise: float) -> float:
+    """The table's value there, on the line between the rows around it; beyond its ends, that of the end."""
+    known = sorted(table)
+    if not known:
+        return otherwise
+    low = max((one for one in known if one <= at), default=known[0])
+    high = min((one for one in known if one >= at), default=known[-1])
+    if low >= high:
+        return table[low]
+    share = (at - low) / (high - low)
+    return table[low] * (1 - share) + table[high] * share
 
 
 @lru_cache(maxsize=8)
@@ -181,8 +182,9 @@ class _Source:
             load=self.row("tma_load.own_rate", 32, machine.tma_rate),
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             load_shared=self.table("tma_load.shared_rate"),
-            load_rows=self._rows("product"),
-            load_rows_all=self._rows("same"),
+            load_apart=self.table("tma_load.apart_rate"),
+            load_rows=self._rows("same"),
+            load_rows_apart=self._rows_apart(),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
@@ -234,6 +236,12 @@ class _Source:
                 if _LINE_PITCH <= pitch < _LINE_PITCH + LINE:
                     found.setdefault(row_class(2 * columns, pitch), []).append(rate)
         return {key: sum(rates) / len(rates) for key, rates in found.items()}
+
+    def _rows_apart(self) -> dict[tuple[int, int], float]:
+        """Of data that blocks further apart want: in the walk of a product each of them loads a tile of that sort, and
+        one that its neighbours load too, which takes as long as where all SMs load the same."""
+        same = self._rows("same")
+        return {kind: 1 / (2 / rate - 1 / same[kind]) for kind, rate in self._rows("product").items()}
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
         """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/results."""

@@ -1,14 +1,17 @@
 """Where tiles come from: how many SMs want the same one at the same time, and whether L2 has it already.
 
-L2 sends so many bytes a cycle of data that nobody else wants; a tile that several SMs ask for at about the same time is
-read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine description). What
-no block before has loaded comes from memory, and so does what one loaded a wave ago, if the whole wave loads more than
+L2 sends so many bytes a cycle of data that nobody else wants; a tile that neighbouring SMs ask for at about the same
+time is read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine
+description), and one that SMs further apart ask for is not, or to a few of them (`tma_load.apart_rate`). What no block
+before has loaded comes from memory, and so does what one loaded a wave ago, if the whole wave loads more than
 L2 keeps. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
 those that run after them.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +41,8 @@ class Source:
     cold: float = 1.0  # the part of the tiles that nobody loaded before, in all waves but the first
     memory: float = 1.0  # the part of all that is loaded that memory has to send
     pitch: int = 128  # bytes from row to row of the matrix
+    neighbours: float = 1.0  # of those that follow each other; the mean over runs
+    apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
 
 
 Origins = Mapping[Operation, Source]
@@ -74,7 +79,8 @@ class Sources:
                 sharers = len(tiles) / len(wanted)
                 waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
                 pitch = pitches.get(self._descriptor(op), LINE)
-                found[op] = Source(sharers, new, (1 + (waves - 1) * new) / waves / sharers, pitch)
+                part = (1 + (waves - 1) * new) / waves / sharers
+                found[op] = Source(sharers, new, part, pitch, *runs(tiles))
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -100,6 +106,21 @@ class Sources:
         return first, more, most
 
 
+def runs(tiles: Sequence[object]) -> tuple[float, float]:
+    """(How many blocks in a row want the same tile, the mean; how far it is from one such run to the next one of its
+    tile, the median, infinite where there is none), from what each block wants."""
+    last: dict[object, int] = {}
+    gaps, count, before = [], 0, object()
+    for at, tile in enumerate(tiles):
+        if tile != before:
+            count += 1
+            if tile in last:
+                gaps.append(at - last[tile])
+            last[tile] = at
+        before = tile
+    return len(tiles) / max(1, count), statistics.median(gaps) if gaps else math.inf
+
+
 def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
     """What loads take, given where their tiles come from."""
     return {
@@ -116,7 +137,7 @@ def row_bytes(type: Type) -> int:
 def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
     kind = row_class(row, source.pitch)
-    rate = min(numbers.load_rate(source.sharers), numbers.rows_rate(source.sharers, kind))
+    rate = numbers.load_rate(source.neighbours, source.apart, kind)
     flow = arriving(size, size / rate, numbers, min(numbers.load_most, numbers.fill_rows.get(kind, numbers.load_most)))
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
