@@ -17,7 +17,7 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import value_name
 from wspec.ir.ops import info, is_pure
-from wspec.ir.types import IntegerAttr, PointerType, TensorDescType, TensorType
+from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType, TensorType
 
 _ASM_READS = re.compile(r"\b(?:ld|ldu|atom|tex|suld)\b")
 _ASM_WRITES = re.compile(r"\b(?:st|red|atom|sust|multimem)\b|\bcp\.(?:reduce\.)?async\.bulk")
@@ -133,9 +133,11 @@ class GlobalMemory:
 
     def _written(self, store: Operation) -> frozenset[int] | None:
         """The arguments through which it may write."""
-        if store.name == _ASM or info(store.name) is None:
-            return None
-        return self._arguments(store.operands[:1])
+        if store.name != _ASM and info(store.name) is not None:
+            return self._arguments(store.operands[:1])
+        pointers = [value for value in store.operands if isinstance(_element(value), PointerType)]
+        numbers = [value for value in store.operands if _may_be_address(value)]
+        return self._arguments(pointers) if pointers and not numbers else None
 
     def _arguments(self, pointers: Iterable[Value]) -> frozenset[int] | None:
         """The function's arguments that a pointer or descriptor may come from; None when that cannot be seen."""
@@ -172,6 +174,12 @@ class GlobalMemory:
     def _described(self) -> list[Value]:
         """The memory of all descriptors that are made on the device."""
         return [op.operands[1] for op in self.function.walk() if op.name == _MADE]
+
+
+def _may_be_address(value: Value) -> bool:
+    """Is it a number wide enough to be an address?"""
+    element = _element(value)
+    return isinstance(element, ScalarType) and not element.is_float and element.bits >= 64
 
 
 def _element(value: Value) -> object:
