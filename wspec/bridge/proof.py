@@ -94,7 +94,8 @@ def rule(name: str, place: Location, text: str, checker: Callable[[str], Proof],
 
 def _wrong(name: str, text: str, proof: Proof, options: Options) -> tuple[Remark, ...]:
     details = "\n\n".join(render(remark, context=False) for remark in (*proof.errors, *proof.undecided))
-    path = write_reproducer(name, text, f"{proof.summary}\n\n{details}", options)
+    again = "repeated by: wspec check --disjoint all (a launch compares arguments that must not overlap)"
+    path = write_reproducer(name, text, f"{proof.summary}\n\n{details}\n\n{again}", options)
     errors = tuple(_about(f"the checker refuses the specialized {name}", remark) for remark in proof.errors)
     return _with_note(errors, plain_runs(path))
 

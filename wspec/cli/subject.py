@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.diagnostics import Remark, WspecError, bad_input, unknown
+from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
 from wspec.model.machine import load_machine
@@ -37,6 +38,7 @@ class Front:
     plan: Plan | None
     remarks: tuple[Remark, ...]
     specialized: bool
+    disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
 
     @property
     def reason(self) -> Remark | None:
@@ -162,7 +164,7 @@ def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
     if mismatch is not None:
         raise WspecError(replace(mismatch, severity="error"))
     plan = Plan.from_text(verdict.plan) if verdict.plan else None
-    return Front(stages, plan, verdict.remarks, verdict.text is not None)
+    return Front(stages, plan, verdict.remarks, verdict.text is not None, verdict.disjoint)
 
 
 # ----------------------------------------------------------------------------------------------- a kernel
@@ -348,7 +350,7 @@ class TextSubject(Subject):
 
         if self._finished is None or self.options.check == "off":
             return None
-        return prove(self._finished.final)
+        return prove(self._finished.final, self.front.disjoint)
 
 
 def source_of(text: str) -> KernelSource:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint, Pair
+from wspec.ir.loc import value_name
 from wspec.plan.graph import LOADS, STORES, memory_base
 
 
@@ -24,6 +25,15 @@ def disjoint_arguments(function: Operation) -> Disjoint:
     stored = _bases(function, STORES)
     pairs = {_pair(one, other) for one in stored for other in loaded | stored if one != other}
     return Disjoint(frozenset(pairs), own=len(args))
+
+
+def in_words(function: Operation, disjoint: Disjoint) -> str:
+    """What is compared at a launch, as a sentence with the arguments' names in the source; empty where nothing is."""
+    if not disjoint.pairs:
+        return ""
+    names = [value_name(arg.location) or f"argument {at}" for at, arg in enumerate(function.regions[0].block.args)]
+    pairs = ", ".join(f"{names[one]} and {names[other]}" for one, other in sorted(disjoint.pairs))
+    return f"a launch compares where these arguments lie, and runs the plain kernel if two share memory: {pairs}"
 
 
 def _pair(one: int, other: int) -> Pair:
