@@ -105,10 +105,14 @@ def _meet(
     elements, which is `distance`. Strides are tried from the longest on; what all shorter ones can still make up
     leaves few multiples to try.
     """
-    terms = [(stride, 0, count - 1) for stride, count in zip(strides, shape, strict=True)]
-    terms += [(stride, 1 - count, 0) for stride, count in zip(other_strides, other_shape, strict=True)]
-    terms.append((1, 1 - other_size, size - 1))
-    terms = sorted((term for term in terms if term[0] and term[1:] != (0, 0)), reverse=True)
+    each = [(stride, 0, count - 1) for stride, count in zip(strides, shape, strict=True)]
+    each += [(stride, 1 - count, 0) for stride, count in zip(other_strides, other_shape, strict=True)]
+    each.append((1, 1 - other_size, size - 1))
+    ranges: dict[int, tuple[int, int]] = {}  # stride -> how often it may be taken, of both tensors together
+    for stride, low, high in each:
+        before = ranges.get(stride, (0, 0))
+        ranges[stride] = before[0] + low, before[1] + high
+    terms = sorted(((stride, *ends) for stride, ends in ranges.items() if stride and ends != (0, 0)), reverse=True)
     if any(stride < 0 for stride, _, _ in terms):
         return True
     least, most = [0], [0]  # what the last terms make up
