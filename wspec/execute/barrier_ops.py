@@ -11,6 +11,7 @@ from wspec.execute.barrier import Barrier, NamedBarrier
 from wspec.execute.code import Decoder, Step, flow, point
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Steps, Task, Wait
+from wspec.execute.races import learn
 from wspec.execute.shared import View, name_of
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr, ScalarType
@@ -89,6 +90,7 @@ def decode_arrive_barrier(op: Operation, decoder: Decoder) -> Step:
         if wanted(task):
             view: View = task.frame[slot]
             barrier = barrier_of(task, op, 0, view)
+            barrier.learn(task.tell())
             counted(task, op, 0, view, lambda: barrier.arrive(count))
 
     return point(arrive)
@@ -103,6 +105,7 @@ def decode_barrier_expect(op: Operation, decoder: Decoder) -> Step:
         if wanted(task):
             view: View = task.frame[slot]
             barrier = barrier_of(task, op, 0, view)
+            barrier.learn(task.tell())
             counted(task, op, 0, view, lambda: barrier.expect(size))
             counted(task, op, 0, view, barrier.arrive)
 
@@ -128,6 +131,7 @@ def decode_wait_barrier(op: Operation, decoder: Decoder) -> Step:
         barrier.waiting += 1
         yield Wait(op, lambda: barrier.phase != phase, describe)
         barrier.waiting -= 1
+        learn(task.known, barrier.ready)
 
     return flow(wait)
 
@@ -176,9 +180,11 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
                 raise task.error(f"there is no named barrier {which}; they are 0 to {MAX_NAMED - 1}", op)
             yield None
             barrier = task.machine.named.setdefault(which, NamedBarrier(which))
+            learn(barrier.gathered, task.tell())
             ticket = barrier.arrive(task.threads, expected)
             if meeting.waits:
                 yield Wait(op, partial(barrier.has_opened, ticket), partial(str, barrier))
+                learn(task.known, barrier.ready)
         for slot in results:
             task.frame[slot] = number(task, value)
 

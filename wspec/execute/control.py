@@ -8,6 +8,7 @@ from wspec.execute.code import FLOW, NOTHING, Code, Decoder, Function, Step, flo
 from wspec.execute.elements import bits_of, unsigned, wrap
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
+from wspec.execute.races import learn
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, OpaqueAttr
@@ -251,6 +252,7 @@ def decode_warp_specialize(op: Operation, decoder: Decoder) -> Step:
             part = Task(machine, index, f"partition {index}", count, frame)
             part.steps = run(code, part)
             started.append(part)
+            part.known = task.tell()
             machine.start(part)
         name, task.name = task.name, "default"
         yield None
@@ -260,6 +262,8 @@ def decode_warp_specialize(op: Operation, decoder: Decoder) -> Step:
             return not any(part in machine.tasks for part in started)
 
         yield Wait(op, joined, lambda: "the other tasks to end")
+        for part in started:
+            learn(task.known, part.known)
         task.name = name
         move(task.frame, default.results, results)
 

@@ -19,6 +19,7 @@ from wspec.execute.errors import ExecutionError
 from wspec.execute.evaluate import handles, prepare
 from wspec.execute.machine import Item, Limits, Machine, Rules, Task
 from wspec.execute.memory import GlobalMemory
+from wspec.execute.races import Races
 from wspec.execute.replay import ProgramError, Replay
 from wspec.execute.schedule import FirstReady, Program, Schedule, adversarial
 from wspec.ir import warp_specialize as ws
@@ -130,6 +131,7 @@ class Kernel:
         self, context: Context, bound: list[tuple[Value, Item]], schedule: Schedule, rules: Rules
     ) -> Machine:
         machine = Machine(context, rules, schedule.chooser(context.program), self._sites)
+        machine.races = context.memory.races = Races() if self.tasks > 1 else None
         frame = self.main.slots.frame()
         for value, item in bound:
             frame[self.main.slots.of(value)] = item
@@ -203,8 +205,13 @@ def _decode_value(op: Operation, decoder: Decoder) -> Step:
         return NOTHING
     tensors = [slot for slot, value in zip(operands, op.operands, strict=True) if isinstance(value.type, TensorType)]
 
+    row = info(op.name)
+    touches = op.name == barrier_ops.ASSEMBLY or (row is not None and "global" in row.reads | row.writes)
+
     def compute(task: Task) -> None:
         frame = task.frame
+        if touches:
+            task.touches(op)
         for slot in tensors:
             if type(frame[slot]) is Dot:
                 items = tuple([task.tensor(operand, op) for operand in operands])
