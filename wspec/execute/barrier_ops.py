@@ -62,6 +62,9 @@ def decode_init_barrier(op: Operation, decoder: Decoder) -> Step:
             raise task.error(f"{op.name}: a barrier is one i64, not {tuple(view.data.shape)}", op)
         if view.barrier_key in view.buffer.barriers:
             raise task.error(f"{barrier_name(op, 0, view)} is initialized while it is in use", op)
+        if (found := view.busy()) is not None:
+            raise task.error(f"{barrier_name(op, 0, view)} is initialized while {found[0]}", op)
+        view.claim()
         made: list[Barrier] = []
         counted(task, op, 0, view, lambda: made.append(Barrier(count)))
         view.buffer.barriers[view.barrier_key] = made[0]
@@ -143,6 +146,7 @@ _BARRIER = re.compile(
     r"\b(?:bar|barrier)(?:\.cta)?\.(?P<what>\w+)(?P<more>(?:\.\w+)*)\s+(?P<id>[$\w]+)(?:\s*,\s*(?P<n>[$\w]+))?\s*;?"
 )
 _MOVE = re.compile(r"\bmov\.[sub]\d+\s+\$0\s*,\s*(?P<value>\$?-?\d+)\s*;?")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 MAX_NAMED = 16
 
 
@@ -156,7 +160,12 @@ class _Meeting:
 
 
 def is_barrier_assembly(op: Operation) -> bool:
-    return op.name == ASSEMBLY and _BARRIER.search(op.str_attr("asm_string") or "") is not None
+    return op.name == ASSEMBLY and _BARRIER.search(_code(op)) is not None
+
+
+def _code(op: Operation) -> str:
+    """The text of inline assembly without its comments."""
+    return _COMMENT.sub(" ", (op.str_attr("asm_string") or "").replace("\\n", "\n").replace("\\0A", "\n"))
 
 
 def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
@@ -193,7 +202,7 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
 
 def _parse(op: Operation) -> tuple[list[_Meeting], str]:
     """The meetings in order, and the text of the result. Raises ExecutionError for what else the assembly does."""
-    text = op.str_attr("asm_string") or ""
+    text = _code(op)
     meetings = []
     for found in _BARRIER.finditer(text):
         if found["what"] not in ("sync", "arrive") or found["more"] not in ("", ".aligned"):

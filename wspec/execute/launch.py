@@ -86,7 +86,8 @@ class Kernel:
     def tasks(self) -> int:
         """How many run at the same time, at most."""
         found = [op for op in self.module.walk() if op.name == ws.NAME]
-        return max((len(ws.task_blocks(op)) for op in found), default=1)
+        holders = [op.regions[1].blocks[0].ops[0] for op in found if op.regions[1].blocks]
+        return max((1 + len(holder.regions) for holder in holders), default=1)
 
     @property
     def adversaries(self) -> tuple[Schedule, ...]:
@@ -206,12 +207,15 @@ def _decode_value(op: Operation, decoder: Decoder) -> Step:
     tensors = [slot for slot, value in zip(operands, op.operands, strict=True) if isinstance(value.type, TensorType)]
 
     row = info(op.name)
+    scratch = op.int_attr(shared_ops.OFFSET) is not None
     touches = op.name == barrier_ops.ASSEMBLY or (row is not None and "global" in row.reads | row.writes)
 
     def compute(task: Task) -> None:
         frame = task.frame
         if touches:
             task.touches(op)
+        if scratch:
+            shared_ops.use_scratch(task, op)
         for slot in tensors:
             if type(frame[slot]) is Dot:
                 items = tuple([task.tensor(operand, op) for operand in operands])

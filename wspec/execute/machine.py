@@ -19,7 +19,7 @@ from wspec.execute.effects import Effect
 from wspec.execute.errors import ExecutionError
 from wspec.execute.races import Known, Party, Races
 from wspec.execute.schedule import Actor, Chooser
-from wspec.execute.shared import View
+from wspec.execute.shared import Buffer, View
 from wspec.ir.core import Operation
 from wspec.ir.loc import UNKNOWN, Location
 
@@ -161,6 +161,7 @@ class Machine:
         self.everyone: list[Task] = []  # those that have ended too
         self.effects: list[Effect] = []  # that have not happened, oldest first
         self.allocated: dict[Operation, View] = {}
+        self.placed: list[Buffer] = []  # what has a place that Triton gave it: they may lie over each other
         self.named: dict[int, NamedBarrier] = {}
         self.choices: list[int] = []
         self.faults: list[ExecutionError] = []
@@ -227,6 +228,11 @@ class Machine:
             effect.happen()
         except ExecutionError as error:
             raise error.placed(effect.op.location, effect.task.name) from error.__cause__
+
+    def place(self, buffer: Buffer, offset: int) -> None:
+        """Put a buffer where Triton has put it, in bytes."""
+        buffer.base_bytes, buffer.group = offset, self.placed
+        self.placed.append(buffer)
 
     def spend(self, operations: int) -> None:
         """Count operations. Raises ExecutionError past the limit."""
