@@ -17,6 +17,7 @@ from wspec.execute.code import NOTHING, Decoder, Function, Step, plain
 from wspec.execute.context import Context
 from wspec.execute.errors import ExecutionError
 from wspec.execute.evaluate import handles, prepare
+from wspec.execute.limits import check_limits, first_named
 from wspec.execute.machine import Item, Limits, Machine, Rules, Task
 from wspec.execute.memory import GlobalMemory
 from wspec.execute.races import Races
@@ -71,6 +72,8 @@ class Kernel:
         self.function = _entry(module)
         if (module.int_attr("ttg.num-ctas") or 1) > 1:
             raise ExecutionError("clusters of several blocks are not supported", self.function.location)
+        check_limits(module)
+        self._first_named = first_named(module)
         self._functions: dict[str, Function] = {}
         self._sites = {op: site for site, op in enumerate(op for op in module.walk() if op.name in COPIES)}
         warps = module.int_attr("ttg.num-warps") or 4
@@ -132,6 +135,7 @@ class Kernel:
         self, context: Context, bound: list[tuple[Value, Item]], schedule: Schedule, rules: Rules
     ) -> Machine:
         machine = Machine(context, rules, schedule.chooser(context.program), self._sites)
+        machine.first_named = self._first_named
         machine.races = context.memory.races = Races() if self.tasks > 1 else None
         frame = self.main.slots.frame()
         for value, item in bound:

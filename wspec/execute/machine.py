@@ -165,6 +165,7 @@ class Machine:
         self.named: dict[int, NamedBarrier] = {}
         self.choices: list[int] = []
         self.faults: list[ExecutionError] = []
+        self.first_named = 0  # hardware barriers below are Triton's
         self.races: Races | None = None  # of a kernel of several tasks
         self.operations = 0
         self.left = rules.limits.operations
