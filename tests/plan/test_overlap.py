@@ -107,3 +107,14 @@ def test_clusters_are_not_modelled(final: tuple[str, Disjoint]) -> None:
     text, disjoint = final
     report = check(read(text.replace('"ttg.num-ctas" = 1 : i32', '"ttg.num-ctas" = 2 : i32')), disjoint=disjoint)
     assert not report.ok and any("clusters of several blocks are not modelled" in one.message for one in report.findings)
+
+
+def test_plain_triton_loads_ahead_of_stores_through_the_same_argument() -> None:
+    """What documents say of Triton's own pipeliner: two iterations are loaded before the first one has stored."""
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "k": "i32:16"}
+    values = {"BM": 64, "BN": 64, "BK": 64, "num_warps": 4, "num_stages": 3}
+    text = bridge.plain_ttgir(bridge.from_signature(aliased_kernels.stored_over_input, types, values))
+    ops = [op for op in read(text).walk() if op.name in ("ttg.async_copy_global_to_local", "tt.store", "tt.load")]
+    inside = [op.name for op in ops if op.parent_op is not None and op.parent_op.name == "scf.for"]
+    assert [op.name for op in ops] == ["ttg.async_copy_global_to_local"] * 4 + inside
+    assert inside == ["tt.store", *["ttg.async_copy_global_to_local"] * 2]

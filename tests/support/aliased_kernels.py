@@ -61,3 +61,14 @@ def added_one_row_down(a_desc, b_desc, sum_ptr, n, k, BM: tl.constexpr, BN: tl.c
     for i in tl.range(0, k, BK):
         acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
     tl.store(places + n, above + acc)  # at: store
+
+
+@triton.jit
+def stored_over_input(a_ptr, b_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Each iteration stores what a later one loads."""
+    rows, inner, columns = tl.arange(0, BM)[:, None], tl.arange(0, BK), tl.arange(0, BN)[None, :]
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        a = tl.load(a_ptr + rows * 1024 + (i + inner)[None, :])
+        acc = tl.dot(a, tl.load(b_ptr + (i + inner)[:, None] * BN + columns), acc)
+        tl.store(a_ptr + rows * 1024 + i + BK + columns, acc.to(tl.float16))

@@ -17,7 +17,7 @@ from wspec.check.resources import resources
 from wspec.check.tracked_values import Flow
 from wspec.check.translate import translate
 from wspec.ir.core import Operation, Value
-from wspec.ir.disjoint import NONE, Disjoint
+from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import value_name
 from wspec.ir.types import MemDescType
 
@@ -98,6 +98,10 @@ def _function(module: Operation, function: Operation, limit_s: float, disjoint: 
     if any(one.kind == "undecided" for one in found):
         found = [*found, *_overwritten(extents)]
     findings = [*resources(module, function, program, names), *lifetimes(function, program, names), *found]
+    if "overwritten" in {one.code for one in found} and not disjoint.every:
+        apart = _function(module, function, max(0.0, deadline - time.thread_time()), EVERY)
+        if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
+            return apart
     slots = sum(_slots(program, root) for root in names.barriers)
     buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
     return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)
