@@ -159,7 +159,7 @@ GIVEN_AWAY = """
 
 
 def test_a_buffer_that_a_store_still_reads_under_another() -> None:
-    with pytest.raises(ProgramError, match="overwrites two.*while a TMA store may still be reading it"):
+    with pytest.raises(ProgramError, match=r"overwrites two.*while a TMA store may still be reading it"):
         ran(placed(GIVEN_AWAY.format(wait="")), tiles=1)
     ran(placed(GIVEN_AWAY.format(wait="store_wait(0)")), tiles=1)
 
@@ -183,7 +183,9 @@ def test_loops_and_tasks_run_as_blocks() -> None:
                         copy(tile[i % 2], full[i % 2])
     """
     module = placed(text)
-    assert any(op.name == "cf.cond_br" for op in module.walk()) and not any(op.name == "scf.for" for op in module.walk())
+    assert any(op.name == "cf.cond_br" for op in module.walk()) and not any(
+        op.name == "scf.for" for op in module.walk()
+    )
     ran(module, tiles=1)
     with pytest.raises(ProgramError, match="deadlock"):
         ran(placed(text.replace("arrive(empty[i % 2])", "pass")), tiles=1)

@@ -140,7 +140,7 @@ ORDERED = {
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_what_nothing_orders_is_an_error(name: str, seed: int | None) -> None:
     text = UNORDERED[name].replace("use_number(read(p))", "read(p)")
-    with pytest.raises(ProgramError, match="global memory that .* and nothing orders the two"):
+    with pytest.raises(ProgramError, match=r"global memory that .* and nothing orders the two"):
         ran(text, seed)
 
 

@@ -147,9 +147,7 @@ def _drawn(draw: random.Random, kernel: Kernel, count: int) -> Iterator[Schedule
         yield (Random(seed), Priorities(seed), unkind[seed % len(unkind)])[number % 3]
 
 
-def _differs(
-    subject: Subject, kernel: Kernel, layout: Layout, schedule: Schedule, truth: Mapping[str, bytes]
-) -> bool:
+def _differs(subject: Subject, kernel: Kernel, layout: Layout, schedule: Schedule, truth: Mapping[str, bytes]) -> bool:
     try:
         return _left(subject, kernel, layout, schedule) != truth
     except ExecutionError:

@@ -106,7 +106,9 @@ def test_without_the_pairs_there_is_no_proof(final: tuple[str, Disjoint]) -> Non
 def test_clusters_are_not_modelled(final: tuple[str, Disjoint]) -> None:
     text, disjoint = final
     report = check(read(text.replace('"ttg.num-ctas" = 1 : i32', '"ttg.num-ctas" = 2 : i32')), disjoint=disjoint)
-    assert not report.ok and any("clusters of several blocks are not modelled" in one.message for one in report.findings)
+    assert not report.ok and any(
+        "clusters of several blocks are not modelled" in one.message for one in report.findings
+    )
 
 
 def test_plain_triton_loads_ahead_of_stores_through_the_same_argument() -> None:

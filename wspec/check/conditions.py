@@ -132,8 +132,9 @@ class Extents:
             self._steps.setdefault((space.chain, self.terms.of(loop.operands[2])), set()).add(kind)
         if kind == len(self.siblings):
             self.siblings.append([])
-        if any([self._is_unsure(bound) for bound in loop.operands[:3]]):
-            self._unsure.add(kind)
+        for bound in loop.operands[:3]:
+            if self._is_unsure(bound):
+                self._unsure.add(kind)
         before = self._of_task.setdefault((task, kind), [])
         if len(before) == len(self.siblings[kind]):
             self.siblings[kind].append(len(self.extents))

@@ -36,9 +36,7 @@ class GlobalMemory:
     `sources`: what a block argument, or the result of a loop or branch, may be.
     """
 
-    def __init__(
-        self, function: Operation, sources: Callable[[Value], Iterable[Value]], disjoint: Disjoint
-    ) -> None:
+    def __init__(self, function: Operation, sources: Callable[[Value], Iterable[Value]], disjoint: Disjoint) -> None:
         self.function, self.sources, self.disjoint = function, sources, disjoint
         self._found: dict[Operation, Operation | None] = {}
         self._doubts: dict[Value, Operation | None] = {}

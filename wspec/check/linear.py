@@ -2,7 +2,8 @@
 
 Two values with equal forms are equal whenever they are evaluated at the same iterations of the loops they depend on:
 this is how the checker knows that loops of different tasks run equally often. Index arithmetic is taken not to
-overflow. Loads from global memory at equal addresses give equal values where nothing can write there (global_memory.py).
+overflow. Loads from global memory at equal addresses give equal values where nothing can write there
+(global_memory.py).
 """
 
 from __future__ import annotations

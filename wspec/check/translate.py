@@ -36,9 +36,7 @@ def translate(
 
 
 class _Translator:
-    def __init__(
-        self, module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value]
-    ) -> None:
+    def __init__(self, module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value]) -> None:
         self.module, self.function = module, function
         self.flow = Flow(function)
         self.terms = Terms(GlobalMemory(function, self.flow.sources, disjoint))

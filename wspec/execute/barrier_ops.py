@@ -188,7 +188,9 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
             if not 0 <= which < MAX_NAMED:
                 raise task.error(f"there is no named barrier {which}; they are 0 to {MAX_NAMED - 1}", op)
             if which < task.machine.first_named:
-                raise task.error(f"named barrier {which} is Triton's; free are those from {task.machine.first_named}", op)
+                raise task.error(
+                    f"named barrier {which} is Triton's; free are those from {task.machine.first_named}", op
+                )
             yield None
             barrier = task.machine.named.setdefault(which, NamedBarrier(which))
             learn(barrier.gathered, task.tell())

@@ -137,9 +137,7 @@ def scatter_rows(memory: GlobalMemory, desc: Descriptor, rows: torch.Tensor, col
         raw(matrix)[wanted, first : first + span.stop - span.start] = raw(values)[inside, span]
 
 
-def _row_of(
-    desc: Descriptor, matrix: torch.Tensor, row: int, first: int, span: slice
-) -> tuple[int, torch.Tensor]:
+def _row_of(desc: Descriptor, matrix: torch.Tensor, row: int, first: int, span: slice) -> tuple[int, torch.Tensor]:
     """The address of a part of a row, and that part."""
     offset = row * desc.strides[0] + first * desc.strides[1]
     part = matrix[row, first : first + span.stop - span.start]

@@ -205,9 +205,7 @@ class GlobalMemory:
             self._scatter(flat[now], raw(change(from_raw(old, dtype), now)))
         return from_raw(before, dtype).reshape(addresses.shape)
 
-    def _note(
-        self, kind: Kind, addresses: torch.Tensor, size: int, same: Callable[[], bool] = lambda: False
-    ) -> None:
+    def _note(self, kind: Kind, addresses: torch.Tensor, size: int, same: Callable[[], bool] = lambda: False) -> None:
         """Elements are about to be touched."""
         if self.races is None or not addresses.numel():
             return
@@ -215,9 +213,7 @@ class GlobalMemory:
         first, last = int(places.min()), int(places.max())
         self.races.note(kind, self._allocation(first), first, last + size, size, lambda: places, same)
 
-    def note_view(
-        self, kind: Kind, address: int, view: torch.Tensor, same: Callable[[], bool] = lambda: False
-    ) -> None:
+    def note_view(self, kind: Kind, address: int, view: torch.Tensor, same: Callable[[], bool] = lambda: False) -> None:
         """The elements of a view that `strided` gave of this address are about to be touched."""
         if self.races is None or not view.numel():
             return

@@ -1,8 +1,8 @@
 """Races on global memory inside one program: two tasks touch the same bytes, one of them writes, nothing orders them.
 
 What a task knows is, for each of the others, up to which moment of that one it comes after: a number that counts what
-the other one has told anybody (vector clocks). Arrivals tell a barrier, waits learn from it. A copy or a store by TMA is
-somebody of its own, whom the task that waits for it learns of. Whether two accesses are ordered does not hang on the
+the other one has told anybody (vector clocks). Arrivals tell a barrier, waits learn from it. A copy or a store by TMA
+is somebody of its own, whom the task that waits for it learns of. Whether two accesses are ordered does not hang on the
 schedule, but which accesses there are does.
 
 Two stores of the same value are let pass: a team's last member may do its neighbour's tile once more.
