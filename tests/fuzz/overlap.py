@@ -176,7 +176,7 @@ def shipped() -> Iterator[Subject]:
         for kernel in _kernels_in(path):
             args = make_parser().parse_args(["plan", f"{path.with_suffix('.py')}:{kernel}", "--gate", "off"])
             for variant in each_variant(args):
-                yield from _of_variant(variant)
+                yield from of_variant(variant)
 
 
 def _kernels_in(path: Path) -> list[str]:
@@ -185,7 +185,8 @@ def _kernels_in(path: Path) -> list[str]:
     return list(tomllib.loads(path.read_text()))
 
 
-def _of_variant(args: argparse.Namespace) -> Iterator[Subject]:
+def of_variant(args: argparse.Namespace) -> Iterator[Subject]:
+    """The kernel of a command line, if it is specialized and has an example."""
     subject = open_kernel(args)
     module = read(subject.front.stages["ttgir"])
     outcome = specialize(module, subject.options)
