@@ -58,7 +58,7 @@ def bounds(argument: Any) -> tuple[int, int]:
             elements = _reach(argument)
         start = base.data_ptr()
         return start, start + elements * base.itemsize
-    if kind is torch.Tensor and argument.is_contiguous():
+    if (kind is torch.Tensor or isinstance(argument, torch.Tensor)) and argument.is_contiguous():
         start = argument.data_ptr()
         return start, start + argument.nbytes
     span = span_of(argument)
