@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.diagnostics import Remark, WspecError, bad_input, unknown
-from wspec.ir.disjoint import NONE, Disjoint
+from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
 from wspec.model.machine import load_machine
@@ -330,7 +330,9 @@ class TextSubject(Subject):
 
         if self._finished is None:
             return ""
-        return NOT_CHECKED if self._proof is None else self._proof.line
+        if self._proof is None:
+            return NOT_CHECKED
+        return self._proof.line if self.front.specialized else f"{self._proof.line}, if no two arguments overlap"
 
     @cached_property
     def _finished(self) -> Finished | None:
@@ -350,7 +352,7 @@ class TextSubject(Subject):
 
         if self._finished is None or self.options.check == "off":
             return None
-        return prove(self._finished.final, self.front.disjoint)
+        return prove(self._finished.final, self.front.disjoint if self.front.specialized else EVERY)
 
 
 def source_of(text: str) -> KernelSource:
