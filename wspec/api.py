@@ -194,11 +194,17 @@ class _Compiler:
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
-        kernel = bridge.load_kernel(source, result, group)
+        kernel = bridge.load_kernel(source, result, group, self._tell)
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
             return kernel
         return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
+
+    def _tell(self, remark: Remark) -> None:
+        """Of a launch that runs the plain kernel. With strict=True raises."""
+        if self.options.strict:
+            raise WspecError(replace(remark, severity="error"))
+        announce((remark,), self.options)
 
     def _with_plan(self, source: KernelSource, plan: Plan) -> tuple[Result, Group]:
         """What becomes of the kernel under another plan."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from wspec.diagnostics import Declined, Remark
 from wspec.ir import print_module
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
@@ -27,6 +28,7 @@ from wspec.passes.split import split
 from wspec.passes.store_staging.delay_last_subtile import delay_last_subtile
 from wspec.passes.store_staging.stage_stores import stage_stores
 from wspec.passes.stream_k.fix_up import fix_up
+from wspec.plan.overlap import disjoint_arguments
 from wspec.plan.plan import Plan
 from wspec.planner import tile_loops
 from wspec.planner.decide import decide, function_of, given, numbered
@@ -44,6 +46,7 @@ class Outcome:
     remarks: tuple[Remark, ...]
     stages: dict[str, str] = field(default_factory=dict)  # stage name -> text, when they were kept
     times: dict[str, float] = field(default_factory=dict)  # stage name -> seconds
+    disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
 
 
 def specialize(module: Operation, options: Options, *, plan: Plan | None = None, keep_stages: bool = False) -> Outcome:
@@ -58,6 +61,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     machine = load_machine(options.machine)
     try:
         module = run.step(numbered, module)
+        disjoint = disjoint_arguments(function_of(module))
         run.keep("input", module)
         plan = run.step(decide, module, machine, options) if plan is None else run.step(given, module, plan, machine)
     except Declined as declined:
@@ -70,7 +74,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
             run.step(check_valid, module, name=f"verify {one.__name__}")
         run.keep(one.__name__, module)
     done = Remark("specialized", describe(plan), function_of(module).location)
-    return Outcome(module, plan, (done,), run.stages, run.times)
+    return Outcome(module, plan, (done,), run.stages, run.times, disjoint)
 
 
 def walk_tiles(module: Operation, plan: Plan) -> Operation:

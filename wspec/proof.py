@@ -5,14 +5,18 @@ from __future__ import annotations
 from wspec import bridge, ir
 from wspec.bridge import Proof
 from wspec.check import Report, check
+from wspec.ir.disjoint import NONE, Disjoint
 
 _GENERIC = '"builtin.module"('  # how a module begins in generic form
 LIMIT_S = 10.0  # of CPU time; a launch waits for it: most kernels take 20 to 200 ms, rings of 12 tiles up to 4 s
 
 
-def prove(final: str) -> Proof:
-    """What the checker says of a module that libtriton wrote, in either form. What it raises is a bug."""
-    return proof_of(check(read_final(final), limit_s=LIMIT_S), LIMIT_S)
+def prove(final: str, disjoint: Disjoint = NONE) -> Proof:
+    """What the checker says of a module that libtriton wrote, in either form, if these arguments do not overlap.
+
+    What it raises is a bug.
+    """
+    return proof_of(check(read_final(final), limit_s=LIMIT_S, disjoint=disjoint), LIMIT_S)
 
 
 def read_final(final: str) -> ir.Operation:

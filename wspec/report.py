@@ -46,6 +46,11 @@ class Report:
         """What the checker said of the specialized kernel, in a line; "" when there is none."""
         return self.result.proof
 
+    @property
+    def guarded(self) -> tuple[tuple[str, str], ...]:
+        """Arguments, by name, that must not share memory: a launch compares them, and else runs the plain kernel."""
+        return tuple(bridge.names_of(self.result.disjoint, self.source.ast.signature))
+
     @cached_property
     def plan(self) -> Plan | None:
         """The plan; None when the compiler made none."""
@@ -66,6 +71,9 @@ class Report:
         parts = [f"{self.source.describe()}: {done}", *(render(remark) for remark in self.remarks)]
         if self.proof:
             parts.append(self.proof)
+        if self.guarded:
+            pairs = ", ".join(f"{one} and {other}" for one, other in self.guarded)
+            parts.append(f"a launch runs the plain kernel where two of these share memory: {pairs}")
         if self.plan is not None:
             found = operations(self.source, self.plan)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))

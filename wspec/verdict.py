@@ -26,4 +26,6 @@ class Judge:
         if found is None:
             return Verdict(module, remarks=remarks, stages=stages)
         edits = PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch)
-        return Verdict(module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits)
+        return Verdict(
+            module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint
+        )

@@ -17,6 +17,7 @@ from wspec import api, bridge, ir, proof
 from wspec.check import Report, check, explore
 from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import EVERY, Disjoint
 from wspec.ir.loc import file_loc
 from wspec.pipeline import Outcome, specialize
 
@@ -33,8 +34,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
     """The reports of the checker, as they come."""
     reports: list[Report] = []
 
-    def counted(module: Operation, *, limit_s: float) -> Report:
-        reports.append(check(module, limit_s=limit_s))
+    def counted(module: Operation, *, limit_s: float, disjoint: Disjoint) -> Report:
+        reports.append(check(module, limit_s=limit_s, disjoint=disjoint))
         return reports[-1]
 
     monkeypatch.setattr(proof, "check", counted)
@@ -92,9 +93,9 @@ def _without_places(text: str) -> str:
 def test_what_is_checked_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def prove(final: str) -> bridge.Proof:
+    def prove(final: str, disjoint: Disjoint) -> bridge.Proof:
         seen.append(final)
-        return proof.prove(final)
+        return proof.prove(final, disjoint)
 
     monkeypatch.setattr(api, "prove", prove)
     report = asked().outcome()
@@ -134,7 +135,7 @@ def test_an_error_leaves_the_kernel_alone(
     (reproducer,) = (fresh_cache / "wspec-reproducers").iterdir()
     assert reason.note.endswith(f"the plain kernel runs instead; please report this with {reproducer}")
     assert f"// {report.proof.removeprefix('checker: ')}\n" in reproducer.read_text()
-    again = proof.prove(reproducer.read_text())
+    again = proof.prove(reproducer.read_text(), EVERY)
     assert again.summary == report.proof.removeprefix("checker: "), "the file repeats it"
     assert said(asked(check=mode).outcome()) == said(report) and len(made) == 1, "it is stored"
 

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from wspec import bridge, ir
 from wspec.diagnostics import Remark
+from wspec.ir.disjoint import NONE, Disjoint
 from wspec.options import Options
 
 
@@ -77,6 +78,7 @@ class FakeOutcome:
     plan: Any = None
     remarks: tuple[Remark, ...] = ()
     stages: dict[str, str] = field(default_factory=dict)
+    disjoint: Disjoint = NONE
 
 
 class FakeSpecialize:

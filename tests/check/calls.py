@@ -64,11 +64,12 @@ CALLS: dict[str, frozenset[int | str]] = {
     "bar_sync": frozenset((0, 1)),
     "bar_arrive": frozenset((0, 1)),
     "op": frozenset((0,)),
+    "asm": frozenset((0,)),
     "pid": frozenset((0,)),
     "warp_id": frozenset(),
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
-         "ult", "umod", "smin", "smax", "read", "extui", "extsi", "trunc"),
+         "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -274,17 +275,41 @@ class Calls:
     def smax(self, left: Value, right: Value) -> Value:
         return self.builder.binary("arith.maxsi", left, right)
 
-    def read(self, pointer: Value) -> Value:
+    def read(self, pointer: Value, volatile: bool = False) -> Value:
         """A scalar from global memory."""
         flags: dict[str, Attribute] = {
             "boundaryCheck": DenseArrayAttr(I32, ()),
             "cache": i32(1),
             "evict": i32(1),
-            "isVolatile": IntegerAttr(0, I1),
+            "isVolatile": IntegerAttr(volatile, I1),
             "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
         }
         assert isinstance(pointer.type, PointerType)
         return self.builder.create("tt.load", [pointer], [pointer.type.pointee], flags).result
+
+    def read_volatile(self, pointer: Value) -> Value:
+        return self.read(pointer, volatile=True)
+
+    def write(self, pointer: Value, value: Value) -> None:
+        """A scalar to global memory."""
+        flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
+        self.builder.create("tt.store", [pointer, value], [], flags)
+
+    def add(self, pointer: Value, value: Value) -> Value:
+        """An atomic addition; what was there before."""
+        flags: dict[str, Attribute] = {"atomic_rmw_op": i32(4), "scope": i32(1), "sem": i32(4)}
+        assert isinstance(pointer.type, PointerType)
+        return self.builder.create("tt.atomic_rmw", [pointer, value], [pointer.type.pointee], flags).result
+
+    def asm(self, text: str, value: Value) -> Value:
+        """Pure inline assembly of one number."""
+        flags: dict[str, Attribute] = {
+            "asm_string": StringAttr(text),
+            "constraints": StringAttr("=r,r"),
+            "packed_element": i32(1),
+            "pure": IntegerAttr(1, I1),
+        }
+        return self.builder.create("tt.elementwise_inline_asm", [value], [I32], flags).result
 
     def pid(self, axis: int) -> Value:
         return self.builder.create("tt.get_program_id", [], [I32], {"axis": i32(axis)}).result

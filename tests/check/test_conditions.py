@@ -15,6 +15,7 @@ from wspec.check.linear import Linear, Terms
 from wspec.check.translate import translate
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import NONE
 
 # ------------------------------------------------------------------------------------------------------- terms
 
@@ -136,7 +137,7 @@ def test_what_nobody_knows_differs_from_itself_elsewhere() -> None:
 def _branches(text: str) -> tuple[list[tuple[Condition, Operation]], Extents]:
     module = kernel(text)
     function = next(op for op in module.walk() if op.name == "tt.func")
-    program, extents = translate(module, function)
+    program, extents = translate(module, function, NONE)
     steps = [step for code in program.codes for step in code.steps]
     return [(step.condition, step.op) for step in steps if isinstance(step, c.Branch)], extents
 

@@ -6,12 +6,13 @@ from tests.check.script import kernel
 from wspec.check import code as c
 from wspec.check.liveness import live_registers
 from wspec.check.translate import translate
+from wspec.ir.disjoint import NONE
 
 
 def _code(text: str) -> c.Code:
     module = kernel(text)
     function = next(op for op in module.walk() if op.name == "tt.func")
-    return translate(module, function)[0].codes[0]
+    return translate(module, function, NONE)[0].codes[0]
 
 
 def _at(code: c.Code, kind: type[c.Step], number: int = 0) -> int:

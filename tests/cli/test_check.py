@@ -89,7 +89,7 @@ def test_a_kernel_that_is_left_alone() -> None:
     ("stage", "form"), [("final", "generic"), ("final", "pretty"), ("specialized", "short"), ("finish", "generic")]
 )
 def test_a_module(stage: str, form: str) -> None:
-    out = done("check", "-", stdin=dump(stage, form))
+    out = done("check", "-", "--disjoint", "all", stdin=dump(stage, form))
     assert re.fullmatch(rf"attend of <stdin>\n\n{PROVED}{ASSUMED}", out), out
 
 
@@ -120,7 +120,7 @@ def test_a_module_that_is_wrong(
     mutate: Callable[[Operation], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    said = wspec("check", "-", "--json", str(tmp_path / "verdict.json"), stdin=broken(mutate))
+    said = wspec("check", "-", "--disjoint", "all", "--json", str(tmp_path / "verdict.json"), stdin=broken(mutate))
     assert said.code == 1 and said.err == ""
     assert re.fullmatch(WRONG, said.out), said.out
     (one,) = json.loads((tmp_path / "verdict.json").read_text())["modules"]

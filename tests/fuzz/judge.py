@@ -29,6 +29,7 @@ from wspec.execute.launch import Kernel
 from wspec.execute.schedule import FirstReady, Priorities, Random, Schedule, adversarial
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import Disjoint
 from wspec.lab.persistent_launch import executed_launch
 from wspec.pipeline import Outcome
 from wspec.plan.fill import Fill
@@ -97,7 +98,7 @@ def _judge(court: _Court) -> None:
             _finish(court, text)
         with court.timed("finishing"):
             final = _attempt("finishing", lambda: bridge.final_ttgir(text, court.compiling.source))
-        _check(court, read(final))
+        _check(court, read(final), outcome.disjoint)
     with court.timed("executor"):
         _run(court, made, expected)
 
@@ -172,9 +173,9 @@ def _finish(court: _Court, text: str) -> None:
         court.blame("back end", str(error))
 
 
-def _check(court: _Court, module: Operation) -> None:
+def _check(court: _Court, module: Operation, disjoint: Disjoint) -> None:
     with court.timed("checker"):
-        report = _attempt("checker", lambda: check(module, limit_s=CHECK_SECONDS))
+        report = _attempt("checker", lambda: check(module, limit_s=CHECK_SECONDS, disjoint=disjoint))
     doubts = sorted({found.code for found in report.undecided})
     court.verdict.checked = "proved" if report.ok else "error" if report.errors else f"undecided: {', '.join(doubts)}"
     for found in report.errors[:1]:

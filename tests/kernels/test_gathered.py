@@ -17,6 +17,7 @@ from wspec.check import check
 from wspec.execute import FirstReady, Kernel, Random
 from wspec.ir import read
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import EVERY
 from wspec.ir.types import i32
 from wspec.kernels import examples
 from wspec.kernels.gathered import (
@@ -123,7 +124,7 @@ def test_with_the_gate_off_it_is_specialized(large: bool, persistent: bool) -> N
     assert plan.producer.warps == 4 and plan.consumer.warps == (8 if large else 4)
     assert report.specialized and report.resources.hgmma > 0
     assert report.resources.spill_bytes == 0 and report.resources.stack_bytes == 0
-    assert check(read(final(large, persistent))).ok
+    assert check(read(final(large, persistent)), disjoint=EVERY).ok
 
 
 def test_lowering() -> None:
@@ -189,7 +190,7 @@ def counting_itself(module: Operation) -> None:
 def test_mutants_are_refused(change: Any, code: str) -> None:
     module = read(final())
     change(module)
-    report = check(module)
+    report = check(module, disjoint=EVERY)
     assert not report.ok and code in [finding.code for finding in report.findings], str(report)
 
 

@@ -20,6 +20,7 @@ from tests.mutants.running import Observation, Runner
 from tests.mutants.trace import Unknown
 from wspec.check import Report, check
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import EVERY
 
 Verdict = Literal["caught", "equivalent", "other values", "undecided", "unexplained", "missed", "invalid", "crash"]
 LIMIT_S = 10.0  # for the checker
@@ -80,7 +81,7 @@ class Judge:
         if module is None:
             return self._judgement(mutant, "invalid")
         try:
-            report = check(module, limit_s=LIMIT_S)
+            report = check(module, limit_s=LIMIT_S, disjoint=EVERY)
         except Exception as error:  # whatever it is, a mutant must not bring the checker down
             return self._judgement(mutant, "crash", message=f"{type(error).__name__}: {error}")
         if not report.ok:

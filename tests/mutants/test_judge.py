@@ -19,24 +19,25 @@ from wspec.check import Report
 from wspec.check.findings import Finding
 from wspec.execute import adversarial
 from wspec.ir.core import Operation
+from wspec.ir.disjoint import EVERY, Disjoint
 
 Checker = Callable[..., Report]
 KERNEL = "gemm-64"
 
 
-def accepts(module: Operation, limit_s: float = 0) -> Report:
+def accepts(module: Operation, limit_s: float = 0, disjoint: Disjoint = EVERY) -> Report:
     return Report(())
 
 
-def refuses(module: Operation, limit_s: float = 0) -> Report:
+def refuses(module: Operation, limit_s: float = 0, disjoint: Disjoint = EVERY) -> Report:
     return Report((Finding("error", "deadlock", "never"),))
 
 
-def doubts(module: Operation, limit_s: float = 0) -> Report:
+def doubts(module: Operation, limit_s: float = 0, disjoint: Disjoint = EVERY) -> Report:
     return Report((Finding("undecided", "too-many-states", "long"),))
 
 
-def fails(module: Operation, limit_s: float = 0) -> Report:
+def fails(module: Operation, limit_s: float = 0, disjoint: Disjoint = EVERY) -> Report:
     raise KeyError("oops")
 
 

@@ -20,6 +20,7 @@ from wspec.bridge.backend import Finished
 from wspec.bridge.digest import triton_key, wspec_digest
 from wspec.bridge.frontend import KernelSource
 from wspec.diagnostics import Remark, from_json, to_json
+from wspec.ir.disjoint import Pair
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
 from wspec.tile_scheduler import TileLoop
@@ -38,6 +39,7 @@ class Result:
     proof: str = ""  # what the checker said of the specialized kernel, in a line; empty when there is none
     tile_loop: TileLoop | None = None  # how blocks take tiles; None where each takes one
     blocks_per_sm: int = 1
+    disjoint: tuple[Pair, ...] = ()  # arguments of the compiled function whose memory must not overlap, by position
 
     @property
     def reason(self) -> Remark | None:
@@ -219,6 +221,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "proof": result.proof,
         "tile_loop": None if result.tile_loop is None else result.tile_loop.to_data(),
         "blocks_per_sm": result.blocks_per_sm,
+        "disjoint": result.disjoint,
     }
 
 
@@ -226,6 +229,8 @@ def _result_from(data: dict[str, Any]) -> Result:
     remarks = tuple(from_json(item) for item in data["remarks"])
     texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof")}
     tiles = None if data["tile_loop"] is None else TileLoop.from_data(data["tile_loop"])
+    pairs = tuple((int(one), int(other)) for one, other in data["disjoint"])
     return Result(
-        bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"])
-    )
+        bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"]),
+        disjoint=pairs,
+    )  # fmt: skip

@@ -27,6 +27,7 @@ from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.bridge.versions import KNOWN, VERSION
 from wspec.diagnostics import Declined, Remark
+from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
 from wspec.target.hopper import ARCH, ARCH_NAME, BACKEND, BLOCK_SHARED_BYTES, BLOCK_THREADS
@@ -44,6 +45,7 @@ class Verdict:
     blocks_per_sm: int = 1
     stages: Mapping[str, str] = field(default_factory=dict)
     edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
+    disjoint: Disjoint = NONE  # what the text takes for granted of its arguments
 
 
 Compiler = Callable[[str], Verdict]
@@ -215,7 +217,7 @@ class _Made:
 def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options) -> _Made:
     if verdict.text is None:
         return _Made(Result(False, verdict.remarks, verdict.plan))
-    proving = Proving(checker, options)
+    proving = Proving(checker, verdict.disjoint, options)
     try:
         run = finish_isolated if options.isolate else finish
         finished = run(verdict.text, source, verdict.edits, proving.begin)
@@ -240,8 +242,9 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(
-        True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tile_loop, verdict.blocks_per_sm
-    )
+        True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tile_loop, verdict.blocks_per_sm,
+        tuple(sorted(verdict.disjoint.pairs)),
+    )  # fmt: skip
     return _Made(made, finished)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel
+from wspec.bridge.overlap_guard import guarded
 from wspec.bridge.persistent import PersistentKernel
 from wspec.tile_scheduler import TileLoop
 
@@ -26,8 +27,10 @@ class Appended:
 def load_appended(source: KernelSource, result: Result, group: Group, argument: Appended) -> Any:
     """The compiled kernel of a specialized result, which launches as the kernel did."""
     if result.tile_loop is None:
-        return _Longer(source.ast, group, result.blocks_per_sm, argument)
-    return _LongerPersistent(source, group, result.tile_loop, result.blocks_per_sm, argument)
+        kernel: Any = _Longer(source.ast, group, result.blocks_per_sm, argument)
+    else:
+        kernel = _LongerPersistent(source, group, result.tile_loop, result.blocks_per_sm, argument)
+    return guarded(kernel, source, result.disjoint)
 
 
 class _Longer(LaunchableKernel):

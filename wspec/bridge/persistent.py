@@ -18,6 +18,7 @@ import torch
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
+from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.workspace import partials_of
 from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, launch_table, partials_words
 
@@ -26,13 +27,18 @@ KEPT = 256  # tables a kernel keeps on a device
 Run = Callable[..., None]
 
 
-def load_kernel(source: KernelSource, result: Result, group: Group) -> Any:
-    """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel."""
+def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
+    """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel.
+
+    Ours is launched where the arguments do not overlap that must not. `tell` takes a remark on where they do.
+    """
     if not result.specialized:
         return load_plain(source)
     if result.tile_loop is None:
-        return LaunchableKernel(source.ast, group, result.blocks_per_sm)
-    return PersistentKernel(source, group, result.tile_loop, result.blocks_per_sm)
+        kernel: Any = LaunchableKernel(source.ast, group, result.blocks_per_sm)
+    else:
+        kernel = PersistentKernel(source, group, result.tile_loop, result.blocks_per_sm)
+    return guarded(kernel, source, result.disjoint, tell)
 
 
 class PersistentKernel(LaunchableKernel):

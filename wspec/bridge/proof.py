@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
 from wspec.diagnostics import Remark, render
+from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import Location
 from wspec.options import Options
 
@@ -34,27 +35,28 @@ class Proof:
         return bool(self.errors or (self.undecided and options.check == "strict"))
 
 
-Checker = Callable[[str], Proof]
-"""TTGIR after the finishing passes, in generic form or Triton's own -> what the checker says of it."""
+Checker = Callable[[str, Disjoint], Proof]
+"""TTGIR after the finishing passes, in generic form or Triton's own, and which of the arguments a launch makes sure do
+not overlap -> what the checker says of it."""
 
 
 class Proving:
     """The checker at work on a thread of its own, beside LLVM and ptxas, which leave the interpreter free."""
 
-    def __init__(self, checker: Checker, options: Options) -> None:
-        self._checker, self._wanted = checker, options.check != "off"
+    def __init__(self, checker: Checker, disjoint: Disjoint, options: Options) -> None:
+        self._checker, self._disjoint, self._wanted = checker, disjoint, options.check != "off"
         self._pool = ThreadPoolExecutor(1, "wspec-checker")
         self._proof: Future[Proof] | None = None
 
     def begin(self, final: str) -> None:
         """Start on the module that will be compiled."""
         if self._wanted:
-            self._proof = self._pool.submit(self._checker, final)
+            self._proof = self._pool.submit(self._checker, final, self._disjoint)
             self._pool.shutdown(wait=False)
 
     def proof(self, final: str) -> Proof:
-        """A Checker: what came of it. Raises what the checker raised."""
-        return self._checker(final) if self._proof is None else self._proof.result()
+        """What came of it. Raises what the checker raised."""
+        return self._checker(final, self._disjoint) if self._proof is None else self._proof.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Ruling:
     final: bool = True  # False: another time it may be another
 
 
-def rule(name: str, place: Location, text: str, checker: Checker, options: Options) -> Ruling:
+def rule(name: str, place: Location, text: str, checker: Callable[[str], Proof], options: Options) -> Ruling:
     """Ask the checker about kernel `name`, whose source is at `place`. Never raises.
 
     An error, and a failure of the checker itself, leave a reproducer that `wspec check` reads.
@@ -92,7 +94,8 @@ def rule(name: str, place: Location, text: str, checker: Checker, options: Optio
 
 def _wrong(name: str, text: str, proof: Proof, options: Options) -> tuple[Remark, ...]:
     details = "\n\n".join(render(remark, context=False) for remark in (*proof.errors, *proof.undecided))
-    path = write_reproducer(name, text, f"{proof.summary}\n\n{details}", options)
+    again = "repeated by: wspec check --disjoint all (a launch compares arguments that must not overlap)"
+    path = write_reproducer(name, text, f"{proof.summary}\n\n{details}\n\n{again}", options)
     errors = tuple(_about(f"the checker refuses the specialized {name}", remark) for remark in proof.errors)
     return _with_note(errors, plain_runs(path))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from wspec.check import code as c
 from wspec.check.canonical_form import Grows
+from wspec.check.conditions import Extents
 from wspec.check.engine import Engine
 from wspec.check.explore import search
 from wspec.check.findings import Finding, Report
@@ -15,34 +17,39 @@ from wspec.check.resources import resources
 from wspec.check.tracked_values import Flow
 from wspec.check.translate import translate
 from wspec.ir.core import Operation, Value
+from wspec.ir.disjoint import EVERY, NONE, Disjoint
+from wspec.ir.loc import value_name
 from wspec.ir.types import MemDescType
 
 LIMIT_S = 20.0
 ASSUMPTIONS = (
-    "index arithmetic does not overflow, and loads from global memory at equal addresses give equal values",
+    "index arithmetic does not overflow",
     "the back end orders the threads of one task (bar.sync) where they touch the same buffer or signal a barrier",
-    "accesses to global memory are not looked at",
+    "of global memory only what decides control flow is looked at, and no other kernel writes it meanwhile",
     "an mbarrier that is in use needs no proxy fence between its initialization and TMA, as in Triton's own kernels",
 )
 
 
-def check(module: Operation, *, limit_s: float = LIMIT_S) -> Report:
+def check(module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = NONE) -> Report:
     """Prove a module free of deadlocks and races, for any trip count, or say what is wrong or could not be decided.
 
+    `disjoint`: which arguments of a function are taken to point to memory that does not overlap. The report's
+    assumptions name those pairs. Without it all may overlap: a value that is loaded in two tasks is then the same in
+    both only if the kernel stores nothing.
     `module` may be any TTGIR, specialized or not; it is not changed. `limit_s`: seconds after which the search is given
     up (reported as undecided), in CPU time of this thread: what else the machine or the process does must not decide
     what is proved. Never raises for what is in the module.
     """
     start = time.thread_time()
     functions = [op for op in module.walk() if op.name == "tt.func" and op.regions and op.regions[0].blocks]
-    findings: list[Finding] = []
+    findings: list[Finding] = list(_clusters(module))
     reports: list[Report] = []
     for function in functions:
         if len(function.regions[0].blocks) != 1:
             message = "the function branches in a way that is not a for or an if"
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
-        reports.append(_function(module, function, limit_s))
+        reports.append(_function(module, function, limit_s, disjoint))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),
@@ -52,15 +59,35 @@ def check(module: Operation, *, limit_s: float = LIMIT_S) -> Report:
         sum(report.states for report in reports),
         sum(report.events for report in reports),
         time.thread_time() - start,
-        ASSUMPTIONS,
+        (*ASSUMPTIONS, *(text for function in functions for text in _assumed(function, disjoint))),
     )
 
 
-def _function(module: Operation, function: Operation, limit_s: float) -> Report:
+def _clusters(module: Operation) -> Iterator[Finding]:
+    blocks = module.int_attr("ttg.num-ctas") or 1
+    if blocks > 1:
+        message = f"clusters of several blocks are not modelled: num-ctas is {blocks}"
+        yield Finding("undecided", "unknown-operation", message, module.location)
+
+
+def _assumed(function: Operation, disjoint: Disjoint) -> Iterator[str]:
+    """In words, what of the arguments' memory is taken for granted."""
+    if disjoint.every:
+        yield "no two arguments point to memory that overlaps"
+        return
+    names = [value_name(arg.location) or f"argument {at}" for at, arg in enumerate(function.regions[0].block.args)]
+    pairs = [f"{names[a]} and {names[b]}" for a, b in sorted(disjoint.pairs) if b < len(names)]
+    if pairs:
+        yield f"the memory of these arguments does not overlap: {', '.join(pairs)}"
+    if disjoint.own is not None and disjoint.own < len(names):
+        yield f"no other argument reaches the memory of {', '.join(names[disjoint.own :])}, which the launcher makes"
+
+
+def _function(module: Operation, function: Operation, limit_s: float, disjoint: Disjoint) -> Report:
     unknown: frozenset[Value] = frozenset()
     deadline = time.thread_time() + limit_s
     while True:
-        program, extents = translate(module, function, unknown)
+        program, extents = translate(module, function, disjoint, unknown)
         names = Names(program, Flow(function))
         engine = Engine(program, names, extents)
         try:
@@ -68,10 +95,28 @@ def _function(module: Operation, function: Operation, limit_s: float) -> Report:
             break
         except Grows as grown:
             unknown |= {grown.value}
+    if any(one.kind == "undecided" for one in found):
+        found = [*found, *_overwritten(extents)]
     findings = [*resources(module, function, program, names), *lifetimes(function, program, names), *found]
+    if "overwritten" in {one.code for one in found} and not disjoint.every:
+        apart = _function(module, function, max(0.0, deadline - time.thread_time()), EVERY)
+        if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
+            return apart
     slots = sum(_slots(program, root) for root in names.barriers)
     buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
     return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)
+
+
+def _overwritten(extents: Extents) -> Iterator[Finding]:
+    """Why two tasks may disagree on what decides something, where that keeps the kernel from being proved."""
+    memory = extents.terms.memory
+    for load in extents.changing if memory is not None else ():
+        assert memory is not None
+        store = memory.place(load)
+        message = f"what {load.name} loads here decides what tasks do, and {memory.text(load)}"
+        path = ((f"{store.name} writes", store.location),) if store is not load else ()
+        note = "load it in one task that hands it on, or say that the arguments do not overlap and see to it"
+        yield Finding("undecided", "overwritten", message, load.location, path, note)
 
 
 def _slots(program: c.Program, root: int) -> int:

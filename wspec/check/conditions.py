@@ -110,6 +110,8 @@ class Extents:
         self._steps: dict[Key, set[int]] = {}  # steps that are not constant -> kinds of loops
         self._families: dict[Key, list[int]] = {}
         self.computed: set[int] = set()  # choices that follow from the iteration, in a way that is not understood
+        self.changing: dict[Operation, None] = {}  # loads that decide something, and may be overwritten between tasks
+        self._unsure: set[int] = set()  # kinds of loops whose bounds come from them
         self.chain_of_choice: list[tuple[int, ...]] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
@@ -130,6 +132,9 @@ class Extents:
             self._steps.setdefault((space.chain, self.terms.of(loop.operands[2])), set()).add(kind)
         if kind == len(self.siblings):
             self.siblings.append([])
+        for bound in loop.operands[:3]:
+            if self._is_unsure(bound):
+                self._unsure.add(kind)
         before = self._of_task.setdefault((task, kind), [])
         if len(before) == len(self.siblings[kind]):
             self.siblings[kind].append(len(self.extents))
@@ -147,9 +152,21 @@ class Extents:
         count = max(0, -(-extent.rest // extent.step))
         return (count, count) if count <= MAX_EXACT else (SOME, FAR)
 
+    def _is_unsure(self, value: Value) -> bool:
+        """Does it come from a load that another task may see changed?"""
+        load = self.terms.doubt(value)
+        if load is not None:
+            self.changing[load] = None
+        return load is not None
+
     def is_vague(self, number: int) -> bool:
-        """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?"""
+        """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?
+
+        Those whose bounds are loads that may be overwritten count for such.
+        """
         kind = self.extents[number].kind
+        if kind in self._unsure:
+            return True
         return any(kind in kinds and len(kinds) > 1 for kinds in self._steps.values())
 
     def runs(self, loop: Operation) -> Threshold:
@@ -204,7 +221,8 @@ class Extents:
             number = self.choices[form] = len(self.asked)
             self.asked.append(value)
             self.chain_of_choice.append(self.terms.chain_of(form))
-            if self.chain_of_choice[number] and not _is_free(value):
+            unsure = self._is_unsure(value)
+            if unsure or (self.chain_of_choice[number] and not _is_free(value)):
                 self.computed.add(number)
             self._compare(value, number)
         return Choice(number, self.chain_of_choice[number])

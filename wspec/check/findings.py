@@ -28,6 +28,7 @@ CODES: dict[str, str] = {
     "unknown-index": "the place of a buffer or the phase of a wait cannot be followed",
     "unknown-operation": "an operation may synchronize, and the checker does not know it",
     "unknown-control-flow": "control flow that the checker cannot follow",
+    "overwritten": "a loaded value that decides what tasks do may be written between their loads",
     "too-many-states": "the search was given up",
 }
 

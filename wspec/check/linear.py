@@ -2,7 +2,8 @@
 
 Two values with equal forms are equal whenever they are evaluated at the same iterations of the loops they depend on:
 this is how the checker knows that loops of different tasks run equally often. Index arithmetic is taken not to
-overflow, and loads from global memory at equal addresses to give equal values.
+overflow. Loads from global memory at equal addresses give equal values where nothing can write there
+(global_memory.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
 from wspec.ir.types import DenseAttr, IntegerAttr
@@ -79,7 +81,8 @@ _MAX_TREE = 400  # nodes of the description of a loop-carried value
 class Terms:
     """Forms of values, and the spaces of loops. One for all tasks of a kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: GlobalMemory | None = None) -> None:
+        self.memory = memory  # None: nothing is written
         self._numbers: dict[Key, int] = {}
         self.divergent: set[int] = set()  # atoms that differ from thread to thread
         self.depends: list[tuple[int, ...]] = []  # atom -> the chain of spaces it changes with
@@ -175,7 +178,15 @@ class Terms:
             return self._structured(op, value)
         if not (is_pure(op) or op.name in ("tt.load", "tt.get_program_id", "tt.get_num_programs")):
             return self._unique(value)
-        return self._pure(op, value)
+        return self._unique(value) if self.may_change(op) else self._pure(op, value)
+
+    def may_change(self, op: Operation) -> bool:
+        """Does the operation load what may be written between it and another load of the same address?"""
+        return self.memory is not None and self.memory.changed_by(op) is not None
+
+    def doubt(self, value: Value) -> Operation | None:
+        """A load that the value is computed from and for which that is so."""
+        return self.memory.doubt(value) if self.memory is not None else None
 
     def _unique(self, value: Value) -> Linear:
         owner = value.op if value.op is not None else value.owner
@@ -282,7 +293,7 @@ class _Trees:
             return ("form", self.terms.of(value))
         if not op.is_inside(loop) or not op.operands or op.regions:
             return ("form", self.terms.of(value)) if not op.is_inside(loop) or not op.operands else None
-        if not (is_pure(op) or op.name == "tt.load"):
+        if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
         if any(part is None for part in parts):

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from wspec.check import code as c
 from wspec.check import scalars
 from wspec.check.conditions import Always, Condition, Extents
+from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Terms, constant
 from wspec.check.tracked_values import ASM_SYNCHRONIZES, DOT, WAIT, Flow, bounds, followed, is_active, moduli
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
+from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
 from wspec.ir.types import DenseArrayAttr, MemDescType, ScalarType, TensorDescType
 
@@ -27,17 +29,17 @@ _ASM_BARRIER = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.align
 
 
 def translate(
-    module: Operation, function: Operation, unknown: frozenset[Value] = frozenset()
+    module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value] = frozenset()
 ) -> tuple[c.Program, Extents]:
     """The steps of every task of a function, and the extents of its loops. `unknown`: values not to follow."""
-    return _Translator(module, function, unknown).run()
+    return _Translator(module, function, disjoint, unknown).run()
 
 
 class _Translator:
-    def __init__(self, module: Operation, function: Operation, unknown: frozenset[Value]) -> None:
+    def __init__(self, module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value]) -> None:
         self.module, self.function = module, function
-        self.terms = Terms()
         self.flow = Flow(function)
+        self.terms = Terms(GlobalMemory(function, self.flow.sources, disjoint))
         self.extents = Extents(self.terms)
         self.regions = [op for op in function.walk() if op.name == ws.NAME]
         for region in self.regions:

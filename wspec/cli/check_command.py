@@ -16,6 +16,8 @@ from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_fla
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
+from wspec.ir.disjoint import EVERY, NONE, Disjoint, Pair
+from wspec.ir.loc import value_name
 
 if TYPE_CHECKING:
     from wspec.cli.subject import KernelSubject
@@ -96,10 +98,13 @@ def _given(args: argparse.Namespace) -> Checked:
     if not functions:
         raise bad_input(f"{place} has no function to check")
     name = functions[0].str_attr("sym_name") or "kernel"
-    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args))
+    disjoint = _disjoint(args.disjoint, functions[0]) if args.disjoint is not None else NONE
+    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, disjoint))
 
 
 def _kernel(args: argparse.Namespace) -> Checked:
+    if args.disjoint is not None:
+        raise bad_input("--disjoint is for modules", "of a kernel the pairs are known that its launches compare")
     subject = open_kernel(args)
     stage, left_alone = args.stage or "final", None
     if args.plain:
@@ -107,7 +112,8 @@ def _kernel(args: argparse.Namespace) -> Checked:
     elif args.stage is None and not subject.front.specialized:  # then this is what runs
         stage, left_alone = PLAIN, subject.front.reason
     module = read_module(_text(subject, stage), f"{subject.name}, {stage}")
-    report = _report(module, f"{subject.name}, {stage}", args)
+    disjoint = subject.front.disjoint if stage in ("final", "specialized") else NONE
+    report = _report(module, f"{subject.name}, {stage}", args, disjoint)
     return Checked(subject.title, args.variant or "", stage, left_alone, report)
 
 
@@ -122,14 +128,29 @@ def _text(subject: KernelSubject, stage: str) -> str:
     return bridge.final_ttgir(subject.text("specialized"), subject.offline.source)
 
 
-def _report(module: ir.Operation, place: str, args: argparse.Namespace) -> Report:
+def _disjoint(text: str, function: ir.Operation) -> Disjoint:
+    """What `--disjoint` says. Raises WspecError for what are no pairs of arguments of the function."""
+    if text == "all":
+        return EVERY
+    names = [value_name(arg.location) for arg in function.regions[0].block.args]
+    pairs = set[Pair]()
+    for pair in text.split(","):
+        found = [names.index(name) if name in names else -1 for name in pair.strip().split(":")]
+        if len(found) != 2 or min(found) < 0 or found[0] == found[1]:
+            known = ", ".join(dict.fromkeys(name for name in names if name))
+            raise bad_input(f"--disjoint: {pair.strip()!r} are no two arguments", f"a:b, with two of {known}")
+        pairs.add((min(found), max(found)))
+    return Disjoint(frozenset(pairs))
+
+
+def _report(module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint) -> Report:
     if problems := ir.verify(module):
         raise invalid(problems, place)
     abstract = next((op for op in module.walk() if op.name.startswith("wspec.")), None)
     if abstract is not None:
         note = "the checker takes modules without operations of wspec's own: those from the pass finish on"
         raise bad_input(f"{place} is not lowered yet: it has {abstract.name}", note)
-    return check(module, limit_s=args.limit)
+    return check(module, limit_s=args.limit, disjoint=disjoint)
 
 
 def _show(one: Checked) -> None:

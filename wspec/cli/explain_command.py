@@ -8,13 +8,16 @@ from dataclasses import replace
 
 from rich.text import Text
 
+from wspec import ir
 from wspec.cli.compile_command import verdict
 from wspec.cli.inputs import open_input
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import Subject
 from wspec.diagnostics import REASONS, Remark, place_text
 from wspec.model.machine import load_machine
+from wspec.plan.overlap import in_words
 from wspec.plan.plan import Plan
+from wspec.planner.decide import function_of
 from wspec.show.explain import changes, done, why
 
 
@@ -35,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _explain_plan(subject: Subject, plan: Plan) -> None:
     machine = load_machine(subject.options.machine)
-    _section("what was done", done(plan, subject.operations))
+    said = in_words(function_of(ir.read(subject.text("ttgir"))), subject.front.disjoint)
+    _section("what was done", [*done(plan, subject.operations), *([said] if said else [])])
     _section("why", why(plan, machine))
     _section("what you can change", changes(plan))
 

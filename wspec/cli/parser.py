@@ -106,6 +106,11 @@ def _check(commands: argparse._SubParsersAction[_Parser]) -> None:
     )  # fmt: skip
     which.add_argument("--plain", action="store_true", help="what Triton itself makes of the kernel")
     made.add_argument("--all", action="store_true", help="every variant of the kernel's spec")
+    made.add_argument(
+        "--disjoint", metavar="PAIRS",
+        help="of a module: arguments to take for not overlapping, as a:b,c:d, or all; a kernel's are those that its "
+        "launches compare",
+    )  # fmt: skip
     made.add_argument("--limit", type=float, default=20.0, metavar="S", help="seconds to search (default %(default)s)")
     made.add_argument("--json", metavar="FILE", help="write the verdict and the findings there too; - for nothing else")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.diagnostics import Remark, WspecError, bad_input, unknown
+from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
 from wspec.model.machine import load_machine
@@ -37,6 +38,7 @@ class Front:
     plan: Plan | None
     remarks: tuple[Remark, ...]
     specialized: bool
+    disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
 
     @property
     def reason(self) -> Remark | None:
@@ -162,7 +164,7 @@ def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
     if mismatch is not None:
         raise WspecError(replace(mismatch, severity="error"))
     plan = Plan.from_text(verdict.plan) if verdict.plan else None
-    return Front(stages, plan, verdict.remarks, verdict.text is not None)
+    return Front(stages, plan, verdict.remarks, verdict.text is not None, verdict.disjoint)
 
 
 # ----------------------------------------------------------------------------------------------- a kernel
@@ -328,7 +330,9 @@ class TextSubject(Subject):
 
         if self._finished is None:
             return ""
-        return NOT_CHECKED if self._proof is None else self._proof.line
+        if self._proof is None:
+            return NOT_CHECKED
+        return self._proof.line if self.front.specialized else f"{self._proof.line}, if no two arguments overlap"
 
     @cached_property
     def _finished(self) -> Finished | None:
@@ -348,7 +352,7 @@ class TextSubject(Subject):
 
         if self._finished is None or self.options.check == "off":
             return None
-        return prove(self._finished.final)
+        return prove(self._finished.final, self.front.disjoint if self.front.specialized else EVERY)
 
 
 def source_of(text: str) -> KernelSource:

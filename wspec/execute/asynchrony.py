@@ -39,6 +39,7 @@ class Copy(Effect):
         self.view.put(self.fetch())
         self.view.buffer.filling.remove((self.view, self))
         if self.barrier is not None:
+            self.barrier.learn(self.known)
             self.barrier.complete(self.size)
 
 
@@ -57,6 +58,8 @@ class Arrival(Effect):
 
     def happen(self) -> None:
         self.done = True
+        for one in (self, *self.after):
+            self.barrier.learn(one.known)
         self.barrier.arrive(self.count)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wspec.execute.errors import ExecutionError
+from wspec.execute.races import Known, learn
 
 MAX_ARRIVALS = (1 << 20) - 1
 MAX_BYTES = (1 << 20) - 1
@@ -24,6 +25,8 @@ class Barrier:
     phase: int = 0
     phases: int = 0  # completed so far
     waiting: int = 0  # tasks in a wait
+    gathered: Known = field(default_factory=dict)  # what those know who came in this phase (races.py)
+    ready: Known = field(default_factory=dict)  # and in the phases that have ended
 
     def __post_init__(self) -> None:
         if not 0 < self.count <= MAX_ARRIVALS:
@@ -43,6 +46,10 @@ class Barrier:
         self.pending -= count
         self._settle()
 
+    def learn(self, known: Known) -> None:
+        """Who is about to arrive knows this, and so do those who wait, when the phase has ended."""
+        learn(self.gathered, known)
+
     def add(self, count: int) -> None:
         """The phase waits for `count` more arrivals."""
         self.pending += count
@@ -61,6 +68,8 @@ class Barrier:
     def _settle(self) -> None:
         if self.pending == 0 and self.bytes == 0:
             self.phase, self.pending, self.phases = self.phase ^ 1, self.count, self.phases + 1
+            learn(self.ready, self.gathered)
+            self.gathered = {}
 
     def __str__(self) -> str:
         state = f"in phase {self.phase} ({self.phases} completed), {self.pending} of {self.count} arrivals missing"
@@ -77,6 +86,8 @@ class NamedBarrier:
     threads: int = 0  # that it waits for; what the first to come says
     arrived: int = 0
     opened: int = 0  # how often
+    gathered: Known = field(default_factory=dict)  # as of a Barrier
+    ready: Known = field(default_factory=dict)
 
     def arrive(self, threads: int, expected: int) -> int:
         """`threads` come to a barrier that they say is for `expected`; returns what `opened` will be when it opens."""
@@ -92,6 +103,8 @@ class NamedBarrier:
         ticket = self.opened + 1
         if self.arrived == self.threads:
             self.arrived, self.opened = 0, ticket
+            learn(self.ready, self.gathered)
+            self.gathered = {}
         return ticket
 
     def has_opened(self, ticket: int) -> bool:

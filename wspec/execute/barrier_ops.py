@@ -11,6 +11,7 @@ from wspec.execute.barrier import Barrier, NamedBarrier
 from wspec.execute.code import Decoder, Step, flow, point
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Steps, Task, Wait
+from wspec.execute.races import learn
 from wspec.execute.shared import View, name_of
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr, ScalarType
@@ -61,6 +62,9 @@ def decode_init_barrier(op: Operation, decoder: Decoder) -> Step:
             raise task.error(f"{op.name}: a barrier is one i64, not {tuple(view.data.shape)}", op)
         if view.barrier_key in view.buffer.barriers:
             raise task.error(f"{barrier_name(op, 0, view)} is initialized while it is in use", op)
+        if (found := view.busy()) is not None:
+            raise task.error(f"{barrier_name(op, 0, view)} is initialized while {found[0]}", op)
+        view.claim()
         made: list[Barrier] = []
         counted(task, op, 0, view, lambda: made.append(Barrier(count)))
         view.buffer.barriers[view.barrier_key] = made[0]
@@ -89,6 +93,7 @@ def decode_arrive_barrier(op: Operation, decoder: Decoder) -> Step:
         if wanted(task):
             view: View = task.frame[slot]
             barrier = barrier_of(task, op, 0, view)
+            barrier.learn(task.tell())
             counted(task, op, 0, view, lambda: barrier.arrive(count))
 
     return point(arrive)
@@ -103,6 +108,7 @@ def decode_barrier_expect(op: Operation, decoder: Decoder) -> Step:
         if wanted(task):
             view: View = task.frame[slot]
             barrier = barrier_of(task, op, 0, view)
+            barrier.learn(task.tell())
             counted(task, op, 0, view, lambda: barrier.expect(size))
             counted(task, op, 0, view, barrier.arrive)
 
@@ -128,6 +134,7 @@ def decode_wait_barrier(op: Operation, decoder: Decoder) -> Step:
         barrier.waiting += 1
         yield Wait(op, lambda: barrier.phase != phase, describe)
         barrier.waiting -= 1
+        learn(task.known, barrier.ready)
 
     return flow(wait)
 
@@ -139,6 +146,7 @@ _BARRIER = re.compile(
     r"\b(?:bar|barrier)(?:\.cta)?\.(?P<what>\w+)(?P<more>(?:\.\w+)*)\s+(?P<id>[$\w]+)(?:\s*,\s*(?P<n>[$\w]+))?\s*;?"
 )
 _MOVE = re.compile(r"\bmov\.[sub]\d+\s+\$0\s*,\s*(?P<value>\$?-?\d+)\s*;?")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 MAX_NAMED = 16
 
 
@@ -152,7 +160,12 @@ class _Meeting:
 
 
 def is_barrier_assembly(op: Operation) -> bool:
-    return op.name == ASSEMBLY and _BARRIER.search(op.str_attr("asm_string") or "") is not None
+    return op.name == ASSEMBLY and _BARRIER.search(_code(op)) is not None
+
+
+def _code(op: Operation) -> str:
+    """The text of inline assembly without its comments."""
+    return _COMMENT.sub(" ", (op.str_attr("asm_string") or "").replace("\\n", "\n").replace("\\0A", "\n"))
 
 
 def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
@@ -174,11 +187,17 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
             expected = number(task, meeting.threads) if meeting.threads else task.threads
             if not 0 <= which < MAX_NAMED:
                 raise task.error(f"there is no named barrier {which}; they are 0 to {MAX_NAMED - 1}", op)
+            if which < task.machine.first_named:
+                raise task.error(
+                    f"named barrier {which} is Triton's; free are those from {task.machine.first_named}", op
+                )
             yield None
             barrier = task.machine.named.setdefault(which, NamedBarrier(which))
+            learn(barrier.gathered, task.tell())
             ticket = barrier.arrive(task.threads, expected)
             if meeting.waits:
                 yield Wait(op, partial(barrier.has_opened, ticket), partial(str, barrier))
+                learn(task.known, barrier.ready)
         for slot in results:
             task.frame[slot] = number(task, value)
 
@@ -187,7 +206,7 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
 
 def _parse(op: Operation) -> tuple[list[_Meeting], str]:
     """The meetings in order, and the text of the result. Raises ExecutionError for what else the assembly does."""
-    text = op.str_attr("asm_string") or ""
+    text = _code(op)
     meetings = []
     for found in _BARRIER.finditer(text):
         if found["what"] not in ("sync", "arrive") or found["more"] not in ("", ".aligned"):

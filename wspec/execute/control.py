@@ -8,6 +8,7 @@ from wspec.execute.code import FLOW, NOTHING, Code, Decoder, Function, Step, flo
 from wspec.execute.elements import bits_of, unsigned, wrap
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
+from wspec.execute.races import learn
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, OpaqueAttr
@@ -233,9 +234,10 @@ def decode_warp_specialize(op: Operation, decoder: Decoder) -> Step:
     """The default region goes on in the task that comes here; each partition is a task of its own; then all join."""
     slots = decoder.slots
     captured, results = slots.all(op.operands), slots.all(op.results)
-    default = decoder.only_block(op.regions[0], op)
+    default = _graph(op.regions[0], decoder, results)
     holder = op.regions[1].block.ops[0] if op.regions[1].blocks else None
-    partitions = [decoder.only_block(region, op) for region in holder.regions] if holder is not None else []
+    regions = holder.regions if holder is not None else []
+    partitions = [(_graph(region, decoder, ()), slots.all(region.blocks[0].args)) for region in regions]
     warps = op.attr("partitionNumWarps")
     counts = warps.values if isinstance(warps, DenseArrayAttr) else ()
     if len(counts) != len(partitions):
@@ -244,26 +246,35 @@ def decode_warp_specialize(op: Operation, decoder: Decoder) -> Step:
     def specialize(task: Task) -> Steps:
         machine = task.machine
         started = []
-        for index, (code, count) in enumerate(zip(partitions, counts, strict=True), start=1):
+        for index, ((body, args), count) in enumerate(zip(partitions, counts, strict=True), start=1):
             frame = slots.frame()
-            for slot, outer in zip(code.args, captured, strict=True):
+            for slot, outer in zip(args, captured, strict=True):
                 frame[slot] = task.frame[outer]
             part = Task(machine, index, f"partition {index}", count, frame)
-            part.steps = run(code, part)
+            part.steps = _steps(body, part)
             started.append(part)
+            part.known = task.tell()
             machine.start(part)
         name, task.name = task.name, "default"
         yield None
-        yield from run(default, task)
+        yield from _steps(default, task)
 
         def joined() -> bool:
             return not any(part in machine.tasks for part in started)
 
         yield Wait(op, joined, lambda: "the other tasks to end")
+        for part in started:
+            learn(task.known, part.known)
         task.name = name
-        move(task.frame, default.results, results)
 
     return flow(specialize)
+
+
+def _steps(body: Step, task: Task) -> Steps:
+    if body.kind == FLOW:
+        yield from body.act(task)
+    else:
+        body.act(task)
 
 
 def decode_nothing(op: Operation, decoder: Decoder) -> Step:

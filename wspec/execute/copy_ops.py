@@ -13,6 +13,7 @@ from wspec.execute.descriptor import Descriptor, gather_rows, read_tile, reduce_
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
+from wspec.execute.races import learn
 from wspec.execute.shared import View
 from wspec.execute.shared_ops import check_fenced, check_free, check_overtaken, check_readable, memdesc
 from wspec.ir.core import Operation
@@ -165,6 +166,7 @@ def decode_store_wait(op: Operation, decoder: Decoder) -> Step:
         yield Wait(op, lambda: all(store.done for store in covered), lambda: f"{len(covered)} TMA stores")
         for store in covered:
             store.release()
+            learn(task.known, store.known)
         del task.stores[: len(covered)]
 
     return flow(wait)
@@ -226,6 +228,8 @@ def decode_async_wait(op: Operation, decoder: Decoder) -> Step:
         number = max(0, len(task.groups) - keep)
         covered = [copy for group in task.groups[:number] for copy in group]
         yield Wait(op, lambda: all(copy.done for copy in covered), lambda: f"{len(covered)} cp.async copies")
+        for copy in covered:
+            learn(task.known, copy.known)
         del task.groups[:number]
         task.frame[token] = None
 

@@ -109,6 +109,7 @@ def reduce_tile(
     _check_store(desc, coordinates)
     window = _window(desc, coordinates)
     view = _view(memory, desc, window)
+    memory.note_view("changes", _address(desc, window), view)
     _assign(view, combine(view.clone(), tile.reshape(desc.block)[window.in_tile]))
 
 
@@ -119,6 +120,8 @@ def gather_rows(memory: GlobalMemory, desc: Descriptor, rows: torch.Tensor, colu
     if wanted.numel() and span.stop > span.start:
         matrix = memory.strided(desc.address, desc.shape, desc.strides, desc.dtype)
         first = column + span.start
+        for row in wanted.tolist():
+            memory.note_view("reads", *_row_of(desc, matrix, row, first, span))
         out[inside, span] = raw(matrix)[wanted, first : first + span.stop - span.start]
     return from_raw(out, desc.dtype)
 
@@ -129,7 +132,16 @@ def scatter_rows(memory: GlobalMemory, desc: Descriptor, rows: torch.Tensor, col
     if wanted.numel() and span.stop > span.start:
         matrix = memory.strided(desc.address, desc.shape, desc.strides, desc.dtype)
         first = column + span.start
+        for row in wanted.tolist():
+            memory.note_view("writes", *_row_of(desc, matrix, row, first, span))
         raw(matrix)[wanted, first : first + span.stop - span.start] = raw(values)[inside, span]
+
+
+def _row_of(desc: Descriptor, matrix: torch.Tensor, row: int, first: int, span: slice) -> tuple[int, torch.Tensor]:
+    """The address of a part of a row, and that part."""
+    offset = row * desc.strides[0] + first * desc.strides[1]
+    part = matrix[row, first : first + span.stop - span.start]
+    return desc.address + offset * desc.dtype.itemsize, part
 
 
 def _check_start(desc: Descriptor, coordinates: Sequence[int]) -> None:
@@ -162,6 +174,7 @@ def load_block(memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int
     """`read_tile` without the hardware's rules."""
     window = _window(desc, coordinates)
     inside = raw(_view(memory, desc, window))
+    memory.note_view("reads", _address(desc, window), inside)
     if inside.shape == desc.block:
         return from_raw(inside.clone(memory_format=torch.contiguous_format), desc.dtype)
     tile = raw(torch.full(desc.block, _fill(desc), dtype=desc.dtype))
@@ -172,7 +185,9 @@ def load_block(memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int
 def store_block(memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int], tile: torch.Tensor) -> None:
     """`write_tile` without the hardware's rules; what lies before the start of a dimension is dropped too."""
     window = _window(desc, coordinates)
-    _assign(_view(memory, desc, window), tile.reshape(desc.block)[window.in_tile])
+    view, values = _view(memory, desc, window), tile.reshape(desc.block)[window.in_tile]
+    memory.note_view("writes", _address(desc, window), view, lambda: torch.equal(raw(view), raw(values)))
+    _assign(view, values)
 
 
 # ----------------------------------------------------------------------------------------------- windows
@@ -199,8 +214,12 @@ def _window(desc: Descriptor, coordinates: Sequence[int]) -> _Window:
 
 
 def _view(memory: GlobalMemory, desc: Descriptor, window: _Window) -> torch.Tensor:
+    return memory.strided(_address(desc, window), window.sizes, desc.strides, desc.dtype)
+
+
+def _address(desc: Descriptor, window: _Window) -> int:
     offset = sum(at * stride for at, stride in zip(window.first, desc.strides, strict=True))
-    return memory.strided(desc.address + offset * desc.dtype.itemsize, window.sizes, desc.strides, desc.dtype)
+    return desc.address + offset * desc.dtype.itemsize
 
 
 def _assign(view: torch.Tensor, values: torch.Tensor) -> None:

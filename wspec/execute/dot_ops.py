@@ -10,6 +10,7 @@ from wspec.execute.asynchrony import Dot, Factor
 from wspec.execute.code import Decoder, Step, flow, point
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
+from wspec.execute.limits import WARP_GROUP
 from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.shared import View
 from wspec.execute.shared_ops import check_fenced, check_readable, poisoned
@@ -36,6 +37,8 @@ def decode_dot(op: Operation, decoder: Decoder) -> Step:
     is_async = isinstance(flag, IntegerAttr) and flag.value != 0
 
     def issue(task: Task) -> None:
+        if task.warps % WARP_GROUP:
+            raise task.error(f"{op.name} on {task.warps} warps; it takes whole groups of {WARP_GROUP}", op)
         if task.written and fences.are_implied(task):
             for slot in (a, b):
                 if isinstance(task.frame[slot], View):

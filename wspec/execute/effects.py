@@ -30,7 +30,7 @@ class Issuer(Protocol):
 class Effect:
     """Something issued that has not happened yet."""
 
-    __slots__ = ("done", "op", "site", "task")
+    __slots__ = ("done", "known", "number", "op", "site", "task")
     is_task = False
     what = "an asynchronous operation"
 
@@ -39,6 +39,8 @@ class Effect:
         self.op = op
         self.site = task.site_of(op)
         self.done = False
+        self.number = 0  # among those of its task
+        self.known: dict[int, int] = {}  # what it comes after (races.py)
 
     @property
     def index(self) -> int:

@@ -17,8 +17,10 @@ from wspec.execute.code import NOTHING, Decoder, Function, Step, plain
 from wspec.execute.context import Context
 from wspec.execute.errors import ExecutionError
 from wspec.execute.evaluate import handles, prepare
+from wspec.execute.limits import check_limits, first_named
 from wspec.execute.machine import Item, Limits, Machine, Rules, Task
 from wspec.execute.memory import GlobalMemory
+from wspec.execute.races import Races
 from wspec.execute.replay import ProgramError, Replay
 from wspec.execute.schedule import FirstReady, Program, Schedule, adversarial
 from wspec.ir import warp_specialize as ws
@@ -70,6 +72,8 @@ class Kernel:
         self.function = _entry(module)
         if (module.int_attr("ttg.num-ctas") or 1) > 1:
             raise ExecutionError("clusters of several blocks are not supported", self.function.location)
+        check_limits(module)
+        self._first_named = first_named(module)
         self._functions: dict[str, Function] = {}
         self._sites = {op: site for site, op in enumerate(op for op in module.walk() if op.name in COPIES)}
         warps = module.int_attr("ttg.num-warps") or 4
@@ -85,7 +89,8 @@ class Kernel:
     def tasks(self) -> int:
         """How many run at the same time, at most."""
         found = [op for op in self.module.walk() if op.name == ws.NAME]
-        return max((len(ws.task_blocks(op)) for op in found), default=1)
+        holders = [op.regions[1].blocks[0].ops[0] for op in found if op.regions[1].blocks]
+        return max((1 + len(holder.regions) for holder in holders), default=1)
 
     @property
     def adversaries(self) -> tuple[Schedule, ...]:
@@ -130,6 +135,8 @@ class Kernel:
         self, context: Context, bound: list[tuple[Value, Item]], schedule: Schedule, rules: Rules
     ) -> Machine:
         machine = Machine(context, rules, schedule.chooser(context.program), self._sites)
+        machine.first_named = self._first_named
+        machine.races = context.memory.races = Races() if self.tasks > 1 else None
         frame = self.main.slots.frame()
         for value, item in bound:
             frame[self.main.slots.of(value)] = item
@@ -203,8 +210,16 @@ def _decode_value(op: Operation, decoder: Decoder) -> Step:
         return NOTHING
     tensors = [slot for slot, value in zip(operands, op.operands, strict=True) if isinstance(value.type, TensorType)]
 
+    row = info(op.name)
+    scratch = op.int_attr(shared_ops.OFFSET) is not None
+    touches = op.name == barrier_ops.ASSEMBLY or (row is not None and "global" in row.reads | row.writes)
+
     def compute(task: Task) -> None:
         frame = task.frame
+        if touches:
+            task.touches(op)
+        if scratch:
+            shared_ops.use_scratch(task, op)
         for slot in tensors:
             if type(frame[slot]) is Dot:
                 items = tuple([task.tensor(operand, op) for operand in operands])

@@ -17,8 +17,9 @@ from wspec.execute.barrier import NamedBarrier
 from wspec.execute.context import Context
 from wspec.execute.effects import Effect
 from wspec.execute.errors import ExecutionError
+from wspec.execute.races import Known, Party, Races
 from wspec.execute.schedule import Actor, Chooser
-from wspec.execute.shared import View
+from wspec.execute.shared import Buffer, View
 from wspec.ir.core import Operation
 from wspec.ir.loc import UNKNOWN, Location
 
@@ -70,6 +71,9 @@ class Task:
     name: str
     warps: int
     frame: list[Item]
+    number: int = 0  # among all tasks of the program so far, from 1
+    known: Known = field(default_factory=dict)  # of whom it comes after what (races.py)
+    issued: int = 0  # copies and stores so far
     steps: Steps | None = None
     wait: Wait | None = None
     dots: list[Dot] = field(default_factory=list)  # issued, and no wait has covered them yet
@@ -112,7 +116,21 @@ class Task:
         self.machine.faults.append(error)
 
     def issue(self, effect: Effect) -> None:
+        self.issued += 1
+        effect.number = self.issued
+        effect.known = {**self.tell(), -self.number: self.issued}
         self.machine.effects.append(effect)
+
+    def tell(self) -> Known:
+        """What those know who learn of this moment."""
+        told = dict(self.known)
+        self.known[self.number] = told[self.number] + 1
+        return told
+
+    def touches(self, op: Operation) -> None:
+        """It is about to touch global memory."""
+        if self.machine.races is not None:
+            self.machine.races.party = Party(self.number, self.known[self.number], self.known, self, op)
 
     def fence(self, view: View | None = None) -> None:
         """What it wrote and read by ordinary instructions so far, or of it what overlaps the view, is fenced."""
@@ -143,9 +161,12 @@ class Machine:
         self.everyone: list[Task] = []  # those that have ended too
         self.effects: list[Effect] = []  # that have not happened, oldest first
         self.allocated: dict[Operation, View] = {}
+        self.placed: list[Buffer] = []  # what has a place that Triton gave it: they may lie over each other
         self.named: dict[int, NamedBarrier] = {}
         self.choices: list[int] = []
         self.faults: list[ExecutionError] = []
+        self.first_named = 0  # hardware barriers below are Triton's
+        self.races: Races | None = None  # of a kernel of several tasks
         self.operations = 0
         self.left = rules.limits.operations
 
@@ -176,6 +197,8 @@ class Machine:
         """From now on it can go on."""
         self.tasks.append(task)
         self.everyone.append(task)
+        task.number = len(self.everyone)
+        task.known[task.number] = 1
 
     def _actors(self, last: Task) -> list[Actor]:
         """Who can go on: the task that went last first, so that choice 0 means to stay with it."""
@@ -199,10 +222,18 @@ class Machine:
     def happen(self, effect: Effect) -> None:
         """Let an effect happen now."""
         self.effects.remove(effect)
+        if self.races is not None:
+            owner = self.everyone[0] if not isinstance(effect.task, Task) else effect.task
+            self.races.party = Party(-owner.number, effect.number, effect.known, owner, effect.op)
         try:
             effect.happen()
         except ExecutionError as error:
             raise error.placed(effect.op.location, effect.task.name) from error.__cause__
+
+    def place(self, buffer: Buffer, offset: int) -> None:
+        """Put a buffer where Triton has put it, in bytes."""
+        buffer.base_bytes, buffer.group = offset, self.placed
+        self.placed.append(buffer)
 
     def spend(self, operations: int) -> None:
         """Count operations. Raises ExecutionError past the limit."""

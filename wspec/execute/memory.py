@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from wspec.execute.atomics import Combine
 from wspec.execute.elements import all_of, from_raw, raw
 from wspec.execute.errors import ExecutionError
+from wspec.execute.races import Kind, Races
 
 ALIGNMENT = 256
 _FIRST = 1 << 32  # small integers taken for addresses are errors
@@ -63,6 +65,7 @@ class GlobalMemory:
         self._ranges: list[Range] = []
         self._known: dict[int, int] = {}  # a storage's place in the host's memory -> its address
         self._next = _FIRST
+        self.races: Races | None = None  # who is told of every access, while a program of several tasks runs
         self.tensormaps: dict[int, object] = {}  # what ttng.tensormap_create wrote, by address
 
     # ---- mapping
@@ -138,11 +141,14 @@ class GlobalMemory:
         if isinstance(addresses, int):
             found = self.find(addresses, dtype.itemsize)
             _check_aligned(addresses, dtype.itemsize)
+            self._note("reads", torch.tensor([addresses]), dtype.itemsize)
             return from_raw(found.elements(_word(dtype))[(addresses - found.start) // dtype.itemsize].clone(), dtype)
         flat = addresses.reshape(-1)
         chosen = _chosen(mask)
         if chosen is None:
+            self._note("reads", flat, dtype.itemsize)
             return from_raw(self._gather(flat, _word(dtype)), dtype).reshape(addresses.shape)
+        self._note("reads", flat.index_select(0, chosen), dtype.itemsize)
         out = torch.zeros(flat.shape, dtype=_word(dtype)) if other is None else raw(other).reshape(-1).clone()
         out.scatter_(0, chosen, self._gather(flat.index_select(0, chosen), _word(dtype)))
         return from_raw(out, dtype).reshape(addresses.shape)
@@ -155,6 +161,7 @@ class GlobalMemory:
         chosen = _chosen(mask)
         if chosen is not None:
             flat, content = flat.index_select(0, chosen), content.index_select(0, chosen)
+        self._note("writes", flat, content.itemsize, lambda: torch.equal(self._gather(flat, content.dtype), content))
         self._scatter(flat, content)
 
     def atomic_rmw(
@@ -190,12 +197,39 @@ class GlobalMemory:
         before = torch.zeros(flat.shape, dtype=_word(dtype))
         chosen = _chosen(mask)
         left = torch.arange(flat.numel()) if chosen is None else chosen
+        self._note("changes", flat[left], dtype.itemsize)
         while left.numel():
             now, left = _first_of_each(flat[left], left)
             old = self._gather(flat[now], _word(dtype))
             before[now] = old
             self._scatter(flat[now], raw(change(from_raw(old, dtype), now)))
         return from_raw(before, dtype).reshape(addresses.shape)
+
+    def _note(self, kind: Kind, addresses: torch.Tensor, size: int, same: Callable[[], bool] = lambda: False) -> None:
+        """Elements are about to be touched."""
+        if self.races is None or not addresses.numel():
+            return
+        places = addresses.numpy()
+        first, last = int(places.min()), int(places.max())
+        self.races.note(kind, self._allocation(first), first, last + size, size, lambda: places, same)
+
+    def note_view(self, kind: Kind, address: int, view: torch.Tensor, same: Callable[[], bool] = lambda: False) -> None:
+        """The elements of a view that `strided` gave of this address are about to be touched."""
+        if self.races is None or not view.numel():
+            return
+        size = view.element_size()
+        reach = sum((count - 1) * stride for count, stride in zip(view.shape, view.stride(), strict=True))
+
+        def addresses() -> npt.NDArray[np.int64]:
+            offsets = np.zeros((), np.int64)
+            for count, stride in zip(view.shape, view.stride(), strict=True):
+                offsets = offsets[..., None] + np.arange(count) * stride
+            return address + offsets.reshape(-1) * size
+
+        self.races.note(kind, self._allocation(address), address, address + (reach + 1) * size, size, addresses, same)
+
+    def _allocation(self, address: int) -> int:
+        return bisect_right(self._starts, address)
 
     # ---- words: integers of the size of an element
 

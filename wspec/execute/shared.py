@@ -17,9 +17,11 @@ import torch
 from wspec.diagnostics import place_text
 from wspec.execute.barrier import Barrier
 from wspec.execute.effects import Effect
+from wspec.execute.errors import ExecutionError
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 
+BARRIER_BYTES = 8
 WRITTEN, EMPTY, FLYING, LOST, FREED = range(5)
 _STATES = {
     EMPTY: "has never been written",
@@ -157,8 +159,22 @@ class View:
         self.state.fill_(FLYING)
         self._lose_others()
 
+    def claim(self) -> None:
+        """The bytes are written by somebody who takes them for something else: what was in them is lost.
+
+        Raises ExecutionError for those of a barrier that is in use.
+        """
+        self._lose_others()
+
     def _lose_others(self) -> None:
         buffer = self.buffer
+        start = buffer.base_bytes
+        for other in buffer.group:
+            for key in other.barriers:
+                at = other.base_bytes + key * BARRIER_BYTES
+                if start + self.first < at + BARRIER_BYTES and at < start + self.last:
+                    held = name_of(other.op.results[0]) or "a buffer"
+                    raise ExecutionError(f"it overwrites a barrier that is in use, number {key} in {held}")
         if len(buffer.group) > 1:
             for other in buffer.group:
                 if other is not buffer:

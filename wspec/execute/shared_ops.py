@@ -16,6 +16,8 @@ from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr, MemDescType
 
 Decode = Callable[[Operation, Decoder], Step]
+OFFSET = "allocation.offset"
+"""Where in a block's shared memory Triton has put what an operation needs, in bytes; not there before it has."""
 
 
 # ----------------------------------------------------------------------------------- what others may not do
@@ -77,9 +79,38 @@ def check_overtaken(task: Task, op: Operation, operand: int, view: View) -> None
                     )
 
 
+def use_scratch(task: Task, op: Operation) -> None:
+    """An operation exchanges values through the place that Triton gave it. A fault if somebody still uses that.
+
+    How much it takes is not said: the first bytes count.
+    """
+    offset = op.int_attr(OFFSET)
+    if offset is None:
+        return
+    buffer = Buffer.allocate(op, (1, SCRATCH_BYTES), torch.uint8)
+    buffer.base_bytes, buffer.group = offset, task.machine.placed
+    view = buffer.whole()
+    found = view.busy()
+    if found is not None:
+        task.fault(f"{op.name} exchanges values at byte {offset} of shared memory while {found[0]}", op)
+    view.claim()
+
+
+SCRATCH_BYTES = 16  # that any exchange takes
+
+
 def _issued(op: Operation) -> str:
     where = place_text(op.location)
     return f"the {op.name} is at {where}" if where else f"it is a {op.name}"
+
+
+def put(task: Task, op: Operation, view: View, tensor: torch.Tensor) -> None:
+    """Write all of a view by ordinary stores."""
+    try:
+        view.put(tensor)
+    except ExecutionError as error:
+        raise task.error(f"{op.name}: {error.message}", op) from None
+    task.written[view] = op
 
 
 def poisoned(view: View) -> torch.Tensor:
@@ -105,17 +136,19 @@ def decode_local_alloc(op: Operation, decoder: Decoder) -> Step:
         raise ExecutionError("there is no tensor memory on Hopper", op.location)
     dtype, result = dtype_of(type.element), decoder.slots.of(op.results[0])
     source = decoder.slots.of(op.operands[0]) if op.operands else None
+    offset = op.int_attr(OFFSET)
 
     def allocate(task: Task) -> None:
         view = task.machine.allocated.get(op)
         if view is None:
             buffer = Buffer.allocate(op, type.shape, dtype)
+            if offset is not None:
+                task.machine.place(buffer, offset)
             view = task.machine.allocated[op] = buffer.whole()
         else:
             reallocate(task, view)
         if source is not None:
-            view.put(task.tensor(source, op))
-            task.written[view] = op
+            put(task, op, view, task.tensor(source, op))
         task.frame[result] = view
 
     def reallocate(task: Task, view: View) -> None:
@@ -136,7 +169,8 @@ def decode_local_dealloc(op: Operation, decoder: Decoder) -> Step:
         view: View = task.frame[slot]
         check_free(task, op, 0, view)
         for buffer in view.buffer.group:
-            buffer.forget(FREED)
+            if buffer.whole().overlaps(view):
+                buffer.forget(FREED)
         task.fence(view)
 
     return point(free)
@@ -163,8 +197,7 @@ def decode_local_store(op: Operation, decoder: Decoder) -> Step:
     def store(task: Task) -> None:
         view: View = task.frame[slot]
         check_free(task, op, 1, view)
-        view.put(task.tensor(source, op))
-        task.written[view] = op
+        put(task, op, view, task.tensor(source, op))
 
     return point(store)
 

@@ -281,7 +281,7 @@ def _add_memory(graph: nx.MultiDiGraph, function: Operation) -> None:
 def may_alias(first: Operation, second: Operation) -> bool:
     """Two accesses touch the same memory if they go through the same argument, or one of them cannot be traced.
 
-    Different arguments are taken not to overlap, as Triton's own pipeliner takes them.
+    Different arguments are taken not to overlap: each launch compares them (overlap.py).
     """
     a, b = memory_base(first), memory_base(second)
     return a is None or b is None or a is b

@@ -17,7 +17,7 @@ from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
-from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
+from wspec.ir.types import IntegerAttr, Layout, MemDescType, TensorDescType, TensorType
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
 from wspec.plan.graph import LOADS, STORES, Dataflow
@@ -204,18 +204,64 @@ def _check_scalars(flow: Dataflow, site: Site, values: list[Value], what: str, s
 
 
 def check_memory(flow: Dataflow, sites: list[Site]) -> None:
-    """A load that runs ahead must not pass a store to the same memory. Raises Declined."""
-    for site in sites:
-        needed = [op for op in flow.slice_of(site.load.operands) if op.name in LOADS]
-        for load in (site.load, *sorted(needed, key=id_of)):
-            for store in flow.conflicts(load):
-                raise decline(
-                    "memory-alias",
-                    "this load would run ahead of a store that may write the same memory",
-                    load.location,
-                    "load and store through different arguments",
-                    (("the store", store.location),),
-                )
+    """What is loaded in another task than it was, or in several, must not be stored to meanwhile. Raises Declined.
+
+    That is what is streamed, what its address and its running depend on, what decides loops and branches, and single
+    numbers, which every task loads by itself. Other tiles are loaded by the threads that need them. Where they are
+    stored to as well, the place must be the same one: replicas then keep to the rows that are theirs.
+
+    Arguments that differ are taken not to overlap; the launch sees to that (overlap.py).
+    """
+    ahead = _loads_in(flow, [value for site in sites for value in (*site.load.operands, *_running(site.load))])
+    for load in sorted({*ahead, *(site.load for site in sites)}, key=id_of):
+        _check_stores(flow, load, flow.conflicts(load), "this load would run ahead of a store that may write the same")
+    control = [value for op in flow.function.walk() for value in deciding(op)]
+    single = {op for op in flow.function.walk() if op.name in LOADS and not isinstance(op.result.type, TensorType)}
+    for load in sorted({*_loads_in(flow, control), *single}, key=id_of):
+        _check_stores(flow, load, flow.conflicts(load), "several tasks would load this, and a store may write the same")
+        _check_fresh(load)
+    for load in ahead:
+        _check_fresh(load)
+    for load in flow.function.walk():
+        if load.name in LOADS:
+            elsewhere = [store for store in flow.conflicts(load) if not _same_place(load, store)]
+            _check_stores(flow, load, elsewhere, "tasks load and store by themselves, and a store may write the same")
+
+
+def _loads_in(flow: Dataflow, values: list[Value]) -> set[Operation]:
+    return {op for op in flow.slice_of(values) if op.name in LOADS}
+
+
+def _running(load: Operation) -> list[Value]:
+    """What decides whether a load runs."""
+    return [value for op in load.ancestors() for value in deciding(op)]
+
+
+def _check_stores(flow: Dataflow, load: Operation, stores: list[Operation], why: str) -> None:
+    for store in stores:
+        raise decline(
+            "memory-alias",
+            f"{why} memory",
+            load.location,
+            "load and store through different arguments",
+            (("the store", store.location),),
+        )
+
+
+def _check_fresh(load: Operation) -> None:
+    """A volatile load sees what others write meanwhile, and two tasks would see different things."""
+    if isinstance(flag := load.attr("isVolatile"), IntegerAttr) and flag.value:
+        raise decline(
+            "unsupported-op", "this load is volatile, and more tasks than one depend on what it sees", load.location,
+            "load it without volatile=True where nobody writes it while the kernel runs",
+        )  # fmt: skip
+
+
+def _same_place(load: Operation, store: Operation) -> bool:
+    """Do both access the very same elements, through the same pointers or the same box of a descriptor?"""
+    if load.operands[0] is not store.operands[0]:
+        return False
+    return load.name == "tt.load" or load.operands[1:] == store.operands[2 : len(load.operands) + 1]
 
 
 _CONTROL = frozenset(

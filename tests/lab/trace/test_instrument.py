@@ -13,6 +13,7 @@ from tests.support.compiling import Case, outcome
 from tests.support.recorded import Subject
 from wspec import bridge
 from wspec.ir import print_module, read
+from wspec.ir.disjoint import EVERY
 from wspec.ir.verify import check_valid
 from wspec.lab.trace.instrument import DETAILS, HEAD, KINDS, Event, instrument
 from wspec.proof import prove
@@ -31,7 +32,7 @@ def assert_sound(case: Case, detail: str) -> None:
     check_valid(stamped.module)
     text = print_module(stamped.module)
     assert print_module(read(text)) == text
-    verdict = prove(bridge.final_ttgir(text, _source(case)))
+    verdict = prove(bridge.final_ttgir(text, _source(case)), EVERY)
     assert verdict.errors == () and verdict.undecided == (), verdict
 
 

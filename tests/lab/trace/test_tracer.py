@@ -40,8 +40,8 @@ class _At:
 
 
 def launch(kernel: Any) -> Launch:
-    q = torch.empty(1, 2, 256, 64, dtype=torch.bfloat16)
-    made = Launch.of(q, q, q, q, torch.empty(1, 2, 256), causal=False, scale=0.125)
+    q, out = (torch.empty(1, 2, 256, 64, dtype=torch.bfloat16) for _ in range(2))
+    made = Launch.of(q, q, q, out, torch.empty(1, 2, 256), causal=False, scale=0.125)
     kernel[made.grid](*made.args, **made.meta)
     return made
 
@@ -67,8 +67,8 @@ def test_the_table_comes_last(driver: FakeDriver, walks: bool, monkeypatch: pyte
 def test_a_kernel_whose_tiles_may_be_divided(driver: FakeDriver) -> None:
     """Behind the table comes memory for sums, of which this launch needs none, and then the stamps' table."""
     stamped = Tracer(matmul.matmul_descriptor_kernel, detail="loops", persistent=True, gate="off")
-    a = torch.empty(256, 256, dtype=torch.bfloat16)
-    made = matmul.Launch.of(a, a, a, variant="descriptor", config=matmul.Config())
+    a, out = (torch.empty(256, 256, dtype=torch.bfloat16) for _ in range(2))
+    made = matmul.Launch.of(a, a, out, variant="descriptor", config=matmul.Config())
     stamped.kernel[made.grid](*made.args, **made.meta)
     (done,) = driver.launches
     assert list(done.arguments[-3:]) == [TABLE, 0, TRACE]

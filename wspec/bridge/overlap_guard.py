@@ -1,0 +1,156 @@
+"""The guard at the launch: the specialized kernel runs where certain arguments do not share memory, else the plain one.
+
+A task that loads ahead of another one's store sees what is there before it, which is not what the kernel says if both
+go to the same memory. Which arguments that is about is known when the kernel is compiled (`Disjoint`); whether they
+overlap is known at the launch, where it takes a comparison of addresses. A kernel reaches through an argument the
+elements of its tensor, or what its descriptor covers: that much is taken for granted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from triton.compiler import CompiledKernel
+
+from wspec.bridge.compile import kernel_location
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import load_plain
+from wspec.bridge.spans import bounds, share
+from wspec.diagnostics import Remark
+from wspec.ir.disjoint import Pair
+
+Tell = Callable[[Remark], None]
+Run = Callable[..., None]
+Place = tuple[int, ...]  # of an argument among a launch's; with the places in it where it is a tuple
+_BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
+
+
+def silent(_: Remark) -> None:
+    """Tells nobody."""
+
+
+def guarded(kernel: Any, source: KernelSource, pairs: Sequence[Pair], tell: Tell = silent) -> Any:
+    """The kernel, which has the plain one launched instead where two arguments of a pair share memory.
+
+    `tell` is given a remark the first time that happens for a pair of arguments; what it raises, the launch raises.
+    """
+    if not pairs:
+        return kernel
+    kind = type(kernel)
+    kernel.__class__ = type(f"Guarded{kind.__name__}", (_Guarded, kind), {})
+    kernel.wspec_guard = Guard(places(source.ast.signature), pairs)
+    kernel.wspec_plain = _Plain(source, kernel.wspec_guard, tell)
+    return kernel
+
+
+class _Guarded(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """Mixed into a kernel's class."""
+
+    wspec_guard: Guard
+    wspec_plain: _Plain
+    _run: Any
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = _with_guard(self._run, self.wspec_guard, self.wspec_plain)
+
+
+def _with_guard(launch: Run, guard: Guard, plain: _Plain) -> Run:
+    first_overlap = guard.first_overlap
+
+    def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        found = first_overlap(rest)
+        if found is None:
+            launch(x, y, z, stream, function, packed, *rest)
+        else:
+            plain.launch(found, (x, y, z), stream, rest)
+
+    return run
+
+
+class Guard:
+    """Pairs of arguments that must not share memory, as a launch has them: behind its metadata and hooks."""
+
+    def __init__(self, at: Sequence[tuple[str, Place]], pairs: Sequence[Pair]) -> None:
+        """`at`: name and place of each argument of the compiled function; `pairs`: of those, by position."""
+        used = sorted({one for pair in pairs for one in pair})
+        index = {argument: number for number, argument in enumerate(used)}
+        self.names = [at[argument][0] for argument in used]
+        self._nested = any(len(at[argument][1]) > 1 for argument in used)
+        self._places = [at[argument][1] for argument in used]
+        self._first = [_BEFORE + place[0] for place in self._places]
+        self._pairs = [(index[one], index[other]) for one, other in pairs]
+
+    def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
+        """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
+        values = [rest[at] for at in self._first]
+        if self._nested:
+            values = [_inside(value, place[1:]) for value, place in zip(values, self._places, strict=True)]
+        ranges = [bounds(value) for value in values]
+        for one, other in self._pairs:
+            start, end = ranges[one]
+            if start < ranges[other][1] and ranges[other][0] < end and share(values[one], values[other]):
+                return one, other
+        return None
+
+
+def _inside(value: Any, place: Place) -> Any:
+    for at in place:
+        value = value[at]
+    return value
+
+
+class _Plain:
+    """What Triton makes of the kernel, compiled when it is first needed."""
+
+    def __init__(self, source: KernelSource, guard: Guard, tell: Tell) -> None:
+        self.source, self.guard, self.tell = source, guard, tell
+        self.told: set[Pair] = set()
+        self.lock = threading.Lock()
+        self.kernel: Any = None
+
+    def launch(self, pair: Pair, grid: tuple[int, int, int], stream: int, rest: Sequence[Any]) -> None:
+        """Launch it on the arguments behind the metadata and hooks in `rest`, because those of a pair overlap."""
+        if pair not in self.told:
+            self.tell(self._remark(pair))
+            self.told.add(pair)
+        with self.lock:
+            if self.kernel is None:
+                self.kernel = load_plain(self.source)
+        kernel, (_, *hooks), arguments = self.kernel, rest[:_BEFORE], rest[_BEFORE:]
+        run = kernel.run  # loads it first
+        metadata = kernel.launch_metadata(grid, stream, *arguments)
+        run(*grid, stream, kernel.function, kernel.packed_metadata, metadata, *hooks, *arguments)
+
+    def _remark(self, pair: Pair) -> Remark:
+        one, other = (self.guard.names[at] for at in pair)
+        message = f"{one} and {other} share memory in this launch, which runs the plain kernel"
+        note = "the specialized kernel loads ahead of stores: give it tensors that do not overlap"
+        return Remark("arguments-overlap", message, kernel_location(self.source), note=note)
+
+
+def places(signature: Mapping[str, Any]) -> list[tuple[str, Place]]:
+    """Of each argument of the compiled function its name in the source and where a launch has it.
+
+    A descriptor is followed by its shape and strides, which have its name and place.
+    """
+    return [found for at, (name, kind) in enumerate(signature.items()) for found in _of(name, kind, (at,))]
+
+
+def _of(name: str, kind: Any, place: Place) -> Iterator[tuple[str, Place]]:
+    if isinstance(kind, tuple | list):
+        for at, inner in enumerate(kind):
+            yield from _of(f"{name}[{at}]", inner, (*place, at))
+    elif kind != "constexpr":
+        rank = kind.count(",", kind.index("[")) + 1 if kind.startswith("tensordesc") else 0
+        yield from [(name, place)] * (1 + 2 * rank)
+
+
+def names_of(pairs: Sequence[Pair], signature: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The pairs by the names of their arguments."""
+    at = places(signature)
+    return [(at[one][0], at[other][0]) for one, other in pairs]

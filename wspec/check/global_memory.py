@@ -1,0 +1,184 @@
+"""Which values loaded from global memory are the same wherever they are loaded, and which a store may change between.
+
+A load gives the same value in two tasks, or at two places, if nothing can write what it reads. What may write it is any
+store of the kernel (of threads, of TMA, atomics, assembly) through the same argument, through one whose memory may
+overlap, or through a pointer that cannot be traced to an argument. Which arguments' memory does not overlap is an
+assumption that the checker is given; without one, all may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.disjoint import Disjoint
+from wspec.ir.loc import value_name
+from wspec.ir.ops import info, is_pure
+from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType, TensorType
+
+_ASM_READS = re.compile(r"\b(?:ld|ldu|atom|tex|suld)\b")
+_ASM_WRITES = re.compile(r"\b(?:st|red|atom|sust|multimem)\b|\bcp\.(?:reduce\.)?async\.bulk")
+_ASM = "tt.elementwise_inline_asm"
+_THROUGH = frozenset(
+    ("tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.bitcast", "tt.reshape", "tt.trans",
+     "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "ttg.convert_layout",
+     "ttng.reinterpret_tensor_descriptor")
+)  # fmt: skip
+_MADE = "ttng.tensormap_create"  # writes a descriptor of the memory at its second operand to that at its first
+
+
+class GlobalMemory:
+    """What the loads of one function may see; a snapshot.
+
+    `sources`: what a block argument, or the result of a loop or branch, may be.
+    """
+
+    def __init__(self, function: Operation, sources: Callable[[Value], Iterable[Value]], disjoint: Disjoint) -> None:
+        self.function, self.sources, self.disjoint = function, sources, disjoint
+        self._found: dict[Operation, Operation | None] = {}
+        self._doubts: dict[Value, Operation | None] = {}
+
+    def changed_by(self, load: Operation) -> Operation | None:
+        """A store that may come between this load and another one of the same address; None when nothing can.
+
+        A load that is volatile or atomic, or assembly that loads, sees what others may write at any time: the answer
+        is the load itself. None as well for what loads nothing.
+        """
+        if load not in self._found:
+            self._found[load] = self._changed_by(load)
+        return self._found[load]
+
+    def doubt(self, value: Value) -> Operation | None:
+        """A load that the value is computed from, and that another task may see changed; None when there is none."""
+        if value in self._doubts:
+            return self._doubts[value]
+        seen: set[Value] = set()
+        pending, found = [value], None
+        while pending and found is None:
+            one = pending.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if one.op is not None:
+                found = one.op if self.changed_by(one.op) is not None else None
+                pending += one.op.operands if one.op.name != ws.NAME else []
+            pending += self.sources(one)
+        self._doubts[value] = found
+        return found
+
+    def text(self, load: Operation) -> str:
+        """What comes between, in words."""
+        store = self.changed_by(load)
+        if store is load or store is None:
+            return "sees whatever is in memory at the time"
+        pairs = [self._pairs(load, one) for one in self._stores]
+        known = {pair for found in pairs for pair in found or ()}
+        through = ", ".join(f"{one} and {other}" for one, other in sorted(known)) if None not in pairs else ""
+        unless = f", unless these do not overlap: {through}" if through else ""
+        return f"may be overwritten by {store.name} between the tasks' loads{unless}"
+
+    def place(self, load: Operation) -> Operation:
+        """The store, or the load itself where none is named."""
+        return self.changed_by(load) or load
+
+    # ---- which memory
+
+    def _changed_by(self, load: Operation) -> Operation | None:
+        if load.name == _ASM:
+            return load if _ASM_READS.search(load.str_attr("asm_string") or "") else None
+        row = info(load.name)
+        if row is None or not load.results or "global" not in row.reads:
+            return None
+        flag = load.attr("isVolatile")
+        if row.category == "atomic" or (isinstance(flag, IntegerAttr) and flag.value):
+            return load
+        mine = self._arguments(load.operands[:1])
+        return next((store for store in self._stores if self._may_meet(mine, self._written(store))), None)
+
+    def _may_meet(self, mine: frozenset[int] | None, theirs: frozenset[int] | None) -> bool:
+        if mine is None or theirs is None:
+            return True
+        return any(not self.disjoint.apart(one, other) for one in mine for other in theirs)
+
+    def _pairs(self, load: Operation, store: Operation) -> set[tuple[str, str]] | None:
+        """The names of arguments that would have to be disjoint; None where that would not do."""
+        mine, theirs = self._arguments(load.operands[:1]), self._written(store)
+        if mine is None or theirs is None or mine & theirs:
+            return None
+        meet = {(one, other) for one in mine for other in theirs if not self.disjoint.apart(one, other)}
+        return {(self.name(one), self.name(other)) for one, other in meet}
+
+    def name(self, argument: int) -> str:
+        """What an argument is called in the source."""
+        value = self.function.regions[0].block.args[argument]
+        return value_name(value.location) or f"argument {argument}"
+
+    @cached_property
+    def _stores(self) -> list[Operation]:
+        return [op for op in self.function.walk() if self._stores_something(op)]
+
+    @staticmethod
+    def _stores_something(op: Operation) -> bool:
+        if op.name == _ASM:
+            return not is_pure(op) and bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))
+        row = info(op.name)
+        if row is None:
+            return not op.regions and any(isinstance(_element(v), PointerType | TensorDescType) for v in op.operands)
+        return not op.regions and "global" in row.writes
+
+    def _written(self, store: Operation) -> frozenset[int] | None:
+        """The arguments through which it may write."""
+        if store.name != _ASM and info(store.name) is not None:
+            return self._arguments(store.operands[:1])
+        pointers = [value for value in store.operands if isinstance(_element(value), PointerType)]
+        numbers = [value for value in store.operands if _may_be_address(value)]
+        return self._arguments(pointers) if pointers and not numbers else None
+
+    def _arguments(self, pointers: Iterable[Value]) -> frozenset[int] | None:
+        """The function's arguments that a pointer or descriptor may come from; None when that cannot be seen."""
+        found: set[int] = set()
+        seen: set[Value] = set()
+        pending = list(pointers)
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            op = value.op
+            if op is None:
+                block = value.owner
+                if isinstance(block, Block) and block is self.function.regions[0].block:
+                    found.add(value.index)
+                    continue
+            elif op.name == "arith.select":
+                pending += op.operands[1:]
+                continue
+            elif op.name in _THROUGH:
+                pending += op.operands[:1]
+                continue
+            elif op.name == "ttg.global_scratch_alloc":
+                pending += self._described
+                continue
+            sources = list(self.sources(value))
+            if not sources:
+                return None
+            pending += sources
+        return frozenset(found)
+
+    @cached_property
+    def _described(self) -> list[Value]:
+        """The memory of all descriptors that are made on the device."""
+        return [op.operands[1] for op in self.function.walk() if op.name == _MADE]
+
+
+def _may_be_address(value: Value) -> bool:
+    """Is it a number wide enough to be an address?"""
+    element = _element(value)
+    return isinstance(element, ScalarType) and not element.is_float and element.bits >= 64
+
+
+def _element(value: Value) -> object:
+    return value.type.element if isinstance(value.type, TensorType) else value.type
