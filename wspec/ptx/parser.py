@@ -119,7 +119,7 @@ class _Parser:
             if name in scope.labels:
                 self._fail(f"two labels {name}", start)
             scope.labels.add(name)
-            self.function.body.append(Label(unique, self.start))
+            self.function.body.append(Label(unique, self.start, scope.around))
             self.parts = []
         elif piece == "{":
             self._open(start)

@@ -51,6 +51,7 @@ class Label:
 
     name: str  # with `#n` behind it in the inner block n
     start: int
+    blocks: tuple[int, ...] = ()  # the inner blocks that it is in
 
 
 @dataclass(frozen=True, slots=True)
