@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
+from wspec.ptx.validation.validate import Validation, validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Finished:
     cubin: bytes
     metadata: dict[str, Any]
     ptxas_log: str
+    validation: Validation  # of the edits of the PTX
 
 
 def finish(
@@ -36,8 +39,8 @@ def finish(
 ) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
-    `edits` are made before ptxas. `told` is given the final module, in generic form, before LLVM begins: who checks it
-    has until ptxas ends.
+    `edits` are made before ptxas, and validated beside it. `told` is given the final module, in generic form, before
+    LLVM begins: who checks it has until ptxas ends.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
@@ -48,10 +51,12 @@ def finish(
     if told is not None:
         told(generic_text(reparse(final)))
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
-    ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    ptx = edits.apply(ptx)
-    cubin, log = assemble(ptx, source)
-    return Finished(final, llir, ptx, cubin, metadata, log)
+    emitted = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
+    ptx = edits.apply(emitted)
+    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
+        validation = beside.submit(validate, emitted, ptx, edits.constant)
+        cubin, log = assemble(ptx, source)
+    return Finished(final, llir, ptx, cubin, metadata, log, validation.result())
 
 
 def final_ttgir(text: str, source: KernelSource) -> str:

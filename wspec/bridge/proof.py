@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
 from wspec.diagnostics import Remark, render
 from wspec.ir.loc import Location
@@ -88,6 +89,18 @@ def rule(name: str, place: Location, text: str, checker: Checker, options: Optio
         return Ruling(True, proof.line, undecided)
     note = "the plain kernel runs instead; check=errors runs the specialized one all the same"
     return Ruling(False, proof.line, _with_note(undecided, note), final=not proof.timed_out)
+
+
+def rule_edits(name: str, place: Location, finished: Finished, options: Options) -> Ruling:
+    """The same of the edits of the PTX; one that is not shown to be right leaves the plain kernel running."""
+    validation = finished.validation
+    if options.check == "off":
+        return Ruling(True, "")
+    if not validation.refusal:
+        return Ruling(True, validation.summary)
+    path = write_reproducer(name, finished.final, f"{validation.summary}: {validation.refusal}", options)
+    message = f"the edited PTX of the specialized {name} is not shown to do what it did: {validation.refusal}"
+    return Ruling(False, validation.summary, (failure("check-undecided", message, place, path),))
 
 
 def _wrong(name: str, text: str, proof: Proof, options: Options) -> tuple[Remark, ...]:
