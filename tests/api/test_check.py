@@ -235,3 +235,26 @@ def test_a_failure_that_cannot_be_written_down(monkeypatch: pytest.MonkeyPatch, 
     report = asked().outcome()
     assert report.reason is not None and report.reason.code == "internal-error"
     assert "no file to repeat it with could be written" in report.reason.note
+
+
+# ---------------------------------------------------------------------------------------------- the edited PTX
+
+
+def test_the_edits_of_the_ptx_are_shown_to_be_right() -> None:
+    report = asked().outcome()
+    assert report.specialized and re.search(r"; PTX: \d+ barriers gone, .*shown to be equivalent$", report.proof)
+
+
+def test_an_edit_that_is_wrong_leaves_the_kernel_alone(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    right = bridge.PtxEdits.apply
+
+    def wrong(self: bridge.PtxEdits, ptx: str) -> str:
+        before, arrival, after = re.split(r"(\n[^\n]*mbarrier\.arrive\.shared[^\n]*)", right(self, ptx), maxsplit=1)
+        return before + arrival + arrival + after
+
+    monkeypatch.setattr(bridge.PtxEdits, "apply", wrong)
+    report = asked().outcome()
+    reason = report.reason
+    assert not report.specialized and reason is not None and reason.code == "check-undecided"
+    assert "mbarrier.arrive" in reason.message and report.proof.endswith("; PTX: the edits are not proved")
+    assert report.kernel.asm["cubin"] == plain_cubin()

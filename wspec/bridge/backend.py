@@ -44,6 +44,18 @@ def finish(
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
+    final, llir, emitted, metadata = emit(text, source, told)
+    ptx = edits.apply(emitted)
+    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
+        validation = beside.submit(validate, emitted, ptx, edits.constant)
+        cubin, log = assemble(ptx, source)
+    return Finished(final, llir, ptx, cubin, metadata, log, validation.result())
+
+
+def emit(
+    text: str, source: KernelSource, told: Callable[[str], None] | None = None
+) -> tuple[str, str, str, dict[str, Any]]:
+    """(final TTGIR, LLVM IR, PTX as LLVM writes it, metadata) of specialized TTGIR. As `finish`, up to ptxas."""
     backend, options, arch = source.backend, source.options, capability(source)
     module = _finishing(text, arch)
     metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
@@ -52,11 +64,7 @@ def finish(
         told(generic_text(reparse(final)))
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     emitted = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    ptx = edits.apply(emitted)
-    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
-        validation = beside.submit(validate, emitted, ptx, edits.constant)
-        cubin, log = assemble(ptx, source)
-    return Finished(final, llir, ptx, cubin, metadata, log, validation.result())
+    return final, llir, emitted, metadata
 
 
 def final_ttgir(text: str, source: KernelSource) -> str:

@@ -128,7 +128,7 @@ def _names(one: Instruction) -> list[str]:
 
 def _may_go(one: Instruction) -> bool:
     """May it be missing, if it can be shown that it is not needed?"""
-    if one.opcode in ("bar.sync", "barrier.sync"):
+    if one.opcode == "bar.sync":
         return not one.guard
     if one.opcode.startswith("mbarrier.arrive.shared"):
         return bool(one.guard)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space, writes
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
-from wspec.ptx.operands import Address, Number, Register, Symbol, registers
+from wspec.ptx.operands import Address, Register, Symbol, registers
+from wspec.ptx.roles import Walk, is_meeting
 from wspec.ptx.syntax import Function, Instruction
 
 WAIT = "griddepcontrol.wait"
@@ -76,12 +77,7 @@ def _matters(one: Instruction) -> bool:
 
 
 def _waits(one: Instruction, met: bool) -> bool:
-    return not one.guard and (one.opcode == WAIT or (met and _is_meeting(one)))
-
-
-def _is_meeting(one: Instruction) -> bool:
-    """A barrier of all threads of the block."""
-    return one.opcode in ("barrier.sync", "bar.sync") and not one.guard and len(one.operands) == 1
+    return not one.guard and (one.opcode == WAIT or (met and is_meeting(one)))
 
 
 def _touches(one: Instruction) -> bool:
@@ -91,71 +87,14 @@ def _touches(one: Instruction) -> bool:
     return one.name not in _HARMLESS and not one.opcode.startswith(_ENDS_OF_COPIES)
 
 
-# ------------------------------------------------------------------------------------ the first meeting
-
-
 def _first_has_waited(blocks: Sequence[Block]) -> bool:
     """Has thread 0 waited when it comes to the first barrier of all threads? False where its way is not known."""
-    known: dict[str, int] = {"%tid.x": 0}
-    number, waited = 0, False
-    for _ in range(len(blocks)):
-        block = blocks[number]
-        for one in block.instructions:
-            if _is_meeting(one):
-                return waited
-            waited = waited or (one.opcode == WAIT and not one.guard)
-            _evaluate(one, known)
-        turn = block.turn
-        if turn is None:
-            number = block.follow[0] if block.follow else -1
-        elif turn.name != "bra":
-            return False
-        elif not turn.guard:
-            number = block.follow[0]
-        elif turn.guard in known:
-            number = block.follow[0 if bool(known[turn.guard]) != turn.unless else 1]
-        else:
-            return False
-        if number < 0:
-            return False
-    return False
-
-
-def _evaluate(one: Instruction, known: dict[str, int]) -> None:
-    """What thread 0 of the block computes, as far as that is its number."""
-    if one.name not in ("mov", "shr", "and", "setp", "shfl") or one.guard:
-        if one.name in ARITHMETIC and any(name in known for name in writes(one)):
-            for name in writes(one):
-                known.pop(name, None)
-        return
-    target, *sources = one.operands
-    values = [_value(source, known) for source in sources]
-    made = writes(one)
-    for name in made:
-        known.pop(name, None)
-    if not isinstance(target, Register) or None in values[:2]:
-        return
-    first, second = (values[0] or 0), (values[1] or 0) if len(values) > 1 else 0
-    words = one.opcode.split(".")
-    match words[0], words[1]:
-        case "mov", _:
-            known[target.name] = first
-        case "shr", "u32" | "b32":
-            known[target.name] = first >> second
-        case "and", "b32":
-            known[target.name] = first & second
-        case "shfl", "sync" if words[2] == "idx" and second == 0:
-            known[target.name] = first  # what lane 0 has, and this is lane 0
-        case "setp", "lt" | "gt" | "eq" | "ne" if words[-1] == "u32" or words[-1] == "s32" or words[-1] == "b32":
-            known[target.name] = {"lt": first < second, "gt": first > second, "eq": first == second}.get(
-                words[1], first != second
-            )
-
-
-def _value(operand: object, known: dict[str, int]) -> int | None:
-    if isinstance(operand, Number):
-        return operand.value
-    return known.get(operand.name) if isinstance(operand, Register) and not operand.negated else None
+    walk = Walk(blocks, 0, {})
+    try:
+        walk.until_meeting()
+    except PtxError:
+        return False
+    return any(one.opcode == WAIT and not one.guard for one in walk.seen)
 
 
 # ------------------------------------------------------------------------------------ where an address comes from

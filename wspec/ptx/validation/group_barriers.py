@@ -31,6 +31,7 @@ from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
 from wspec.ptx.operands import Number
+from wspec.ptx.roles import Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 
 GROUP = 128  # threads of a warp group
@@ -80,6 +81,12 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
     """Raises PtxError where one that is gone may be missed. `merged` has those that are gone as well."""
     missing = {id(one) for one in gone}
     blocks = blocks_of(merged)
+    barriers = [one for one in gone if one.name in ("bar", "barrier")]
+    if not barriers:
+        return
+    roles = roles_of(merged, blocks)
+    groups = show_own(blocks, roles, barriers)
+    widest = max(role.threads for role in roles)
     making = [one for block in blocks for one in block.instructions if _is_making(one)]
     guards, makers = tuple({f"{one.guard}," for one in making}), Makers(merged, making)
     steps = [_interesting(block, guards) for block in blocks]
@@ -87,19 +94,46 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
     work = [0]
     while work:
         number = work.pop()
-        state = entry[number]
+        state, threads = entry[number], GROUP if number in groups else widest
         for one in steps[number]:
-            state = _after(state, one, id(one) in missing)
+            state = _after(state, one, id(one) in missing, threads)
         for way in blocks[number].follow:
             joined = state if way not in entry else entry[way].joined(state)
             if way not in entry or joined != entry[way]:
                 entry[way] = joined
                 work.append(way)
     for number, state in entry.items():
+        threads = GROUP if number in groups else widest
         for one in steps[number]:
             if (state.exposed or state.making_exposed) and id(one) not in missing:
-                _check(state, one, makers)
-            state = _after(state, one, id(one) in missing)
+                _check(state, one, makers, threads)
+            state = _after(state, one, id(one) in missing, threads)
+
+
+def show_own(blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Instruction]) -> frozenset[int]:
+    """The blocks that a single warp group executes. Raises PtxError where others come to a barrier that is gone."""
+    users: dict[int, set[int]] = {}
+    for block in blocks:
+        for one in block.instructions:
+            if one.name in ("bar", "barrier") and not one.opcode.startswith("bar.warp"):
+                first = one.operands[0]
+                number = first.value if isinstance(first, Number) else None
+                if number is None:
+                    raise PtxError(f"at which barrier threads meet at '{one}' is not known")
+                users.setdefault(number, set()).add(block.number)
+    for one in gone:
+        first, *rest = one.operands
+        assert isinstance(first, Number) and first.value is not None
+        count = rest[0].value if rest and isinstance(rest[0], Number) else None
+        whose = [role for role in roles if role.blocks & users[first.value]]
+        if len(whose) != 1 or count != whose[0].threads or not users[first.value] <= whose[0].blocks:
+            raise PtxError(f"'{one}' is gone, and it is not shown that it is of one task alone")
+    alone = [role for role in roles if role.threads == GROUP and role.warps[0] % 4 == 0]
+    shared = frozenset(
+        number for role in alone for number in role.blocks for other in roles if other is not role
+        and number in other.blocks
+    )  # fmt: skip
+    return frozenset(number for role in alone for number in role.blocks) - shared
 
 
 def _interesting(block: Block, guards: tuple[str, ...]) -> list[Instruction]:
@@ -120,25 +154,25 @@ def _is_wait(one: Instruction) -> bool:
     return one.opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait"))
 
 
-def meets(one: Instruction) -> bool:
-    """Does the whole group meet here?"""
+def meets(one: Instruction, threads: int) -> bool:
+    """Do so many threads that go the same way meet here?"""
     opcode = one.opcode.removesuffix(".aligned")
     if opcode not in ("bar.sync", "barrier.sync") or one.guard:
         return False
     if len(one.operands) < 2:
         return True
     count = one.operands[1]
-    return isinstance(count, Number) and (count.value or 0) >= GROUP
+    return isinstance(count, Number) and (count.value or 0) >= threads
 
 
-def _after(state: State, one: Instruction, is_gone: bool) -> State:
-    """What may have happened behind an instruction."""
+def _after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:
+    """What may have happened behind an instruction. `threads`: how many there may be that go the same way."""
     if is_gone:
         if one.name not in ("bar", "barrier"):
             return state
         making = _either(state.making_exposed, state.making)
         return replace(state, exposed=state.exposed | state.done, making_exposed=making)
-    if meets(one):
+    if meets(one, threads):
         return MET
     if one.name in ARITHMETIC or one.name in EXCHANGES:  # it sets the predicate of one who makes mbarriers
         making, exposed = (_SEVERAL if made else "" for made in (state.making, state.making_exposed))
@@ -149,7 +183,7 @@ def _after(state: State, one: Instruction, is_gone: bool) -> State:
         return replace(state, done=state.done | AHEAD, waited=True)
     if one.opcode.startswith("wgmma.mma_async"):
         return replace(state, done=state.done | AHEAD, waited=False)
-    if one.opcode.startswith("wgmma.wait_group") and not state.waited:
+    if one.opcode.startswith("wgmma.wait_group") and threads == GROUP and not state.waited:
         return replace(state, done=state.done & ~AHEAD, exposed=state.exposed & ~AHEAD)
     return replace(state, done=state.done | _does(one))
 
@@ -169,9 +203,9 @@ def _does(one: Instruction) -> int:
     return 0 if harmless else TOUCHED | READ | STORED
 
 
-def _check(state: State, one: Instruction, makers: Makers) -> None:
+def _check(state: State, one: Instruction, makers: Makers, threads: int) -> None:
     """Raises PtxError where the order is needed that a barrier made which is gone."""
-    if meets(one) or one.name in ("fence", "membar") or _is_own(one):
+    if meets(one, threads) or one.name in ("fence", "membar") or _is_own(one):
         return
     behind = state.exposed
     if _is_making(one):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wspec.ptx.errors import PtxError
 from wspec.ptx.parser import read
-from wspec.ptx.syntax import Instruction
+from wspec.ptx.syntax import Instruction, Module
 from wspec.ptx.validation.alignment import align
 from wspec.ptx.validation.early_start import show_early_start, show_unread
 from wspec.ptx.validation.group_barriers import show_barriers
@@ -29,13 +29,25 @@ def validate(before: str, after: str, constant: int | None = None) -> Validation
     if before == after:
         return Validation("PTX: as the back end wrote it")
     try:
+        return validate_modules(read(before), read(after), constant)
+    except PtxError as error:
+        return _not_shown(error)
+
+
+def validate_modules(before: Module, after: Module, constant: int | None = None) -> Validation:
+    """The same of texts that have been read."""
+    try:
         return Validation(_shown(before, after, constant))
     except PtxError as error:
-        return Validation("PTX: the edits are not proved", error.message)
+        return _not_shown(error)
 
 
-def _shown(before: str, after: str, constant: int | None) -> str:
-    aligned = align(read(before), read(after))
+def _not_shown(error: PtxError) -> Validation:
+    return Validation("PTX: the edits are not proved", error.message)
+
+
+def _shown(before: Module, after: Module, constant: int | None) -> str:
+    aligned = align(before, after)
     barriers = [one for one in aligned.gone if one.name in ("bar", "barrier")]
     arrivals = [one for one in aligned.gone if one.name == "mbarrier"]
     early = [one for one in aligned.come if one.name == "griddepcontrol"]
