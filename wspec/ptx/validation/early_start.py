@@ -104,8 +104,11 @@ class _Sources:
     """The parameters that registers of addresses come from."""
 
     def __init__(self, function: Function) -> None:
-        self.instructions = function.instructions
-        self.types = function.types
+        self.makers: dict[str, list[Instruction]] = {}  # by what they write
+        for one in function.instructions:
+            first = one.text.partition(",")[0].strip()
+            for name in writes(one) if "{" in first or "|" in first else (first,):
+                self.makers.setdefault(name, []).append(one)
 
     def is_load_from(self, one: Instruction, parameter: str) -> bool:
         """Is it a load of global memory at an address that is made of that parameter, and of integers?"""
@@ -122,7 +125,7 @@ class _Sources:
         seen, work = {start}, [start]
         while work:
             name = work.pop()
-            makers = [one for one in self.instructions if one.text.startswith((f"{name},", f"{name} "))]
+            makers = self.makers.get(name, [])
             if not makers:
                 found.add("?")
             for one in makers:

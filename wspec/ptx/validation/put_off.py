@@ -69,7 +69,7 @@ def _only_computes(arrival: Instruction, between: Sequence[Instruction | Label],
             continue
         if one.name not in ARITHMETIC and one.name not in EXCHANGES:
             raise PtxError(f"'{arrival}' is put off past '{one}'")
-        if needed & set(writes(one)):
+        if any(name in one.text for name in needed) and needed & set(writes(one)):
             raise PtxError(f"'{one}' changes what '{arrival}' needs")
 
 
