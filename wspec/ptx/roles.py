@@ -32,6 +32,8 @@ class Role:
 
     warps: tuple[int, ...]
     blocks: frozenset[int]
+    start: tuple[int, int]  # a block, and a place in it
+    partition: int | None  # the number that says it: of a partition, or of nothing to do; None of who begins
 
     @property
     def threads(self) -> int:
@@ -52,18 +54,27 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
     first = Walk(blocks, 0, memory)
     first.until_meeting()
     first.until_meeting()
-    found: dict[int, tuple[list[int], set[int]]] = {}
+    found: dict[int, tuple[list[int], set[int], Walk]] = {}
     for warp in range(int(threads[1]) // WARP):
         walk = Walk(blocks, WARP * warp, dict(memory))
         walk.until_meeting()
         stop = walk.number  # where those that are done come back to
         walk.until_meeting()
-        warps, inside = found.setdefault(walk.number, ([], set()))
+        warps, inside, _ = found.setdefault(walk.number, ([], set(), walk))
         warps.append(warp)
         if not inside:
-            inside |= _reached(blocks, walk.number, stop if stop != walk.number else -1) | set(walk.passed)
+            inside |= _reached(blocks, walk.number, stop if stop != walk.number else -1)
+            inside |= set() if walk.loaded else set(walk.passed)
     shared = {0} if len(found) > 1 else set()
-    return [Role(tuple(warps), frozenset(inside - shared)) for warps, inside in found.values()]
+    return [
+        Role(
+            tuple(warps),
+            frozenset(inside - shared),
+            (walk.number, walk.place) if walk.loaded else (0, 0),
+            walk.partition,
+        )
+        for warps, inside, walk in found.values()
+    ]
 
 
 def _reached(blocks: Sequence[Block], start: int, stop: int) -> set[int]:
@@ -88,6 +99,12 @@ class Walk:
     known: dict[str, Value] = field(default_factory=dict)
     passed: list[int] = field(default_factory=list)  # blocks
     seen: list[Instruction] = field(default_factory=list)
+    loaded: list[int] = field(default_factory=list)  # integers, from shared memory
+
+    @property
+    def partition(self) -> int | None:
+        """The last number that it loaded."""
+        return self.loaded[-1] if self.loaded else None
 
     def until_meeting(self) -> None:
         """Go on to the next barrier of all threads, and pass it. Raises PtxError where the way is not known."""
@@ -170,7 +187,10 @@ class Walk:
             place, size = self._place(one.operands[1]), _SIZES.get(one.opcode.rpartition(".")[2])
             bytes_ = [self.memory.get((place[0], place[1] + at)) for at in range(size or 0)] if place else []
             known = [value for value in bytes_ if value is not None]
-            return sum(value << (8 * at) for at, value in enumerate(known)) if len(known) == size else None
+            if len(known) != size:
+                return None
+            self.loaded.append(sum(value << (8 * at) for at, value in enumerate(known)))
+            return self.loaded[-1]
         values = [self._value(operand) for operand in one.operands[1:]]
         words = one.opcode.split(".")
         match words[0], values:
