@@ -37,7 +37,7 @@ def wrong_edits(emitted: str, edited: str) -> Iterator[tuple[str, str]]:
         without = edited[:at] + edited[at + len(WAIT) :]
         if len(starts) > 1:
             yield "a task does not wait for the kernel before", without
-        later = re.search(r"\n[^\n]*(cp\.async\.bulk\.tensor|(ld|st)\.global)[^\n]*\n", without[at:])
+        later = re.search(r"\n[^\n]*(cp\.async\.bulk\.tensor|st\.global)[^\n]*\n", without[at:])
         if later is not None:
             place = at + later.end()
             yield "waits behind an access", without[:place] + WAIT + without[place:]

@@ -22,6 +22,7 @@ class Mutant:
 
     operator: str
     what: str
+    past: str  # what it was moved past; ""
     body: list[Statement]
 
     def of(self, module: Module) -> Module:
@@ -35,29 +36,30 @@ class Mutant:
 
 
 def mutants(module: Module) -> Iterator[Mutant]:
-    """All of the entry that are another text."""
+    """All of the entry."""
     body = module.entry().body
-    text = list(map(str, body))
-    yield from (one for one in _mutants(body) if list(map(str, one.body)) != text)
-
-
-def _mutants(body: list[Statement]) -> Iterator[Mutant]:
     units = list(_units(body))
     for number, (start, end) in enumerate(units):
         unit = body[start:end]
         one = next(statement for statement in unit if isinstance(statement, Instruction))
         what = str(one)
-        yield Mutant("drop", what, [*body[:start], *body[end:]])
-        yield Mutant("double", what, [*body[:end], *unit, *body[end:]])
+        yield Mutant("drop", what, "", [*body[:start], *body[end:]])
+        yield Mutant("double", what, "", [*body[:end], *unit, *body[end:]])
         if number > 0:
-            place = units[number - 1][0]
-            yield Mutant("hoist", what, [*body[:place], *unit, *body[place:start], *body[end:]])
+            place, past = units[number - 1][0], _shown(body, units[number - 1])
+            if past != what or units[number - 1][1] != start:
+                yield Mutant("hoist", what, past, [*body[:place], *unit, *body[place:start], *body[end:]])
         if number + 1 < len(units):
-            place = units[number + 1][1]
-            yield Mutant("sink", what, [*body[:start], *body[end:place], *unit, *body[place:]])
+            place, past = units[number + 1][1], _shown(body, units[number + 1])
+            if past != what or units[number + 1][0] != end:
+                yield Mutant("sink", what, past, [*body[:start], *body[end:place], *unit, *body[place:]])
         for operator, changed in _changes(one, body):
             at = body.index(one, start, end)
-            yield Mutant(operator, what, [*body[:at], changed, *body[at + 1 :]])
+            yield Mutant(operator, what, "", [*body[:at], changed, *body[at + 1 :]])
+
+
+def _shown(body: Sequence[Statement], unit: tuple[int, int]) -> str:
+    return str(next(one for one in body[slice(*unit)] if isinstance(one, Instruction)))
 
 
 def _units(body: Sequence[Statement]) -> Iterator[tuple[int, int]]:

@@ -17,6 +17,7 @@ from wspec.bridge.backend import emit
 class Pair:
     """Of a variant."""
 
+    final: str  # TTGIR, in generic form
     emitted: str
     edited: str
     constant: int | None  # the argument that points to what no kernel writes
@@ -36,5 +37,5 @@ def pair(kernel: str, variant: str) -> Pair | None:
     verdict = one.compiler.judge(bridge.lower(one.source)[1])
     if verdict.text is None:
         return None
-    emitted = emit(verdict.text, one.source)[2]
-    return Pair(emitted, verdict.edits.apply(emitted), verdict.edits.constant)
+    made = emit(verdict.text, one.source)
+    return Pair(made.generic, made.ptx, verdict.edits.apply(made.ptx), verdict.edits.constant)

@@ -17,7 +17,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.collector import collector_paused
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
-from wspec.bridge.proof import Checker, Proving, rule, rule_edits
+from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.sass.miscompiled import refusal
@@ -192,10 +192,10 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     if not ruling.accepted:
         result = _declined(verdict, *ruling.remarks).result
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
-    edited = rule_edits(source.name, kernel_location(source), finished, options)
-    line = "; ".join(filter(None, (ruling.line, edited.line)))
-    if not edited.accepted:
-        return _Made(replace(_declined(verdict, *edited.remarks).result, proof=line), finished)
+    ptx = rule_ptx(source.name, kernel_location(source), finished, options)
+    line = "; ".join(filter(None, (ruling.line, ptx.line)))
+    if not ptx.accepted:
+        return _Made(replace(_declined(verdict, *ptx.remarks).result, proof=line), finished)
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm)
     return _Made(made, finished)

@@ -91,15 +91,15 @@ def rule(name: str, place: Location, text: str, checker: Checker, options: Optio
     return Ruling(False, proof.line, _with_note(undecided, note), final=not proof.timed_out)
 
 
-def rule_edits(name: str, place: Location, finished: Finished, options: Options) -> Ruling:
-    """The same of the edits of the PTX; one that is not shown to be right leaves the plain kernel running."""
+def rule_ptx(name: str, place: Location, finished: Finished, options: Options) -> Ruling:
+    """The same of the PTX: where it is not shown to do what was proved the plain kernel runs."""
     validation = finished.validation
     if options.check == "off":
         return Ruling(True, "")
     if not validation.refusal:
         return Ruling(True, validation.summary)
     path = write_reproducer(name, finished.final, f"{validation.summary}: {validation.refusal}", options)
-    message = f"the edited PTX of the specialized {name} is not shown to do what it did: {validation.refusal}"
+    message = f"the PTX of the specialized {name} is not shown to do what was proved: {validation.refusal}"
     return Ruling(False, validation.summary, (failure("check-undecided", message, place, path),))
 
 

@@ -7,7 +7,8 @@ synchronizing instructions must be one that the automaton accepts, with the same
 an instruction that is lost, doubled, changed or moved past another is found however loops were rotated, peeled or
 merged. What LLVM and Triton add is let pass: barriers of a task's own threads, fences, `setmaxnreg`.
 
-Not compared: at which mbarrier and in which phase, and how often a loop runs.
+Not compared: at which mbarrier and in which phase, by which threads, how often a loop runs, and into how many copies a
+tile is cut.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Event = tuple[str | int, ...]
 """What happens, and its numbers."""
 
 FENCE: Event = ("fence",)
+_TRUE = ("true", "1 : i1", "-1 : i1")
 _COPIES: dict[str, tuple[str, ...]] = {
     "ttng.async_tma_copy_global_to_local": ("load",),
     "ttng.async_tma_gather": ("load",),
@@ -174,8 +176,14 @@ def _add(made: Skeleton, op: Operation) -> None:
 
 
 def _may_be_skipped(op: Operation) -> bool:
+    """Has a wait a predicate that is not always true?"""
     sizes = op.attr("operandSegmentSizes")
-    return isinstance(sizes, DenseArrayAttr) and sizes.values[2] == 1
+    if not isinstance(sizes, DenseArrayAttr) or sizes.values[2] == 0:
+        return False
+    maker = op.operands[2].op
+    return (
+        maker is None or maker.name != "arith.constant" or str(maker.attr("value")) not in ("true", "1 : i1", "-1 : i1")
+    )
 
 
 def _of_assembly(op: Operation) -> Iterator[Event]:
@@ -266,10 +274,22 @@ def show_order(function: Operation, entry: Function) -> None:
         if event[0] in ("bar.sync", "barrier.sync")
     }
     own = frozenset(number for number in range(16) if number not in asked)
-    for role in roles_of(entry, blocks):
+    roles = roles_of(entry, blocks)
+    _show_warps(function, roles)
+    for role in roles:
         empty = role.partition is not None and role.partition + 1 >= len(made)
         index = 0 if role.partition is None else role.partition + 1
         _walk(Skeleton() if empty else made[index], blocks, role, own)
+
+
+def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
+    """Raises PtxError where a partition is not executed by as many warps as the TTGIR says."""
+    region = next(op for op in function.walk() if op.name == ws.NAME)
+    counts = region.attr("partitionNumWarps")
+    expected = dict(enumerate(counts.values)) if isinstance(counts, DenseArrayAttr) else {}
+    found = {role.partition: len(role.warps) for role in roles}
+    if len(found) != len(roles) or None not in found or any(found.get(at) != warps for at, warps in expected.items()):
+        raise PtxError("the warps of the tasks are not those of the TTGIR")
 
 
 def _walk(skeleton: Skeleton, blocks: Sequence[flow.Block], role: Role, own: frozenset[int]) -> None:

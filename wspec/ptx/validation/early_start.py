@@ -51,7 +51,7 @@ def show_early_start(after: Function, come: Iterable[Instruction], constant: str
             if way not in before or known != before[way]:
                 before[way] = known
                 work.append(way)
-    sources = _Sources(after)
+    sources = Sources(after)
     for number, waited in before.items():
         for one in steps[number]:
             waited = waited or _waits(one, met)
@@ -100,7 +100,7 @@ def _first_has_waited(blocks: Sequence[Block]) -> bool:
 # ------------------------------------------------------------------------------------ where an address comes from
 
 
-class _Sources:
+class Sources:
     """The parameters that registers of addresses come from."""
 
     def __init__(self, function: Function) -> None:
