@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support import kernels as odd
 from tests.support.broken import drop_arrive, start_with_other_phase
 from tests.support.cases import GEMM, TILE
 from wspec import api, bridge, ir, proof
+from wspec.bridge import backend
 from wspec.check import Report, check, explore
 from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
@@ -242,10 +244,10 @@ def test_a_failure_that_cannot_be_written_down(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_edits_of_the_ptx_are_shown_to_be_right() -> None:
     report = asked().outcome()
-    assert report.specialized and re.search(r"; PTX: \d+ barriers gone, .*shown to be equivalent$", report.proof)
+    assert report.specialized and re.search(r"; PTX: .*; \d+ barriers gone, .*shown to be equivalent$", report.proof)
 
 
-def test_an_edit_that_is_wrong_leaves_the_kernel_alone(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+def test_an_edit_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = bridge.PtxEdits.apply
 
     def wrong(self: bridge.PtxEdits, ptx: str) -> str:
@@ -254,7 +256,22 @@ def test_an_edit_that_is_wrong_leaves_the_kernel_alone(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(bridge.PtxEdits, "apply", wrong)
     report = asked().outcome()
+    assert report.specialized and "not edited" in report.proof and "mbarrier.arrive" in report.proof
+    assert "griddepcontrol" not in report.kernel.asm["ptx"]
+
+
+def test_ptx_that_does_not_follow_the_ttgir_leaves_the_kernel_alone(
+    monkeypatch: pytest.MonkeyPatch, fresh_cache: Path
+) -> None:
+    right = backend.emit
+
+    def wrong(*args: Any) -> backend.Emitted:
+        made = right(*args)
+        return replace(made, ptx=re.sub(r"\n[^\n]*mbarrier\.arrive\.shared[^\n]*", "", made.ptx, count=1))
+
+    monkeypatch.setattr(backend, "emit", wrong)
+    report = asked().outcome()
     reason = report.reason
     assert not report.specialized and reason is not None and reason.code == "check-undecided"
-    assert "mbarrier.arrive" in reason.message and report.proof.endswith("; PTX: the edits are not proved")
+    assert report.proof.endswith("; PTX: not shown to follow the TTGIR")
     assert report.kernel.asm["cubin"] == plain_cubin()

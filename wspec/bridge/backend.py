@@ -40,8 +40,8 @@ def finish(
 ) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
-    `edits` are made before ptxas; what is shown of the PTX is shown beside it. `told` is given the final module, in
-    generic form, before LLVM begins: who checks it has until ptxas ends.
+    `edits` are made before ptxas, and left out if it is not shown, beside it, that they may be. `told` is given the
+    final module, in generic form, before LLVM begins: who checks it has until ptxas ends.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
@@ -50,7 +50,12 @@ def finish(
     with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
         validation = beside.submit(shown, made.generic, made.ptx, ptx, edits.constant)
         cubin, log = assemble(ptx, source)
-    return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, validation.result())
+    said = validation.result()
+    if said.refusal and ptx != made.ptx and not (bare := shown(made.generic, made.ptx, made.ptx, None)).refusal:
+        said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
+        ptx = made.ptx
+        cubin, log = assemble(ptx, source)
+    return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said)
 
 
 @dataclass(frozen=True, slots=True)

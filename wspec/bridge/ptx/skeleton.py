@@ -236,8 +236,10 @@ def _of_mbarrier(one: Instruction) -> Event:
     raise PtxError(f"'{one}' is not compared")
 
 
-def _of_copy(one: Instruction) -> Event:
+def _of_copy(one: Instruction) -> Event | None:
     opcode, operands = one.opcode, one.operands
+    if one.guard and opcode.startswith(("cp.async.bulk.commit_group", "cp.async.bulk.wait_group")):
+        return None  # of a thread that makes a descriptor (ttng.tensormap_create)
     if opcode.startswith("cp.async.bulk.commit_group"):
         return ("commit",)
     if opcode.startswith("cp.async.bulk.wait_group.read"):
