@@ -88,7 +88,7 @@ def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
 
 def is_not_compared(mutant: Mutant) -> bool:
     """Is it about addresses, phases, predicates, how a tile is cut into copies, or instructions that are let pass?"""
-    if mutant.operator in ("register", "predicate"):
+    if mutant.operator in ("register", "offset", "predicate"):
         return True
     free = ("bar.sync", "barrier.sync", "bar.warp.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
     what, past = _bare(mutant.what), _bare(mutant.past)

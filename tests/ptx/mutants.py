@@ -84,7 +84,11 @@ def _changes(one: Instruction, body: Sequence[Statement]) -> Iterator[tuple[str,
     for match in _NUMBER.finditer(one.text):
         number = int(match[1])
         for other in {number + 1, max(number - 1, 0), 2 * number, number ^ 128} - {number}:
-            yield "number", _with(one, text=f"{one.text[: match.start()]}{other}{one.text[match.end() :]}")
+            inside = one.text.count("[", 0, match.start()) > one.text.count("]", 0, match.start())
+            yield (
+                "offset" if inside else "number",
+                _with(one, text=f"{one.text[: match.start()]}{other}{one.text[match.end() :]}"),
+            )
     registers = re.findall(r"%r\d+", one.text)
     others = (name for other in body if isinstance(other, Instruction) and other.opcode == one.opcode
               for name in re.findall(r"%r\d+", other.text))  # fmt: skip
