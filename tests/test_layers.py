@@ -14,7 +14,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kernels": ROOT / "kernels"}
 LAYERS = (
-    ("version", "decision", "ir"),
+    ("version", "decision", "ir", "ptx"),
     ("diagnostics",),
     ("options", "target", "tile_scheduler", "check", "execute"),
     ("model",),
@@ -35,9 +35,10 @@ LAYERS = (
 """From the bottom up; a file imports files of its own part and of lower layers. Parts of one layer are strangers."""
 
 SPECIAL = {
-    "check": {"ir", "diagnostics"},
-    "execute": {"ir", "diagnostics"},
-    "bridge": {"version", "decision", "ir", "diagnostics", "options", "target", "tile_scheduler"},
+    "check": {"ir", "ptx", "diagnostics"},
+    "execute": {"ir", "ptx", "diagnostics"},
+    "ptx": set(),
+    "bridge": {"version", "decision", "ir", "ptx", "diagnostics", "options", "target", "tile_scheduler"},
 }
 """Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
 

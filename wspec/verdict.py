@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
+from wspec.ir.loc import value_name
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.plan.plan import Plan
+from wspec.planner.decide import function_of
+from wspec.tile_scheduler import TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,14 @@ class Judge:
         found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
         if found is None:
             return Verdict(module, remarks=remarks, stages=stages)
-        edits = PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch)
+        constant = None if outcome.module is None else _table(outcome.module)
+        edits = PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch, constant)
         return Verdict(
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint
         )
+
+
+def _table(module: ir.Operation) -> int | None:
+    """The number of the argument that is the table of tiles; None where blocks do not walk through tiles."""
+    args = function_of(module).regions[0].block.args
+    return next((arg.index for arg in args if value_name(arg.location) == TABLE), None)

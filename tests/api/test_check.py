@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support import kernels as odd
 from tests.support.broken import drop_arrive, start_with_other_phase
 from tests.support.cases import GEMM, TILE
 from wspec import api, bridge, ir, proof
+from wspec.bridge import backend
 from wspec.check import Report, check, explore
 from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
@@ -236,3 +238,41 @@ def test_a_failure_that_cannot_be_written_down(monkeypatch: pytest.MonkeyPatch, 
     report = asked().outcome()
     assert report.reason is not None and report.reason.code == "internal-error"
     assert "no file to repeat it with could be written" in report.reason.note
+
+
+# ---------------------------------------------------------------------------------------------- the edited PTX
+
+
+def test_the_edits_of_the_ptx_are_shown_to_be_right() -> None:
+    report = asked().outcome()
+    assert report.specialized and re.search(r"; PTX: .*; \d+ barriers gone, .*shown to be equivalent$", report.proof)
+
+
+def test_an_edit_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = bridge.PtxEdits.apply
+
+    def wrong(self: bridge.PtxEdits, ptx: str) -> str:
+        before, arrival, after = re.split(r"(\n[^\n]*mbarrier\.arrive\.shared[^\n]*)", right(self, ptx), maxsplit=1)
+        return before + arrival + arrival + after
+
+    monkeypatch.setattr(bridge.PtxEdits, "apply", wrong)
+    report = asked().outcome()
+    assert report.specialized and "not edited" in report.proof and "mbarrier.arrive" in report.proof
+    assert "griddepcontrol" not in report.kernel.asm["ptx"]
+
+
+def test_ptx_that_does_not_follow_the_ttgir_leaves_the_kernel_alone(
+    monkeypatch: pytest.MonkeyPatch, fresh_cache: Path
+) -> None:
+    right = backend.emit
+
+    def wrong(*args: Any) -> backend.Emitted:
+        made = right(*args)
+        return replace(made, ptx=re.sub(r"\n[^\n]*mbarrier\.arrive\.shared[^\n]*", "", made.ptx, count=1))
+
+    monkeypatch.setattr(backend, "emit", wrong)
+    report = asked().outcome()
+    reason = report.reason
+    assert not report.specialized and reason is not None and reason.code == "check-undecided"
+    assert report.proof.endswith("; PTX: not shown to follow the TTGIR")
+    assert report.kernel.asm["cubin"] == plain_cubin()

@@ -61,10 +61,11 @@ CALLS: dict[str, frozenset[int | str]] = {
     "store_wait": frozenset((0,)),
     "cp_wait": frozenset((0,)),
     "cp_arrive": frozenset(("alone",)),
+    "asm": frozenset((0, 1, 2, 3, "pure", "size", "each", "packed")),
     "bar_sync": frozenset((0, 1)),
     "bar_arrive": frozenset((0, 1)),
     "op": frozenset((0,)),
-    "asm": frozenset((0,)),
+    "asm_of": frozenset((0,)),
     "pid": frozenset((0,)),
     "warp_id": frozenset(),
     **dict.fromkeys(
@@ -242,14 +243,26 @@ class Calls:
     def bar_arrive(self, number: int, threads: int) -> None:
         self._assembly(f"bar.arrive {number}, {threads};")
 
-    def _assembly(self, text: str) -> None:
+    def _assembly(self, text: str, given: Value | None = None, pure: bool = False, packed: int = 1) -> Value:
         flags: dict[str, Attribute] = {
             "asm_string": StringAttr(text),
             "constraints": StringAttr("=r,r"),
-            "packed_element": i32(1),
-            "pure": IntegerAttr(0, I1),
+            "packed_element": i32(packed),
+            "pure": IntegerAttr(int(pure), I1),
         }
-        self.builder.create("tt.elementwise_inline_asm", [self.builder.constant(0)], [I32], flags)
+        given = self.builder.constant(0) if given is None else given
+        return self.builder.create("tt.elementwise_inline_asm", [given], [given.type], flags).result
+
+    def asm(self, text: str, pure: bool = False, size: int = 0, each: int = 1, packed: int = 1) -> Value:
+        """Inline assembly on a number, or on `size` numbers that a warp group holds, `each` in a row to a thread."""
+        type: Type = I32
+        if size:
+            shape = (("sizePerThread", (each,)), ("threadsPerWarp", (32,)), ("warpsPerCTA", (4,)), ("order", (0,)))
+            type = TensorType((size,), I32, Layout("ttg.blocked", shape))
+        given = self.builder.constant(0)
+        if size:
+            given = self.builder.create("tt.splat", [given], [type]).result
+        return self._assembly(text, given, pure, packed)
 
     def op(self, name: str, *values: Value) -> None:
         """An operation of any name, without results; `asm: ...` is inline assembly."""
@@ -301,7 +314,7 @@ class Calls:
         assert isinstance(pointer.type, PointerType)
         return self.builder.create("tt.atomic_rmw", [pointer, value], [pointer.type.pointee], flags).result
 
-    def asm(self, text: str, value: Value) -> Value:
+    def asm_of(self, text: str, value: Value) -> Value:
         """Pure inline assembly of one number."""
         flags: dict[str, Attribute] = {
             "asm_string": StringAttr(text),

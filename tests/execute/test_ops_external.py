@@ -268,7 +268,8 @@ def test_a_tied_register() -> None:
         ("add.s32 $0, $1, t;", "reads t, which nothing has written"),
         ("frobnicate.f32 $0, $1;", "inline assembly with frobnicate.f32"),
         ("add.s64 $0, $1, $1;", "reads 4 bytes as .s64"),
-        ("nonsense", "cannot run: nonsense"),
+        ("nonsense", "the text ends within something"),
+        ("again: bra again;", "with branches"),
         ("mov.b128 $0, $1;", "the type .b128"),
         ("setp.dwim.s32 p, $1, 1; selp.b32 $0, 1, 2, p;", "setp.dwim.s32"),
     ],
@@ -287,6 +288,6 @@ def test_registers_must_fit() -> None:
 
 def test_parsing() -> None:
     first, second = parse("{ .reg .b32 a<2>;\n @!p1 mov.b32 {a0, a1}, $1; // end\n lop3.b32 $0, b0, a0, 0xf8; }")
-    assert (first.opcode, first.targets, first.sources) == (("mov", "b32"), ("a0", "a1"), ("$1",))
+    assert (first.opcode, first.targets, first.sources) == (("mov", "b32"), ("a0#1", "a1#1"), ("$1",))
     assert (first.guard, first.unless) == ("p1", True)
-    assert second.sources == ("b0", "a0", "0xf8") and second.guard == ""
+    assert second.sources == ("b0", "a0#1", "0xf8") and second.guard == ""

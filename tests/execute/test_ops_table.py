@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tests.execute.one_op import context, operation, run_all
-from wspec.execute.debug import text
 from wspec.execute.errors import ExecutionError
 from wspec.execute.evaluate import evaluate, handles, prepare
 from wspec.ir import read
 from wspec.ir.loc import UNKNOWN, FileLoc, file_loc
 from wspec.ir.ops import known_names
+from wspec.ir.types import unescaped
 
 CONTROL = """
 builtin.module cf.br cf.cond_br cf.switch llvm.unreachable scf.condition scf.execute_region scf.for scf.if
@@ -93,9 +93,9 @@ def test_printing() -> None:
 
 
 def test_escapes() -> None:
-    assert text(r"a \22b\22 \\ 100% \0A") == 'a "b" \\ 100% \n'
-    assert text(r"gr\C3\B6\C3\9Fer?") == "größer?"
-    assert text("größer") == "größer"
+    assert unescaped(r"a \22b\22 \\ 100% \0A") == 'a "b" \\ 100% \n'
+    assert unescaped(r"gr\C3\B6\C3\9Fer?") == "größer?"
+    assert unescaped("größer") == "größer"
 
 
 @pytest.mark.parametrize("name, key", [("tt.assert", "message"), ("cf.assert", "msg")])

@@ -18,19 +18,20 @@ from wspec.planner.decide import function_of
 
 
 @functools.cache
-def _offline(kernel: str, variant: str) -> Offline:
+def offline(kernel: str, variant: str) -> Offline:
+    """The compiler and the source, as the command line has them."""
     args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{kernel}", "--variant", variant])
     return open_kernel(args).offline
 
 
 def shipped_source(kernel: str, variant: str) -> KernelSource:
     """`kernel` is FILE.py:KERNEL in the folder of kernels."""
-    return _offline(kernel, variant).source
+    return offline(kernel, variant).source
 
 
 def shipped_options(kernel: str, variant: str) -> Options:
     """Those of the compiler that the variant has."""
-    return _offline(kernel, variant).compiler.options
+    return offline(kernel, variant).compiler.options
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +16,10 @@ from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
+from wspec.bridge.ptx.shown import shown
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
+from wspec.ptx.validation.validate import Validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Finished:
     cubin: bytes
     metadata: dict[str, Any]
     ptxas_log: str
+    validation: Validation  # of the PTX
 
 
 def finish(
@@ -36,22 +40,47 @@ def finish(
 ) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
-    `edits` are made before ptxas. `told` is given the final module, in generic form, before LLVM begins: who checks it
-    has until ptxas ends.
+    `edits` are made before ptxas, and left out if it is not shown, beside it, that they may be. `told` is given the
+    final module, in generic form, before LLVM begins: who checks it has until ptxas ends.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
+    made = emit(text, source, told)
+    ptx = edits.apply(made.ptx)
+    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
+        validation = beside.submit(shown, made.generic, made.ptx, ptx, edits.constant)
+        cubin, log = assemble(ptx, source)
+    said = validation.result()
+    if said.refusal and ptx != made.ptx and not (bare := shown(made.generic, made.ptx, made.ptx, None)).refusal:
+        said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
+        ptx = made.ptx
+        cubin, log = assemble(ptx, source)
+    return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said)
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A kernel down to the PTX that LLVM writes."""
+
+    final: str  # as Finished has it
+    generic: str  # the same in generic form
+    llir: str
+    ptx: str
+    metadata: dict[str, Any]
+
+
+def emit(text: str, source: KernelSource, told: Callable[[str], None] | None = None) -> Emitted:
+    """`finish` up to ptxas, without edits."""
     backend, options, arch = source.backend, source.options, capability(source)
     module = _finishing(text, arch)
     metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
     final = str(module.str())
+    generic = generic_text(reparse(final))
     if told is not None:
-        told(generic_text(reparse(final)))
+        told(generic)
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    ptx = edits.apply(ptx)
-    cubin, log = assemble(ptx, source)
-    return Finished(final, llir, ptx, cubin, metadata, log)
+    return Emitted(final, generic, llir, ptx, metadata)
 
 
 def final_ttgir(text: str, source: KernelSource) -> str:

@@ -18,7 +18,7 @@ from wspec.bridge.collector import collector_paused
 from wspec.bridge.digest import hash_library_ahead, is_library_hashed
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
-from wspec.bridge.proof import Checker, Proving, rule
+from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.sass.miscompiled import refusal
@@ -240,9 +240,13 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     if not ruling.accepted:
         result = _declined(verdict, *ruling.remarks).result
         return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
+    ptx = rule_ptx(source.name, kernel_location(source), finished, options)
+    line = "; ".join(filter(None, (ruling.line, ptx.line)))
+    if not ptx.accepted:
+        return _Made(replace(_declined(verdict, *ptx.remarks).result, proof=line), finished)
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(
-        True, remarks, verdict.plan, finished.ptxas_log, ruling.line, verdict.tile_loop, verdict.blocks_per_sm,
+        True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
         tuple(sorted(verdict.disjoint.pairs)),
     )  # fmt: skip
     return _Made(made, finished)

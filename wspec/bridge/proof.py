@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
 from wspec.diagnostics import Remark, render
 from wspec.ir.disjoint import Disjoint
@@ -90,6 +91,18 @@ def rule(name: str, place: Location, text: str, checker: Callable[[str], Proof],
         return Ruling(True, proof.line, undecided)
     note = "the plain kernel runs instead; check=errors runs the specialized one all the same"
     return Ruling(False, proof.line, _with_note(undecided, note), final=not proof.timed_out)
+
+
+def rule_ptx(name: str, place: Location, finished: Finished, options: Options) -> Ruling:
+    """The same of the PTX: where it is not shown to do what was proved the plain kernel runs."""
+    validation = finished.validation
+    if options.check == "off":
+        return Ruling(True, "")
+    if not validation.refusal:
+        return Ruling(True, validation.summary)
+    path = write_reproducer(name, finished.final, f"{validation.summary}: {validation.refusal}", options)
+    message = f"the PTX of the specialized {name} is not shown to do what was proved: {validation.refusal}"
+    return Ruling(False, validation.summary, (failure("check-undecided", message, place, path),))
 
 
 def _wrong(name: str, text: str, proof: Proof, options: Options) -> tuple[Remark, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wspec.check import assembly
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
@@ -74,7 +75,9 @@ class Space:
 
 _THROUGH = frozenset(("arith.extsi", "arith.index_cast"))
 _THREADS = frozenset(("ttg.warp_id", "gpu.thread_id", "gpu.lane_id"))  # differ from thread to thread
+_READS = frozenset(("tt.load", "tt.get_program_id", "tt.get_num_programs"))
 _NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
+_DIFFERENT = "different"  # in a tree: what may be another thing in every thread and at any time
 _MAX_TREE = 400  # nodes of the description of a loop-carried value
 
 
@@ -91,6 +94,7 @@ class Terms:
         self.spaces: list[Space] = []
         self._space_of: dict[Operation, Space] = {}
         self._captured: dict[Block, list[Value]] = {}
+        self._varying: dict[Operation, bool] = {}
 
     def capture(self, block: Block, values: list[Value]) -> None:
         """The arguments of a partition are these values of the code around it."""
@@ -176,7 +180,7 @@ class Terms:
             return self.of(op.operands[0])
         if op.regions:
             return self._structured(op, value)
-        if not (is_pure(op) or op.name in ("tt.load", "tt.get_program_id", "tt.get_num_programs")):
+        if assembly.differs(op) or not (is_pure(op) or op.name in _READS):
             return self._unique(value)
         return self._unique(value) if self.may_change(op) else self._pure(op, value)
 
@@ -191,7 +195,20 @@ class Terms:
     def _unique(self, value: Value) -> Linear:
         owner = value.op if value.op is not None else value.owner
         inside = value.op if value.op is not None else value.owner.parent_op if isinstance(value.owner, Block) else None
-        return self._one(("unique", id(owner), value.index), self.chain(inside))
+        key, chain = ("unique", id(owner), value.index), self.chain(inside)
+        if inside is not None and self._varies(inside):
+            self.divergent.add(self.atom(key, chain))
+        return self._one(key, chain)
+
+    def _varies(self, op: Operation) -> bool:
+        """May what comes of an operation differ from thread to thread? Of a reduction over a tensor it does not."""
+        if op not in self._varying:
+            controls = op.name.startswith("scf.")
+            inside = controls and any(one.name in _THREADS or assembly.differs(one) for one in op.walk())
+            self._varying[op] = False  # while its own values are asked for
+            given = controls and any(self.diverges(self.of(value)) for value in op.operands)
+            self._varying[op] = assembly.differs(op) or inside or given
+        return self._varying[op]
 
     def _pure(self, op: Operation, value: Value) -> Linear:
         operands = tuple(self.of(v) for v in op.operands)
@@ -293,6 +310,8 @@ class _Trees:
             return ("form", self.terms.of(value))
         if not op.is_inside(loop) or not op.operands or op.regions:
             return ("form", self.terms.of(value)) if not op.is_inside(loop) or not op.operands else None
+        if assembly.differs(op):
+            return (_DIFFERENT, id(op))
         if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
@@ -307,7 +326,7 @@ def _threads_differ(tree: Any, terms: Terms) -> bool:
         return terms.diverges(tree)
     if isinstance(tree, tuple):
         return any(_threads_differ(part, terms) for part in tree)
-    return isinstance(tree, str) and tree in _THREADS
+    return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
 
 
 def _meaning(op: Operation) -> Key:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
-from wspec.check import scalars
+from wspec.check import assembly, scalars
 from wspec.check.linear import constant
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -21,7 +20,6 @@ _GROWING = frozenset(
     ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui",
      "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.maxsi", "arith.maxui")
 )  # fmt: skip
-ASM_SYNCHRONIZES = re.compile(r"mbarrier|\bbar\.|\bbarrier\.|cp\.async|wgmma|fence\.proxy|setmaxnreg")
 DOT, WAIT = "ttng.warp_group_dot", "ttng.warp_group_dot_wait"
 
 
@@ -36,8 +34,8 @@ def _is_active(op: Operation) -> bool:
     row = info(op.name)
     if row is None:
         return True
-    if op.name == "tt.elementwise_inline_asm":
-        return bool(ASM_SYNCHRONIZES.search(op.str_attr("asm_string") or ""))
+    if op.name == assembly.NAME:
+        return assembly.is_active(op)
     return op.name in (DOT, WAIT, ws.NAME) or bool((row.reads | row.writes) & {"shared", "barrier"})
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
+from wspec.check import assembly, meetings, scalars
 from wspec.check import code as c
-from wspec.check import scalars
 from wspec.check.conditions import Always, Condition, Extents
 from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Terms, constant
-from wspec.check.tracked_values import ASM_SYNCHRONIZES, DOT, WAIT, Flow, bounds, followed, is_active, moduli
+from wspec.check.tracked_values import DOT, WAIT, Flow, bounds, followed, is_active, moduli
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
@@ -25,7 +24,6 @@ _STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_redu
 _WITHIN = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))  # among the threads of one task
 _ELSEWHERE = frozenset(("ttng.tensormap_create", "ttng.tensormap_fenceproxy_acquire"))  # descriptors in global memory
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "tt.reduce.return"))
-_ASM_BARRIER = re.compile(r"\b(?:bar|barrier)(?:\.cta)?\.(sync|arrive)(?:\.aligned)?\s+(\d+)(?:\s*,\s*(\d+))?")
 
 
 def translate(
@@ -362,8 +360,10 @@ class _Task:
             self.emit(c.WaitStores(op, op.int_attr("pendings") or 0))
         elif name in ("ttng.fence_async_shared", "ttng.fence"):
             self.emit(c.Fence(op))
-        elif name == "tt.elementwise_inline_asm":
-            self._assembly(op)
+        elif name == assembly.NAME:
+            alone = 0 if self.owner.regions else 32 * self.code.warps
+            for step in meetings.steps(op, alone):
+                self.emit(step)
         elif name not in _WITHIN and name not in _ELSEWHERE:
             self._other(op)
 
@@ -413,13 +413,3 @@ class _Task:
             self.emit(c.Part(op, dst, source, None if before.shape == after.shape else box, True))
         else:
             self.emit(c.Part(op, dst, source, None, before.shape == after.shape and op.name != "ttg.memdesc_trans"))
-
-    def _assembly(self, op: Operation) -> None:
-        text = op.str_attr("asm_string") or ""
-        found = list(_ASM_BARRIER.finditer(text))
-        for match in found:
-            kind, number, threads = match.groups()
-            count = int(threads) if threads else 32 * self.code.warps
-            self.emit(c.Named(op, int(number), count, kind == "sync"))
-        if not found and ASM_SYNCHRONIZES.search(text):
-            self.emit(c.Stuck(op, "unknown-operation", "inline assembly synchronizes in a way the checker cannot read"))

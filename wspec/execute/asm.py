@@ -15,16 +15,17 @@ import torch
 
 from wspec.execute import ptx
 from wspec.execute.context import Context, Item, Prepare, Run
-from wspec.execute.debug import text
 from wspec.execute.elements import bits_of, dtype_of, from_raw, raw, scalar, shape_of, tensor
 from wspec.execute.errors import ExecutionError
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
-from wspec.ir.types import Type
+from wspec.ir.types import Type, unescaped
+from wspec.ptx import syntax
+from wspec.ptx.errors import PtxError
+from wspec.ptx.inline import read_inline
+from wspec.ptx.operands import Number, Operand, Register, Several, Symbol
+from wspec.ptx.syntax import Label
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_STATEMENT = re.compile(r"(?:@(!?)([\w%$]+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)", re.DOTALL)
-_OPERAND = re.compile(r"\{[^}]*\}|[^,{}]+")
 _NUMBER = re.compile(r"-?(\d[\w.+]*|\.\d+)")
 _SINK = "_"
 _STILL = ("%clock", "%clock64", "%globaltimer", "%smid")
@@ -43,35 +44,38 @@ class Instruction:
 
 def parse(source: str) -> list[Instruction]:
     """The statements, without declarations and braces around them. Raises ExecutionError."""
-    body = _COMMENT.sub(" ", source).strip()
-    found: list[Instruction] = []
-    for statement in body.split(";"):
-        line = statement.strip()
-        while line.startswith("{"):
-            line = line[1:].strip()
-        line = line.rstrip("}").strip() if line.count("}") > line.count("{") else line
-        if line and not line.startswith(".reg"):
-            found.append(_statement(" ".join(line.split())))
-    return found
+    try:
+        function = read_inline(source)
+        if any(isinstance(one, Label) for one in function.body):
+            raise ExecutionError(f"inline assembly with branches, which the executor cannot run: {source}")
+        return [_statement(one) for one in function.instructions]
+    except PtxError as error:
+        raise ExecutionError(f"inline assembly that the executor cannot run: {error}") from None
 
 
-def _statement(line: str) -> Instruction:
-    match = _STATEMENT.fullmatch(line)
-    if match is None or "[" in line:
-        raise ExecutionError(f"inline assembly that the executor cannot run: {line}")
-    operands = [operand.strip() for operand in _OPERAND.findall(match.group(4))]
-    operands = [operand for operand in operands if operand]
+def _statement(one: syntax.Instruction) -> Instruction:
+    operands = one.operands
     if not operands:
-        raise ExecutionError(f"inline assembly that the executor cannot run: {line}")
-    targets = tuple(part for name in _parts(operands[0]) for part in name.split("|"))
-    sources = tuple(part for operand in operands[1:] for part in _parts(operand))
-    return Instruction(tuple(match.group(3).split(".")), targets, sources, match.group(2) or "", match.group(1) == "!")
+        raise ExecutionError(f"inline assembly that the executor cannot run: {one}")
+    targets, *sources = ([_text(part, one) for part in _parts(operand)] for operand in operands)
+    read = tuple(text for texts in sources for text in texts)
+    return Instruction(tuple(one.opcode.split(".")), tuple(targets), read, one.guard, one.unless)
 
 
-def _parts(operand: str) -> list[str]:
-    """The registers of `{a, b}`; anything else alone."""
-    inner = operand[1:-1].split(",") if operand.startswith("{") else [operand]
-    return [part.strip() for part in inner]
+def _parts(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of `{a, b}` and `a|b`; anything else alone."""
+    return operand.items if isinstance(operand, Several) else (operand,)
+
+
+def _text(operand: Operand, one: syntax.Instruction) -> str:
+    match operand:
+        case Register(name, negated):
+            return f"!{name}" if negated else name
+        case Number(text):
+            return text
+        case Symbol(name):
+            return name
+    raise ExecutionError(f"inline assembly that the executor cannot run: {one}")
 
 
 # ---------------------------------------------------------------------------------------------- running
@@ -185,14 +189,14 @@ _WORDS_OF_MEMORY: dict[str, Run] = {AWAIT_WORD: _await_word, SET_WORD: _set_word
 
 
 def _inline_asm(op: Operation) -> Run:
-    source = text(op.str_attr("asm_string") or "")
+    source = unescaped(op.str_attr("asm_string") or "")
     if source in _WORDS_OF_MEMORY:
         return _WORDS_OF_MEMORY[source]
     program, pack = parse(source), op.int_attr("packed_element") or 1
     unknown = [".".join(one.opcode) for one in program if not ptx.knows(one.opcode[0])]
     if unknown:
         raise ExecutionError(f"inline assembly with {unknown[0]}")
-    constraints = [part.strip() for part in text(op.str_attr("constraints") or "").split(",") if part.strip()]
+    constraints = [part.strip() for part in unescaped(op.str_attr("constraints") or "").split(",") if part.strip()]
     outputs = [c for c in constraints if c.startswith("=")]
     inputs = [c for c in constraints if not c.startswith(("=", "~"))]
     types = [value.type for value in op.results]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,11 @@ from wspec.execute.machine import Steps, Task, Wait
 from wspec.execute.races import learn
 from wspec.execute.shared import View, name_of
 from wspec.ir.core import Operation
-from wspec.ir.types import DenseArrayAttr, ScalarType
+from wspec.ir.types import DenseArrayAttr, ScalarType, TensorType, unescaped
+from wspec.ptx.errors import PtxError
+from wspec.ptx.inline import read_inline
+from wspec.ptx.operands import Number, Operand, Register
+from wspec.ptx.syntax import Instruction
 
 Decode = Callable[[Operation, Decoder], Step]
 Predicate = Callable[[Task], bool]
@@ -142,11 +145,8 @@ def decode_wait_barrier(op: Operation, decoder: Decoder) -> Step:
 # -------------------------------------------------------------------------------------------- named barriers
 
 ASSEMBLY = "tt.elementwise_inline_asm"
-_BARRIER = re.compile(
-    r"\b(?:bar|barrier)(?:\.cta)?\.(?P<what>\w+)(?P<more>(?:\.\w+)*)\s+(?P<id>[$\w]+)(?:\s*,\s*(?P<n>[$\w]+))?\s*;?"
-)
-_MOVE = re.compile(r"\bmov\.[sub]\d+\s+\$0\s*,\s*(?P<value>\$?-?\d+)\s*;?")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_SYNCS = ("bar.sync", "barrier.sync", "bar.cta.sync", "barrier.cta.sync")
+_ARRIVES = ("bar.arrive", "barrier.arrive", "bar.cta.arrive", "barrier.cta.arrive")
 MAX_NAMED = 16
 
 
@@ -160,12 +160,15 @@ class _Meeting:
 
 
 def is_barrier_assembly(op: Operation) -> bool:
-    return op.name == ASSEMBLY and _BARRIER.search(_code(op)) is not None
+    """Does it use named barriers? What cannot be read is no such assembly; running it says so."""
+    return op.name == ASSEMBLY and any(one.name in ("bar", "barrier") for one in _read(op))
 
 
-def _code(op: Operation) -> str:
-    """The text of inline assembly without its comments."""
-    return _COMMENT.sub(" ", (op.str_attr("asm_string") or "").replace("\\n", "\n").replace("\\0A", "\n"))
+def _read(op: Operation) -> list[Instruction]:
+    try:
+        return read_inline(unescaped(op.str_attr("asm_string") or "")).instructions
+    except PtxError:
+        return []
 
 
 def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
@@ -206,17 +209,31 @@ def decode_barrier_assembly(op: Operation, decoder: Decoder) -> Step:
 
 def _parse(op: Operation) -> tuple[list[_Meeting], str]:
     """The meetings in order, and the text of the result. Raises ExecutionError for what else the assembly does."""
-    text = _code(op)
-    meetings = []
-    for found in _BARRIER.finditer(text):
-        if found["what"] not in ("sync", "arrive") or found["more"] not in ("", ".aligned"):
-            raise ExecutionError(f"the instruction {found[0]!r} is not supported", op.location)
-        meetings.append(_Meeting(found["what"] == "sync", found["id"], found["n"] or ""))
-    move = _MOVE.search(text)
-    rest = _MOVE.sub("", _BARRIER.sub("", text)).replace("\\n", " ").replace("\\t", " ").strip("{} \t\n;")
-    if rest:
-        raise ExecutionError(f"assembly beside a named barrier is not supported: {rest!r}", op.location)
-    return meetings, move["value"] if move is not None else "0"
+    if any(isinstance(value.type, TensorType) for value in (*op.operands, *op.results)):
+        raise ExecutionError("a named barrier in assembly on tensors is not supported", op.location)
+    meetings, result = [], "0"
+    for one in _read(op):
+        texts = [_text(operand) for operand in one.operands]
+        opcode = one.opcode.removesuffix(".aligned")
+        if one.guard or "" in texts:
+            raise ExecutionError(f"the instruction {str(one)!r} is not supported", op.location)
+        if opcode in _SYNCS or opcode in _ARRIVES:
+            meetings.append(_Meeting(opcode in _SYNCS, texts[0], texts[1] if len(texts) > 1 else ""))
+        elif opcode in ("mov.b32", "mov.u32", "mov.s32") and texts[0] == "$0":
+            result = texts[1]
+        elif one.name in ("bar", "barrier"):
+            raise ExecutionError(f"the instruction {str(one)!r} is not supported", op.location)
+        else:
+            raise ExecutionError(f"assembly beside a named barrier is not supported: {str(one)!r}", op.location)
+    return meetings, result
+
+
+def _text(operand: Operand) -> str:
+    """An integer or `$n`; "" for anything else."""
+    if isinstance(operand, Number):
+        return "" if operand.value is None else str(operand.value)
+    known = isinstance(operand, Register) and operand.name.startswith("$") and not operand.negated
+    return operand.name if known and isinstance(operand, Register) else ""
 
 
 DECODERS: dict[str, Decode] = {

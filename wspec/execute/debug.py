@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import torch
 
 from wspec.execute.context import Context, Item, Prepare, Run
 from wspec.execute.elements import bits_of, unsigned
 from wspec.execute.errors import ExecutionError
 from wspec.ir.core import Operation
-from wspec.ir.types import DenseArrayAttr
-
-_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
-
-
-def text(escaped: str) -> str:
-    r"""A string attribute's text without MLIR's escapes (`\22`, `\\`)."""
-
-    def plain(match: re.Match[str]) -> str:
-        code = match.group(1)
-        return chr(int(code, 16)) if len(code) == 2 else code
-
-    unescaped = _ESCAPE.sub(plain, escaped)
-    return unescaped.encode("latin-1", "replace").decode("utf-8", "replace") if "\\" in escaped else unescaped
+from wspec.ir.types import DenseArrayAttr, unescaped
 
 
 def _print(op: Operation) -> Run:
     """One entry of `context.printed` for each operation, where a card prints a line for each thread."""
-    prefix, is_hex = text(op.str_attr("prefix") or ""), bool(op.int_attr("hex"))
+    prefix, is_hex = unescaped(op.str_attr("prefix") or ""), bool(op.int_attr("hex"))
     marks = op.attr("isSigned")
     signs = marks.values if isinstance(marks, DenseArrayAttr) else ()
 
@@ -55,7 +40,7 @@ def _holds(condition: Item) -> bool:
 
 
 def _assert(op: Operation) -> Run:
-    message = text(op.str_attr("message") or op.str_attr("msg") or "")
+    message = unescaped(op.str_attr("message") or op.str_attr("msg") or "")
 
     def run(operands: tuple[Item, ...], context: Context) -> tuple[Item, ...]:
         if not _holds(operands[0]):

@@ -7,6 +7,7 @@ with layouts written out in full (the printer may abbreviate them with aliases).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Union
@@ -232,6 +233,20 @@ class DenseAttr(Attribute):
         return f"dense<{self.text}> : {self.type}"
 
 
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
+
+
+def unescaped(text: str) -> str:
+    r"""A string attribute's text without MLIR's escapes (`\22`, `\\`, `\n`)."""
+
+    def plain(match: re.Match[str]) -> str:
+        code = match.group(1)
+        return chr(int(code, 16)) if len(code) == 2 else {"n": "\n", "t": "\t"}.get(code, code)
+
+    found = _ESCAPE.sub(plain, text)
+    return found.encode("latin-1", "replace").decode("utf-8", "replace") if "\\" in text else found
+
+
 @dataclass(frozen=True, slots=True)
 class StringAttr(Attribute):
     """A string; `text` is escaped as in the source, without the quotes."""
@@ -240,6 +255,11 @@ class StringAttr(Attribute):
 
     def __str__(self) -> str:
         return f'"{self.text}"'
+
+    @property
+    def plain(self) -> str:
+        """The text without escapes."""
+        return unescaped(self.text)
 
 
 @dataclass(frozen=True, slots=True)

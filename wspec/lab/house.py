@@ -67,6 +67,7 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
     ),
     (Room("diagnostics", "remarks with a place", USER, 400),),
     (
+        Room("ptx", "reads PTX", PROVES, 390),
         Room("ir", "operations, types, text", COMPILES, 620),
         Room("decision", "a value, or why not", COMPILES, 950),
         Room("version", "one number", COMPILES, 1180),

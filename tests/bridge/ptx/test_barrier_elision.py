@@ -159,7 +159,7 @@ def test_one_thread_makes_barriers_without_waiting_for_the_others(made: str) -> 
         SYNC + INIT + STORE + SYNC + INIT,
         SYNC + STORE + SYNC + INIT,
         SYNC + INIT + WAIT + SYNC + INIT,
-        SYNC + INIT + "$L__BB0_7:\n" + SYNC + INIT,  # others may come from elsewhere
+        "	@%p1 bra 	$L__BB0_7;\n" + SYNC + INIT + "$L__BB0_7:\n" + SYNC + INIT,  # others may come from elsewhere
     ],
 )
 def test_what_others_did_comes_before_a_barrier_is_made(body: str) -> None:

@@ -26,16 +26,24 @@ SUM = """	shfl.sync.bfly.b32 	%r23, %r21, 1, 31, -1;
 """
 
 
+HEAD = ".visible .entry kernel()\n{\n	@%p9 bra 	$L__BB0_2;\n"
+
+
+def changed(body: str) -> tuple[str, int]:
+    """(the code, how many are held)."""
+    return with_held_waits(HEAD + body + ("" if "$L__BB0_2:" in body else "$L__BB0_2:\n") + "	ret;\n}\n")
+
+
 def held(body: str) -> list[str]:
     """The registers that arrivals now wait for, in order."""
-    made, count = with_held_waits(body)
+    made, count = changed(body)
     found = re.findall(r"setp\.ne\.b32 %\w+, (%\w+), 0x7fc0dead;", made)
     assert len(found) == count and made.count("mbarrier.arrive") == body.count("mbarrier.arrive")
     return found
 
 
 def test_the_arrival_waits_for_what_exponentials_get_from_other_threads() -> None:
-    made, count = with_held_waits(FIRST + ARRIVE + ROW + EXPONENTIAL + SUM + SECOND)
+    made, count = changed(FIRST + ARRIVE + ROW + EXPONENTIAL + SUM + SECOND)
     assert count == 1
     lines = [line.strip() for line in made.split("\n")]
     arrival = next(at for at, line in enumerate(lines) if "mbarrier.arrive" in line)
@@ -48,7 +56,7 @@ def test_the_arrival_waits_for_what_exponentials_get_from_other_threads() -> Non
 
 
 def test_a_barrier_of_the_group_in_front_of_the_arrival_stays_where_it_is() -> None:
-    made, count = with_held_waits(FIRST + "	bar.sync 	0, 128;\n" + ARRIVE + ROW + EXPONENTIAL + SECOND)
+    made, count = changed(FIRST + "	bar.sync 	0, 128;\n" + ARRIVE + ROW + EXPONENTIAL + SECOND)
     assert count == 1 and made.index("bar.sync") < made.index("max.f32")
 
 

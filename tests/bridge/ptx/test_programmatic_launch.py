@@ -22,6 +22,8 @@ HEAD = """
 	ld.param.b64 	%rd1, [kernel_param_0];
 	@%p1 bra 	$L__BB0_9;
 	bra.uni 	$L__BB0_1;
+$L__BB0_1:
+	ret;
 $L__BB0_9:
 	mov.b32 	%r1, global_smem;
 """
@@ -46,7 +48,7 @@ def test_the_wait_stands_behind_the_barriers_and_before_the_tasks() -> None:
         HEAD + "	ld.global.b32 	%r2, [%rd1];\n" + INIT + BEGIN + TAIL,
         HEAD + "	@%p3 st.b32 	[%rd1], %r2;\n" + INIT + BEGIN + TAIL,
         HEAD + INIT + "	cp.async.bulk.prefetch.tensor.2d.L2.global [%rd1, {%r1, %r1}];\n" + INIT + BEGIN + TAIL,
-        HEAD + INIT + "$L__BB0_7:\n" + INIT + BEGIN + TAIL,
+        HEAD + INIT + "$L__BB0_7:\n" + INIT + "	@%p5 bra 	$L__BB0_7;\n" + BEGIN + TAIL,
         HEAD + INIT + BEGIN + TAIL + HEAD + INIT + BEGIN + TAIL,
     ],
 )

@@ -31,129 +31,104 @@ not known.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from wspec.bridge.ptx.code import (
+    Lines,
+    is_arrival,
+    is_clean,
+    is_group_barrier,
+    is_setup_barrier,
+    is_sync,
+    pending_products,
+    speaks,
+)
+from wspec.ptx.errors import PtxError
+from wspec.ptx.flow import Block, blocks_of
+from wspec.ptx.parser import read
+from wspec.ptx.syntax import Instruction
 
-from wspec.bridge.ptx.code import instruction, is_arrival, is_clean, is_group_barrier, speaks
-
-_LABEL = re.compile(r"^(\$L(?!__tmp)\w+):")  # $L__tmp are for debuggers
-_BRANCH = re.compile(r"^(@!?%?\w+\s+)?bra(\.uni)?\s+(\$L\w+)\s*;")
-_INDIRECT = re.compile(r"^(@!?%?\w+\s+)?brx\.idx\s+[^,]+,\s*(\$L\w+)\s*;")
-_TARGETS = re.compile(r"^(\$L\w+):\s*\.branchtargets")
-_ENDS = re.compile(r"^(ret|exit|trap)\b")
-_SYNC = re.compile(r"^(bar|barrier)\.sync(\.aligned)?\s")
-_SETUP_SYNC = re.compile(r"^bar\.sync\s+0\s*[,;]")  # all warps that set a kernel up; tasks have other numbers
-_WAIT = re.compile(r"^mbarrier\.try_wait")
-_DONE = re.compile(r"^wgmma\.wait_group")
-_MADE = re.compile(r"^(@%?\w+)\s+mbarrier\.(init|inval)\.shared(::cta)?\.b64\s")
-
-
-@dataclass(slots=True)
-class _Block:
-    lines: list[int] = field(default_factory=list)  # the instructions' places in the text
-    follow: list[str] = field(default_factory=list)  # labels of the blocks that may come next
+_STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
 
 
 def without_idle_barriers(ptx: str) -> tuple[str, int]:
-    """(the PTX without them, how many were taken out)."""
-    lines = ptx.split("\n")
-    code = [instruction(line) for line in lines]
-    blocks = _blocks(code)
-    dirty = _dirty_at_entry(blocks, code)
-    idle = [at for name, block in blocks.items() for at in _idle(block, code, dirty[name])]
-    for at in idle:
-        lines[at] = "\t// a barrier of the warp group stood here that had nothing to order"
-    return "\n".join(lines), len(idle)
+    """(the PTX without them, how many were taken out). As it was, where it cannot be read."""
+    lines = Lines(ptx)
+    try:
+        blocks = blocks_of(read(ptx).entry())
+        dirty = _dirty_at_entry(blocks)
+        idle = [
+            one
+            for block in blocks
+            for one in _idle(blocks, block, dirty[block.number])
+            if lines.line_of(one) is not None
+        ]
+    except PtxError:
+        return ptx, 0
+    for one in idle:
+        lines.replace(one, _STOOD)
+    return lines.text(), len(idle)
 
 
-def _blocks(code: list[str]) -> dict[str, _Block]:
-    """Basic blocks by label, in order of the text; `""` is the first."""
-    targets: dict[str, list[str]] = {}
-    for at, text in enumerate(code):
-        if match := _TARGETS.match(text):
-            listed = " ".join(code[at : at + 200]).split(".branchtargets", 1)[1].split(";", 1)[0]
-            targets[match[1]] = re.findall(r"\$L\w+", listed)
-    blocks: dict[str, _Block] = {}
-    current = blocks[""] = _Block()
-    made = 0
-    open_ended = True
-    for at, text in enumerate(code):
-        if (match := _LABEL.match(text)) and match[1] not in targets:
-            if open_ended:
-                current.follow.append(match[1])
-            current, open_ended = blocks.setdefault(match[1], _Block()), True
-        elif text and not _LABEL.match(text):
-            current.lines.append(at)
-            ways = [m[3] for m in [_BRANCH.match(text)] if m] or targets.get(_named(text), [])
-            conditional = text.startswith("@")
-            if ways or _ENDS.match(text):
-                current.follow += ways
-                made += 1
-                following = blocks[f"${made}"] = _Block()
-                if conditional:
-                    current.follow.append(f"${made}")
-                current, open_ended = following, True
-    return blocks
-
-
-def _named(text: str) -> str:
-    match = _INDIRECT.match(text)
-    return match[2] if match else ""
-
-
-def _dirty_at_entry(blocks: dict[str, _Block], code: list[str]) -> dict[str, bool]:
+def _dirty_at_entry(blocks: list[Block]) -> list[bool]:
     """For each block: may a thread have touched shared memory since the last barrier, on some way to it?"""
-    dirty = dict.fromkeys(blocks, False)
-    dirty[""] = True
-    reached, work = {""}, [""]
+    dirty = [False] * len(blocks)
+    dirty[0] = True
+    reached, work = {0}, [0]
     while work:
-        name = work.pop()
-        after = dirty[name]
-        for at in blocks[name].lines:
-            after = _after(code[at], after)
-        for way in blocks[name].follow:
-            if way in blocks and (way not in reached or (after and not dirty[way])):
+        number = work.pop()
+        after = dirty[number]
+        for one in blocks[number].instructions:
+            after = _after(one, after)
+        for way in blocks[number].follow:
+            if way not in reached or (after and not dirty[way]):
                 reached.add(way)
                 dirty[way] = dirty[way] or after
                 work.append(way)
     return dirty
 
 
-def _after(text: str, dirty: bool) -> bool:
-    if _SYNC.match(text):
+def _after(instruction: Instruction, dirty: bool) -> bool:
+    if is_sync(instruction) and not instruction.guard:
         return False
-    return dirty or not is_clean(text)
+    return dirty or not is_clean(instruction)
 
 
-def _idle(block: _Block, code: list[str], dirty: bool) -> list[int]:
+def _idle(blocks: list[Block], block: Block, dirty: bool) -> list[Instruction]:
     """The barriers of a block that have nothing to order."""
-    found: list[int] = []
+    found: list[Instruction] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
-    passed = ""  # the barrier since which all before have been arithmetic and such arrivals
+    passed: object = None  # the barrier since which all before have been arithmetic and such arrivals
     maker = ""  # who has made or ended mbarriers since the last barrier that stays, nobody else having done anything
-    for place, at in enumerate(block.lines):
-        text = code[at]
-        made = _MADE.match(text)
-        if _DONE.match(text):
-            behind, passed = True, ""
-        elif _SYNC.match(text):
-            following = next((code[i] for i in block.lines[place + 1 :] if speaks(code[i])), "")
-            another = _MADE.match(following)
-            own = is_group_barrier(text)
-            if maker and another and another[1] == maker and _SETUP_SYNC.match(text):
-                found.append(at)
+    wait = blocks[block.follow[0]] if block.turn is None and block.follow else None  # the loop of a wait, behind it
+    behind_it = wait.instructions[:1] if wait is not None and wait.spins else []
+    for place, one in enumerate(block.instructions):
+        made = _maker(one)
+        if pending_products(one) is not None:
+            behind, passed = True, None
+        elif is_sync(one) and not one.guard:
+            following = next(filter(speaks, (*block.instructions[place + 1 :], *behind_it)), None)
+            another = _maker(following) if following is not None else ""
+            own = is_group_barrier(one)
+            if maker and another == maker and is_setup_barrier(one):
+                found.append(one)
                 continue  # what was done before it is not in order yet
-            handed = is_arrival(following) and (behind or passed == text)
-            if own and not dirty and (handed or _WAIT.match(following)):
-                found.append(at)
+            handed = following is not None and is_arrival(following) and (behind or passed == one.key)
+            waits = following is not None and following.opcode.startswith("mbarrier.try_wait")
+            if own and not dirty and (handed or waits):
+                found.append(one)
             else:
-                passed = text
+                passed = one.key
             maker = ""
-        elif not is_arrival(text) and speaks(text):
-            behind, passed = False, ""
+        elif not is_arrival(one) and speaks(one):
+            behind, passed = False, None
         if made:
-            maker = made[1] if not dirty or maker == made[1] else ""
-        elif speaks(text) and not _SYNC.match(text):
+            maker = made if not dirty or maker == made else ""
+        elif speaks(one) and not is_sync(one):
             maker = ""
-        dirty = _after(text, dirty)
+        dirty = _after(one, dirty)
     return found
+
+
+def _maker(instruction: Instruction) -> str:
+    """The predicate of the one thread that makes or ends an mbarrier here; "" for anything else."""
+    one = instruction.opcode.startswith(("mbarrier.init.shared", "mbarrier.inval.shared"))
+    return instruction.guard if one and not instruction.unless else ""

@@ -1,60 +1,110 @@
-"""What is read from a line of PTX: its instruction, and what that may do."""
+"""What an instruction means to the edits, and how a text is edited."""
 
 from __future__ import annotations
 
-import functools
-import re
+from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
+from wspec.ptx.operands import Number
+from wspec.ptx.syntax import Instruction
 
 GROUP = 128  # threads of a warp group
 
-_ARRIVE = re.compile(r"^@%?\w+\s+mbarrier\.arrive\.shared(::cta)?\.b64\s")
-# What neither touches shared memory as threads do nor lets others do so: arithmetic, and what other memories hold.
-_CLEAN = re.compile(
-    r"^\$L\w+[,;]$|"  # a line of a table of branches
-    r"^(@!?%?\w+\s+)?(add|sub|mul|mad|fma|neg|abs|min|max|div|rem|rcp|sqrt|ex2|lg2|and|or|xor|not|shl|shr|bfe|bfi|prmt|lop3|"
-    r"selp|setp|set|slct|cvt|cvta|mov|shfl|vote|elect|popc|clz|brev|testp|copysign|bra|brx|dp4a|"
-    r"(ld|st|atom|red)(\.\w+|::)*\.(global|param|const|local)|ld\.param|st\.param|"
-    r"wgmma|bar\.arrive|mbarrier\.(try_wait|arrive)|setmaxnreg|griddepcontrol|prefetch)\b"
-)
-_NOWHERE = re.compile(r"^([a-zA-Z_]\w*|\$L__tmp\d+):$")  # labels nobody goes to
-_GROUP_SYNC = re.compile(rf"^bar\.sync\s+\d+,\s*{GROUP}\s*;")
-_ORDERED = re.compile(r"^(@!?%?\w+\s+)?(wgmma|bar|mbarrier|setmaxnreg|bra|brx)\b")
-_MEMORY = re.compile(r"^(@!?%?\w+\s+)?(ld|st|atom|red|griddepcontrol|prefetch)\b")
+_ORDERED = frozenset(("wgmma", "bar", "mbarrier", "setmaxnreg", "bra", "brx"))
+_ELSEWHERE = frozenset(("wgmma", "setmaxnreg", "griddepcontrol", "prefetch", "bra", "brx"))
+_MEMORY = ACCESSES | {"griddepcontrol", "prefetch"}
 
 
-_LINES = 1 << 14  # to be remembered: several edits ask the same of every line
-
-
-@functools.lru_cache(maxsize=_LINES)
-def instruction(line: str) -> str:
-    """The line's instruction or label; empty for comments, directives and braces."""
-    text = line.split("//", 1)[0].strip()
-    nothing = not text or text[0] in "{}." or (text[-1] == ":" and _NOWHERE.match(text))
-    return "" if nothing else text
-
-
-@functools.lru_cache(maxsize=_LINES)
-def is_clean(text: str) -> bool:
+def is_clean(instruction: Instruction) -> bool:
     """Does it leave shared memory alone, or touch it as no thread does?"""
-    return bool(_CLEAN.match(text))
+    name = instruction.name
+    if name in ARITHMETIC or name in EXCHANGES or name in _ELSEWHERE:
+        return True
+    if name in ACCESSES:
+        return space(instruction) in ("global", "param", "const", "local")
+    if name == "mbarrier":
+        return instruction.opcode.startswith(("mbarrier.try_wait", "mbarrier.arrive"))
+    return instruction.opcode.startswith("bar.arrive")
 
 
-@functools.lru_cache(maxsize=_LINES)
-def speaks(text: str) -> bool:
+def speaks(instruction: Instruction) -> bool:
     """Is it more than arithmetic and other memories?"""
-    return not is_clean(text) or bool(_ORDERED.match(text))
+    return instruction.name in _ORDERED or not is_clean(instruction)
 
 
-def is_arithmetic(text: str) -> bool:
+def is_arithmetic(instruction: Instruction) -> bool:
     """Does it only compute, from registers and values of other threads of its warp?"""
-    return not speaks(text) and not _MEMORY.match(text) and not text.startswith("$L")
+    return not speaks(instruction) and instruction.name not in _MEMORY
 
 
-def is_group_barrier(text: str) -> bool:
+def is_sync(instruction: Instruction) -> bool:
+    """A barrier of any threads, at which they wait."""
+    return instruction.opcode in ("bar.sync", "bar.sync.aligned", "barrier.sync", "barrier.sync.aligned")
+
+
+def is_group_barrier(instruction: Instruction) -> bool:
     """A barrier of all threads of one warp group."""
-    return bool(_GROUP_SYNC.match(text))
+    if instruction.opcode != "bar.sync" or instruction.guard:
+        return False
+    operands = instruction.operands
+    return len(operands) == 2 and isinstance(operands[1], Number) and operands[1].value == GROUP
 
 
-def is_arrival(text: str) -> bool:
+def is_setup_barrier(instruction: Instruction) -> bool:
+    """A barrier of the warps that set a kernel up; tasks have other numbers."""
+    if instruction.opcode != "bar.sync" or instruction.guard:
+        return False
+    first = instruction.operands[0]
+    return isinstance(first, Number) and first.value == 0
+
+
+def is_arrival(instruction: Instruction) -> bool:
     """One thread's arrival at an mbarrier of its block."""
-    return bool(_ARRIVE.match(text))
+    arrives = instruction.opcode in ("mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.shared.b64")
+    return arrives and bool(instruction.guard) and not instruction.unless
+
+
+def pending_products(instruction: Instruction) -> int | None:
+    """How many groups of products may be under way behind a wait for products; None of what is none."""
+    if instruction.opcode != "wgmma.wait_group.sync.aligned" or instruction.guard:
+        return None
+    first = instruction.operands[0]
+    return first.value if isinstance(first, Number) else None
+
+
+def line_at(text: str, at: int) -> tuple[int, int]:
+    """The line of a place in the text, with its line end: (start, end)."""
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    return start, len(text) if end < 0 else end + 1
+
+
+class Lines:
+    """A text whose lines are replaced, or get others before or behind them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._changes: dict[tuple[int, int], str] = {}
+
+    def line_of(self, instruction: Instruction) -> tuple[int, int] | None:
+        """The line of an instruction that has lines of its own, without the line end; None where others share it."""
+        start, end = line_at(self._text, instruction.start)
+        end -= self._text[end - 1 : end] == "\n"
+        before = self._text[start : instruction.start].strip()
+        behind = self._text[instruction.end : end].strip()
+        return None if before or (behind and not behind.startswith("//")) else (start, end)
+
+    def replace(self, instruction: Instruction, by: str) -> None:
+        """Another text for the lines of an instruction that has lines of its own."""
+        span = self.line_of(instruction)
+        assert span is not None
+        self._changes[span] = by
+
+    def insert(self, at: int, text: str) -> None:
+        """A text at a place."""
+        self._changes[at, at] = text
+
+    def text(self) -> str:
+        """With all changes."""
+        parts, end = [], 0
+        for (start, stop), by in sorted(self._changes.items()):
+            parts += [self._text[end:start], by]
+            end = stop
+        return "".join((*parts, self._text[end:]))

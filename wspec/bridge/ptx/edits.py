@@ -13,9 +13,10 @@ from wspec.bridge.ptx.programmatic_launch import started_early
 class PtxEdits:
     """Which edits a specialized kernel gets; none of them changes what it computes."""
 
-    elide_barriers: bool = False  # arrivals.py
+    elide_barriers: bool = False  # barrier_elision.py
     hold_waits: bool = False  # held_waits.py
     programmatic_launch: bool = False  # programmatic_launch.py
+    constant: int | None = None  # the number of the argument that points to what no kernel writes: the table of tiles
 
     def apply(self, ptx: str) -> str:
         """The PTX with the edits made."""

@@ -18,100 +18,112 @@ arithmetic may stand between the arrival and the wait, so nobody can be waiting 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wspec.bridge.ptx.code import instruction, is_arithmetic, is_arrival, is_group_barrier
+from wspec.bridge.ptx.code import Lines, is_arithmetic, is_arrival, is_group_barrier, pending_products
+from wspec.ptx.effects import reads, writes
+from wspec.ptx.errors import PtxError
+from wspec.ptx.flow import reached
+from wspec.ptx.parser import read
+from wspec.ptx.syntax import Instruction, Label
 
 IMPOSSIBLE = 0x7FC0DEAD
 """A NaN that no float32 instruction gives: theirs is 0x7fffffff (PTX ISA, floating-point instructions)."""
 
-_WAIT = re.compile(r"^wgmma\.wait_group\.sync\.aligned\s+(\d+)\s*;")
-_PREDICATED = re.compile(r"^@(%\w+)\s+(.*)$")
-_COMPUTES = re.compile(r"^(?:@!?%\w+\s+)?([\w.:]+)\s+([^;]*);")
-_REGISTER = re.compile(r"%\w+")
-_F32 = re.compile(r"^(max|min|add|sub|mul|fma)(\.\w+)*\.f32$")
+F32 = ("max", "min", "add", "sub", "mul", "fma")
+_STOOD = "\t// an arrival stood here that waits for a value"
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An arrival that is put off. Lines of the text."""
+    """An arrival that is put off."""
 
-    arrival: int
-    wait: int
+    arrival: Instruction
+    wait: Instruction
     value: str  # the register it then needs
 
 
 def with_held_waits(ptx: str) -> tuple[str, int]:
-    """(the PTX with waits held, how many)."""
-    lines = ptx.split("\n")
-    code = [instruction(line) for line in lines]
-    found = [held for at in range(len(code)) if (held := _held(code, at)) is not None]
-    before: dict[int, list[str]] = {}
+    """(the PTX with waits held, how many). As it was, where it cannot be read."""
+    lines = Lines(ptx)
+    try:
+        found = [one for one in _all_held(reached(read(ptx).entry())) if _stand_alone(lines, one)]
+    except PtxError:
+        return ptx, 0
     for number, held in enumerate(found):
-        match = _PREDICATED.match(code[held.arrival])
-        assert match is not None
-        known = f"%wspec_known{number}"
-        lines[held.arrival] = "\t// an arrival stood here that waits for a value"
-        before[held.wait] = [
+        known, arrival = f"%wspec_known{number}", held.arrival
+        lines.replace(arrival, _STOOD)
+        place = lines.line_of(held.wait)
+        assert place is not None
+        block = [
             "\t{",
             f"\t.reg .pred {known};",
             f"\tsetp.ne.b32 {known}, {held.value}, {IMPOSSIBLE:#x};",
-            f"\tand.pred {known}, {known}, {match[1]};",
-            f"\t@{known} {match[2]}",
-            "\t}",
+            f"\tand.pred {known}, {known}, {arrival.guard};",
+            f"\t@{known} {arrival.opcode} {arrival.text};",
+            "\t}\n",
         ]
-    out: list[str] = []
-    for at, line in enumerate(lines):
-        out += [*before.get(at, ()), line]
-    return "\n".join(out), len(found)
+        lines.insert(place[0], "\n".join(block))
+    return lines.text(), len(found)
 
 
-def _held(code: Sequence[str], at: int) -> _Held | None:
-    """The arrival behind the wait at this line, if it can be put off to the next wait and there is what to wait for."""
-    first = _WAIT.match(code[at])
-    if first is None or int(first[1]) == 0:
+def _stand_alone(lines: Lines, held: _Held) -> bool:
+    return lines.line_of(held.arrival) is not None and lines.line_of(held.wait) is not None
+
+
+def _all_held(body: Sequence[Instruction | Label]) -> list[_Held]:
+    waits = (at for at, one in enumerate(body) if isinstance(one, Instruction) and (pending_products(one) or 0) > 0)
+    return [held for at in waits if (held := _held(body, at)) is not None]
+
+
+def _held(body: Sequence[Instruction | Label], at: int) -> _Held | None:
+    """The arrival behind the wait at this place, if it can be put off to the next wait and has what to wait for."""
+    first = body[at]
+    arrival = _next(body, at, lambda one: not is_arithmetic(one) and not is_group_barrier(one))
+    stood = body[arrival] if arrival is not None else None
+    if arrival is None or not isinstance(stood, Instruction) or not is_arrival(stood):
         return None
-    behind = (i for i in range(at + 1, len(code)) if code[i] and not is_arithmetic(code[i]))
-    arrival = next((i for i in behind if not is_group_barrier(code[i])), None)
-    if arrival is None or not is_arrival(code[arrival]) or _PREDICATED.match(code[arrival]) is None:
+    wait = _next(body, arrival, lambda one: not is_arithmetic(one))
+    second = body[wait] if wait is not None else None
+    if wait is None or not isinstance(first, Instruction) or not isinstance(second, Instruction):
         return None
-    wait = next((i for i in range(arrival + 1, len(code)) if code[i] and not is_arithmetic(code[i])), None)
-    second = _WAIT.match(code[wait]) if wait is not None else None
-    if wait is None or second is None or int(second[1]) >= int(first[1]):
+    pending, before = pending_products(second), pending_products(first)
+    if pending is None or before is None or pending >= before:
         return None
-    value = _last_exchanged(code[arrival + 1 : wait])
-    return _Held(arrival, wait, value) if value else None
+    between = [one for one in body[arrival + 1 : wait] if isinstance(one, Instruction)]
+    value = _last_exchanged(between)
+    return _Held(stood, second, value) if value else None
 
 
-def _last_exchanged(code: Sequence[str]) -> str:
+def _next(body: Sequence[Instruction | Label], at: int, wanted: Callable[[Instruction], bool]) -> int | None:
+    """The next wanted instruction behind a place, where no label comes before."""
+    for place in range(at + 1, len(body)):
+        one = body[place]
+        if isinstance(one, Label) or wanted(one):
+            return place
+    return None
+
+
+def _last_exchanged(code: Sequence[Instruction]) -> str:
     """The register of the last value that comes from other threads and that an exponential needs; empty without one."""
     newest: dict[str, int] = {}  # register -> the last exchange it depends on
     exchanged: list[str] = []
     needed = -1
-    for text in code:
-        name, target, sources = _parts(text)
-        if not target:
+    for one in code:
+        made = writes(one)
+        if not made:
             continue
-        latest = max((newest.get(one, -1) for one in sources), default=-1)
-        if name.startswith("shfl."):
+        latest = max((newest.get(register, -1) for register in reads(one)), default=-1)
+        if one.name == "shfl":
             latest = len(exchanged)
-            exchanged.append(target)
-        elif name.startswith("ex2."):
+            exchanged.append(made[0])
+        elif one.name == "ex2":
             needed = max(needed, latest)
-        newest[target] = latest
+        newest |= dict.fromkeys(made, latest)
     if needed < 0:
         return ""
-    for text in code:
-        name, target, sources = _parts(text)
-        if _F32.match(name) and exchanged[needed] in sources:
-            return target
+    for one in code:
+        if one.name in F32 and one.opcode.endswith(".f32") and exchanged[needed] in reads(one):
+            return writes(one)[0]
     return ""
-
-
-def _parts(text: str) -> tuple[str, str, list[str]]:
-    """(instruction, the register it writes, those it reads); empty strings for what is none."""
-    match = _COMPUTES.match(text)
-    registers = _REGISTER.findall(match[2]) if match is not None else []
-    return (match[1], registers[0], registers[1:]) if match is not None and registers else ("", "", [])

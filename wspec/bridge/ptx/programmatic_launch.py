@@ -17,21 +17,19 @@ may start, since one that is launched in this way must wait as well, and every b
 
 from __future__ import annotations
 
-import re
-
+from wspec.bridge.ptx.code import line_at
 from wspec.ir.assembly import MEMORY_FROM_HERE
+from wspec.ptx.effects import ACCESSES, space
+from wspec.ptx.errors import PtxError
+from wspec.ptx.flow import reached
+from wspec.ptx.operands import Number
+from wspec.ptx.parser import read
+from wspec.ptx.syntax import Instruction, Label, Module
 
 WAIT = "griddepcontrol.wait;"
 _BOTH = f"\t{WAIT}\n\tgriddepcontrol.launch_dependents;\n"
-_MARK = re.compile(rf"^[^\n]*// {MEMORY_FROM_HERE}\n", re.MULTILINE)
-_ENTRY = re.compile(r"^\.visible \.entry ", re.MULTILINE)
-_MADE = re.compile(r"^\s*@%?\w+\s+mbarrier\.init\.[^\n]*\n\s*// end inline asm\n", re.MULTILINE)
-_TASKS_BEGIN = re.compile(r"^\s*barrier\.sync\s+1;", re.MULTILINE)
-# What may touch the GPU's memory: accesses that name no other space, copies, prefetches, calls.
-_ACCESS = re.compile(
-    r"^\s*(@!?%?\w+\s+)?((ld|st|atom|red)\.(?!(\w+\.)*(shared|param|local))|cp\.|multimem|prefetch|tensormap|call\b)",
-    re.MULTILINE,
-)
+_MARK = f"// {MEMORY_FROM_HERE}"
+_ASSEMBLY_ENDS = "// end inline asm"
 
 
 def started_early(ptx: str) -> str:
@@ -40,17 +38,51 @@ def started_early(ptx: str) -> str:
     Where the tasks are marked (passes/read_tables_early.py), each waits at its mark instead. As it was, where the text
     between is not as expected. The tasks' own warps touch nothing before they are told to begin.
     """
-    entry = _ENTRY.search(ptx)
-    if entry is None or _ENTRY.search(ptx, entry.end()) is not None:
+    try:
+        module = read(ptx)
+        body = reached(module.entry())
+    except PtxError:
         return ptx
-    made = list(_MADE.finditer(ptx))
-    if not made:
+    made = [at for at, one in enumerate(body) if _makes(one)]
+    begins = next((at for at in range(made[0], len(body)) if _tasks_begin(body[at])), None) if made else None
+    if begins is None or begins < made[-1] or any(isinstance(one, Label) for one in body[made[0] : made[-1]]):
         return ptx
-    at = made[-1].end()
-    begins = _TASKS_BEGIN.search(ptx, made[0].end())
-    straight = "\n$L__BB" not in ptx[made[0].start() : at]
-    if begins is None or begins.start() < at or not straight or _ACCESS.search(ptx, entry.end(), at):
+    if any(map(_may_access, body[: made[-1]])):
         return ptx
-    if _MARK.search(ptx, begins.end()) is not None:
-        return _MARK.sub(_BOTH, ptx)
-    return ptx[:at] + _BOTH + ptx[at:]
+    marks = [one.start for one in module.comments if one.text == _MARK and one.start > body[begins].start]
+    places = [line_at(ptx, start) for start in marks] or [_behind(module, body[made[-1]])]
+    for start, end in reversed(places):
+        ptx = ptx[:start] + _BOTH + ptx[end:]
+    return ptx
+
+
+def _makes(one: Instruction | Label) -> bool:
+    """Does one thread make an mbarrier here?"""
+    made = isinstance(one, Instruction) and one.opcode.startswith("mbarrier.init.")
+    return made and isinstance(one, Instruction) and bool(one.guard)
+
+
+def _tasks_begin(one: Instruction | Label) -> bool:
+    if not isinstance(one, Instruction) or one.opcode != "barrier.sync":
+        return False
+    first = one.operands[0]
+    return isinstance(first, Number) and first.value == 1
+
+
+def _may_access(one: Instruction | Label) -> bool:
+    """May it touch the GPU's memory? Accesses that name no other space, copies, prefetches, calls."""
+    if not isinstance(one, Instruction):
+        return False
+    if one.name in ACCESSES:
+        return space(one) not in ("shared", "param", "local")
+    return one.name in ("cp", "multimem", "prefetch", "tensormap", "call")
+
+
+def _behind(module: Module, one: Instruction | Label) -> tuple[int, int]:
+    """The place behind the assembly that an instruction is in."""
+    at = line_at(module.text, one.start)[1]
+    comments = (comment for comment in module.comments if comment.start >= at)
+    following = next(comments, None)
+    if following is not None and following.text == _ASSEMBLY_ENDS and not module.text[at : following.start].strip():
+        at = line_at(module.text, following.start)[1]
+    return at, at

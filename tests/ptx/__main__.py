@@ -1,0 +1,96 @@
+"""`python -m tests.ptx`: break the PTX of every shipped variant, and see what is said of it. Half an hour.
+
+Ends with 1 when what wspec makes is refused, or an edit that is wrong, or a mutant is accepted that is not of a kind
+whose acceptance is explained in docs/results/mutants.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.ptx.judge import judged, judged_order
+from tests.ptx.shipped_ptx import pair, variants
+from wspec.bridge.ptx.shown import shown
+
+EVERY = 5  # of the mutants of what LLVM wrote, one in so many is looked at
+BEGIN, END = "<!-- ptx: begin -->", "<!-- ptx: end -->"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.ptx", description=__doc__)
+    parser.add_argument("--only", default="", help="variants with this in their name")
+    parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
+    options = parser.parse_args(words)
+    chosen = [one for one in variants() if options.only in " ".join(one)]
+    counts: Counter[tuple[str, str]] = Counter()
+    bad, kernels, longest = [], 0, 0.0
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for found in pool.map(_of_variant, chosen):
+            if found is not None:
+                print(found.said, flush=True)
+                kernels, longest = kernels + 1, max(longest, found.seconds)
+                counts.update(found.counts)
+                bad += found.bad
+    text = _table(counts, kernels, longest)
+    print(text)
+    print("\n".join(bad))
+    if options.report is not None:
+        document = options.report.read_text()
+        head, _, rest = document.partition(BEGIN)
+        tail = rest.partition(END)[2]
+        options.report.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
+    return 1 if bad else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Of a variant."""
+
+    said: str
+    seconds: float  # of processor time, for the PTX as it is
+    counts: Counter[tuple[str, str]]
+    bad: list[str]
+
+
+def _of_variant(variant: tuple[str, str]) -> _Outcome | None:
+    """None of a kernel that is left alone."""
+    found = pair(*variant)
+    if found is None:
+        return None
+    name, counts = " ".join(variant), Counter[tuple[str, str]]()
+    begin = time.process_time()
+    said = shown(found.final, found.emitted, found.edited, found.constant)
+    seconds = time.process_time() - begin
+    bad = [f"{name}: refused as it is: {said.refusal}"] if said.refusal else []
+    for one in (*judged(found), *judged_order(found, EVERY)):
+        counts[one.operator, one.verdict] += 1
+        bad += [f"{name}: {one.operator}: {one.what}"] if one.verdict == "unexplained" else []
+    return _Outcome(f"{name}: {said.summary} {said.refusal} ({seconds:.2f} s)", seconds, counts, bad)
+
+
+def _table(counts: Counter[tuple[str, str]], kernels: int, longest: float) -> str:
+    verdicts = ("refused", "equivalent", "not compared", "unexplained")
+    lines = [
+        f"`python -m tests.ptx --report docs/results/mutants.md`, {datetime.date.today()}: {sum(counts.values())} "
+        f"mutants of {kernels} variants; as they are, all are accepted unless said otherwise, the longest in "
+        f"{longest:.2f} s of processor time.",
+        "",
+        f"| operator | mutants | {' | '.join(verdicts)} |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for operator in dict.fromkeys(operator for operator, _ in counts):
+        row = [counts[operator, verdict] for verdict in verdicts]
+        lines.append(f"| {operator} | {sum(row)} | {' | '.join(map(str, row))} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

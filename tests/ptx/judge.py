@@ -1,0 +1,101 @@
+"""What is said of mutants, and which of those that are accepted may be accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.ptx.edits_gone_wrong import wrong_edits
+from tests.ptx.mutants import Mutant, mutants
+from tests.ptx.shipped_ptx import Pair
+from wspec import ir
+from wspec.bridge.ptx.skeleton import show_order
+from wspec.ptx.effects import ACCESSES, space
+from wspec.ptx.errors import PtxError
+from wspec.ptx.flow import blocks_of
+from wspec.ptx.parser import read
+from wspec.ptx.roles import roles_of
+from wspec.ptx.validation.early_start import WAIT, Sources
+from wspec.ptx.validation.validate import validate, validate_modules
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of a mutant."""
+
+    operator: str
+    what: str
+    verdict: str  # refused, equivalent, unexplained; of the TTGIR's order also: not compared
+
+
+def judged(pair: Pair, step: int = 1) -> Iterator[Judgement]:
+    """All mutants of a variant's edited PTX beside the PTX that LLVM wrote, or every `step`th."""
+    before, edited = read(pair.emitted), read(pair.edited)
+    for number, mutant in enumerate(mutants(edited)):
+        if number % step == 0:
+            said = validate_modules(before, mutant.of(edited), pair.constant)
+            verdict = "refused" if said.refusal else "equivalent" if is_harmless(mutant) else "unexplained"
+            yield Judgement(mutant.operator, mutant.what, verdict)
+    for number, (what, text) in enumerate(wrong_edits(pair.emitted, pair.edited)):
+        if number % step == 0:
+            said = validate(pair.emitted, text, pair.constant)
+            fine = what.startswith("one more barrier gone") or (
+                what.startswith("a task") and waits_for_nothing(pair, text)
+            )
+            yield Judgement("wrong edit", what, "refused" if said.refusal else "equivalent" if fine else "unexplained")
+
+
+def is_harmless(mutant: Mutant) -> bool:
+    """Is it of a kind that may be accepted? docs/results/mutants.md says why."""
+    moved = mutant.operator in ("hoist", "sink")
+    if mutant.what.startswith("griddepcontrol"):
+        return moved or mutant.operator in ("drop", "double")
+    if moved and mutant.past.startswith("griddepcontrol"):
+        return True
+    return (moved or mutant.operator == "drop") and mutant.what.startswith("bar.sync")
+
+
+def waits_for_nothing(pair: Pair, text: str) -> bool:
+    """Do tasks without a wait touch no memory but the table of tiles?"""
+    entry = read(text).entry()
+    blocks, sources = blocks_of(entry), Sources(entry)
+    for role in roles_of(entry, blocks):
+        inside = [one for number in role.blocks for one in blocks[number].instructions]
+        if any(one.opcode == WAIT for one in inside):
+            continue
+        for one in inside:
+            touches = one.name in ACCESSES and space(one) in ("global", "")
+            if one.opcode.startswith("cp.async.bulk.tensor"):
+                return False
+            if touches and not sources.is_load_from(one, f"{entry.name}_param_{pair.constant}"):
+                return False
+    return True
+
+
+def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
+    """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
+    function = next(op for op in ir.read(pair.final).walk() if op.name == "tt.func")
+    emitted = read(pair.emitted)
+    for number, mutant in enumerate(mutants(emitted)):
+        if number % step == 0:
+            try:
+                show_order(function, mutant.of(emitted).entry())
+                verdict = "not compared" if is_not_compared(mutant) else "unexplained"
+            except PtxError:
+                verdict = "refused"
+            yield Judgement(f"{mutant.operator} (LLVM's)", mutant.what, verdict)
+
+
+def is_not_compared(mutant: Mutant) -> bool:
+    """Is it about addresses, phases, predicates, how a tile is cut into copies, or instructions that are let pass?"""
+    if mutant.operator in ("register", "offset", "predicate"):
+        return True
+    free = ("bar.sync", "barrier.sync", "bar.warp.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
+    what, past = _bare(mutant.what), _bare(mutant.past)
+    copies = what.startswith("cp.async") and mutant.operator in ("drop", "double", "hoist", "sink")
+    return copies or what.startswith(free) or past.startswith(free) or what.split(" ")[0] == past.split(" ")[0]
+
+
+def _bare(text: str) -> str:
+    """An instruction without its predicate."""
+    return text.partition(" ")[2] if text.startswith("@") else text
