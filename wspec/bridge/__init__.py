@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from wspec.bridge.sass.miscompiled import sass_line, unassigned
     from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
     from wspec.bridge.sass.resources import sass as sass_text
+    from wspec.bridge.shared_memory import placement
     from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
     from wspec.bridge.tuning import Choice, Tuning, tuned
 
@@ -87,6 +88,7 @@ _HOMES = {
     "load_plain": "launch",
     "lower": "frontend",
     "obtain": "compile",
+    "placement": "shared_memory",
     "plain_ttgir": "frontend",
     "reparse": "text",
     "replace_innermost": "launch",
@@ -144,6 +146,7 @@ __all__ = [
     "load_plain",
     "lower",
     "obtain",
+    "placement",
     "plain_ttgir",
     "reparse",
     "replace_innermost",

@@ -12,6 +12,8 @@ from wspec.check.names import Names
 from wspec.check.state import Barrier, NamedBarrier, State, Task, joined
 from wspec.ir.core import Operation
 
+MAX_COUNT = (1 << 20) - 1  # of arrivals, and of bytes, in a phase (PTX ISA, mbarrier)
+
 
 class Barriers:
     """The steps that touch barriers. Each returns False when the task has to wait."""
@@ -31,16 +33,11 @@ class Barriers:
         }
 
     def _barrier(self, state: State, index: int, task: Task, step: c.Step, register: int) -> tuple[c.View, Barrier]:
-        view = task.registers[register]
-        if not isinstance(view, c.View):
-            raise Found(
-                Finding("undecided", "unknown-index", "which barrier this is cannot be followed", step.op.location)
-            )
-        barrier = state.barriers.get(view) or state.barriers.get(_shorter(view))
+        _, view = self._named_view(task, step, register)
+        barrier = state.barriers.get(view)
         if barrier is None or not barrier.live:
             message = f"{self._names.task(index)} uses {self._names.view(view)}, which is not initialized"
             raise Found(Finding("error", "barrier-setup", message, step.op.location))
-        view = view if view in state.barriers else _shorter(view)
         maker, event = barrier.maker
         if task.known.get(maker, 0) < event:
             message = f"{self._names.task(index)} may use {self._names.view(view)} before it is initialized"
@@ -48,22 +45,28 @@ class Barriers:
         barrier.users[index] = self._buffers.happened(index, task, view.root)[1]
         return view, barrier
 
+    def _named_view(self, task: Task, step: c.Step, register: int) -> tuple[c.View, c.View]:
+        """A view of a barrier, and the barrier it stands for."""
+        view = task.registers[register]
+        key = self._buffers.memory.barrier(view) if isinstance(view, c.View) else None
+        if key is None or not isinstance(view, c.View):
+            raise Found(_unknown(step.op))
+        return view, key
+
     def _init(self, state: State, index: int, task: Task, step: c.Init) -> bool:
-        view = task.registers[step.barrier]
-        if not isinstance(view, c.View):
-            raise Found(
-                Finding("undecided", "unknown-index", "which barrier this is cannot be followed", step.op.location)
-            )
+        seen, view = self._named_view(task, step, step.barrier)
         old = state.barriers.get(view)
         if old is not None and old.live:
             message = f"{self._names.view(view)} is initialized again while it is in use"
             raise Found(Finding("error", "barrier-setup", message, step.op.location, note="invalidate it first"))
-        if step.count < 1:
+        if not 1 <= step.count <= MAX_COUNT:
             message = f"{self._names.view(view)} is initialized for {step.count} arrivals"
-            raise Found(Finding("error", "barrier-setup", message, step.op.location))
+            note = f"an mbarrier counts from 1 to {MAX_COUNT}"
+            raise Found(Finding("error", "barrier-setup", message, step.op.location, note=note))
         if old is not None and task.known.get(old.maker[0], 0) < old.maker[1]:
             message = f"{self._names.view(view)} may be initialized before it is given up"
             raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        self._buffers.set_up(state, index, task, seen, view, step.op)
         barrier = Barrier(step.count, self._buffers.happened(index, task, view.root))
         if old is not None:
             barrier.completions = old.completions + old.completions % 2
@@ -79,7 +82,10 @@ class Barriers:
         if late:
             message = f"{self._names.view(view)} is given up while {self._names.task(late[0])} may still use it"
             raise Found(Finding("error", "barrier-setup", message, step.op.location))
+        seen = task.registers[step.barrier]
+        assert isinstance(seen, c.View)
         barrier.live = False
+        self._buffers.set_up(state, index, task, seen, view, step.op)
         barrier.maker = self._buffers.happened(index, task, view.root)
         return True
 
@@ -115,6 +121,10 @@ class Barriers:
         self._arrival(state, index, task, step, view, barrier)
         barrier.arrived += 1
         barrier.bytes += step.bytes
+        if barrier.bytes > MAX_COUNT:
+            message = f"{self._names.view(view)} is to expect {barrier.bytes} bytes in one phase"
+            note = f"an mbarrier counts at most {MAX_COUNT}"
+            raise Found(Finding("error", "bytes", message, step.op.location, note=note))
         self._settle(state, view, barrier, step.op)
         return True
 
@@ -210,10 +220,3 @@ class Barriers:
 
 def _unknown(op: Operation) -> Finding:
     return Finding("undecided", "unknown-index", "which barrier this is cannot be followed", op.location)
-
-
-def _shorter(view: c.View) -> c.View:
-    """A barrier may be named with or without its last index, which is 0."""
-    if view.path and view.path[-1] == 0:
-        return c.View(view.root, view.path[:-1])
-    return c.View(view.root, (*view.path, 0))

@@ -32,6 +32,7 @@ from wspec.check.conditions import (
     Threshold,
 )
 from wspec.check.findings import Finding, Found
+from wspec.check.memory import Memory
 from wspec.check.names import Names
 from wspec.check.state import Interval, State, Task, joined
 from wspec.ir.core import Operation
@@ -52,7 +53,8 @@ class Engine:
 
     def __init__(self, program: c.Program, names: Names, extents: Extents) -> None:
         self.program, self.names, self.extents = program, names, extents
-        self.buffers = Buffers(names)
+        self.memory = Memory(program, names)
+        self.buffers = Buffers(names, self.memory)
         self.barriers = Barriers(names, self.buffers, [code.warps for code in program.codes])
         self.events = 0
         # Those who fill buffers come last: the less they run ahead, the fewer states there are.
@@ -84,7 +86,7 @@ class Engine:
             if any(self._runs(state, index, needs) for index in self.order):
                 continue
             if not needs:
-                raise Found(self.names.deadlock(state))
+                raise Found(self.names.deadlock(state, self.memory.barrier))
             raise min(needs, key=lambda pair: pair[0])[1]
 
     def _runs(self, state: State, index: int, needs: list[tuple[Progress, NeedsChoice]]) -> bool:
@@ -198,10 +200,11 @@ class Engine:
 
     def _index(self, state: State, index: int, task: Task, step: c.Index) -> bool:
         view, number = task.registers[step.source], task.registers[step.index]
-        if not isinstance(view, c.View) or view.whole:
+        if not isinstance(view, c.View):
             task.registers[step.dst] = view
-        elif view.box:
-            task.registers[step.dst] = c.View(view.root, view.path, (), True)
+        elif view.whole and (not step.bytes or not isinstance(number, int)):
+            unknown = c.View(view.root, view.path, (), True, None)
+            task.registers[step.dst] = unknown if step.bytes else view
         elif not isinstance(number, int):
             raise Found(
                 Finding(
@@ -220,6 +223,12 @@ class Engine:
                     "error", "range", message, step.op.location, note="make the ring deeper or wrap the index earlier"
                 )
             )
+        elif view.whole:
+            offset = view.offset + number * step.bytes if view.offset is not None else None
+            task.registers[step.dst] = c.View(view.root, view.path, (), True, offset)
+        elif view.box:
+            (first, _), rest = view.box[0], view.box[1:]
+            task.registers[step.dst] = c.View(view.root, (*view.path, first + number), rest)
         else:
             task.registers[step.dst] = c.View(view.root, (*view.path, number))
         task.pc += 1

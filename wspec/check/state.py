@@ -49,10 +49,12 @@ class Task:
     stores: int = 0
     elements: int = 0  # groups of cp.async committed
     named: tuple[int, int] | None = None  # named barrier it has arrived on and waits for, and its generation
+    fenced: Clock = field(default_factory=dict)  # what had happened before its last fence; for words only
 
     def copy(self) -> Task:
         return Task(self.pc, self.active, self.done, self.registers.copy(), self.loops, self.now, self.known,
-                    self.visible, self.dots, self.dots_done, self.stores, self.elements, self.named)  # fmt: skip
+                    self.visible, self.dots, self.dots_done, self.stores, self.elements, self.named,
+                    self.fenced)  # fmt: skip
 
 
 @dataclass(slots=True)

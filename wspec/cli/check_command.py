@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from wspec import ir
-from wspec.check import Report, check
+from wspec.check import Report
 from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_flags
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
+from wspec.proof import checked
 
 if TYPE_CHECKING:
     from wspec.cli.subject import KernelSubject
@@ -129,7 +130,7 @@ def _report(module: ir.Operation, place: str, args: argparse.Namespace) -> Repor
     if abstract is not None:
         note = "the checker takes modules without operations of wspec's own: those from the pass finish on"
         raise bad_input(f"{place} is not lowered yet: it has {abstract.name}", note)
-    return check(module, limit_s=args.limit)
+    return checked(module, args.limit)
 
 
 def _show(one: Checked) -> None:
