@@ -46,7 +46,7 @@ def check(module: Operation, *, limit_s: float = LIMIT_S, placement: Placement |
             message = "the function branches in a way that is not a for or an if"
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
-        reports.append(_function(module, function, limit_s, placement))
+        reports.append(_function(module, function, start + limit_s, placement))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),
@@ -60,9 +60,8 @@ def check(module: Operation, *, limit_s: float = LIMIT_S, placement: Placement |
     )
 
 
-def _function(module: Operation, function: Operation, limit_s: float, placement: Placement | None) -> Report:
+def _function(module: Operation, function: Operation, deadline: float, placement: Placement | None) -> Report:
     unknown: frozenset[Value] = frozenset()
-    deadline = time.thread_time() + limit_s
     while True:
         program, extents = translate(module, function, unknown, placement)
         names = Names(program, Flow(function))

@@ -11,6 +11,8 @@ is reported.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +50,17 @@ class NeedsChoice(Exception):
         self.condition, self.key, self.at, self.op = condition, key, at, op
 
 
+class TimeIsOver(Exception):
+    """The search has taken as long as it may; where it was."""
+
+    def __init__(self, op: Operation) -> None:
+        super().__init__(op)
+        self.op = op
+
+
+STEPS_BETWEEN_LOOKS = 500  # at the clock: a millisecond or two
+
+
 class Engine:
     """The semantics of the steps."""
 
@@ -57,6 +70,8 @@ class Engine:
         self.buffers = Buffers(names, self.memory)
         self.barriers = Barriers(names, self.buffers, [code.warps for code in program.codes])
         self.events = 0
+        self.deadline = math.inf  # of time.thread_time()
+        self._steps = 0
         # Those who fill buffers come last: the less they run ahead, the fewer states there are.
         fills = [any(isinstance(step, c.Copy | c.CopyElements) for step in code.steps) for code in program.codes]
         self.order = sorted(range(len(fills)), key=lambda index: (fills[index], index))
@@ -80,7 +95,10 @@ class Engine:
     # ---- running
 
     def run(self, state: State) -> None:
-        """Run until all is done. Raises Found or NeedsChoice; the task that needs a choice has not taken its step."""
+        """Run until all is done. Raises Found or NeedsChoice; the task that needs a choice has not taken its step.
+
+        Raises TimeIsOver when that is so.
+        """
         while not state.tasks[0].done:
             needs: list[tuple[Progress, NeedsChoice]] = []
             if any(self._runs(state, index, needs) for index in self.order):
@@ -106,6 +124,9 @@ class Engine:
     def _step(self, state: State, index: int, task: Task) -> bool:
         """One step; False when the task has to wait."""
         step = self.program.codes[index].steps[task.pc]
+        self._steps += 1
+        if self._steps % STEPS_BETWEEN_LOOKS == 0 and time.thread_time() > self.deadline:
+            raise TimeIsOver(step.op)
         own = registers.STEPS.get(type(step))
         if own is not None:
             own(task, step)

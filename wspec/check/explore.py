@@ -19,12 +19,13 @@ from dataclasses import replace
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
 from wspec.check.conditions import Threshold
-from wspec.check.engine import Engine, NeedsChoice
+from wspec.check.engine import Engine, NeedsChoice, TimeIsOver
 from wspec.check.findings import Finding, Found
 from wspec.check.happens_before import Lacks, at_least, together
 from wspec.check.merge import merge
 from wspec.check.names import choices
 from wspec.check.state import State
+from wspec.ir.core import Operation
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
@@ -69,8 +70,11 @@ class _Search:
         stack: list[State] = [self.engine.start()]
         while stack and len(self.found) < MAX_FINDINGS:
             state = stack.pop()
+            self.engine.deadline = self.deadline
             try:
                 self.engine.run(state)
+            except TimeIsOver as over:
+                return self._give_up(over.op)
             except Found as stop:
                 one = _weighed(stop.finding, state)
                 if not self.found:
@@ -80,15 +84,17 @@ class _Search:
                 if not self._is_new(state, need):
                     continue
                 if self.states > MAX_STATES or time.thread_time() > self.deadline:
-                    message = f"gave up after {self.states} states"
-                    if not self.found:
-                        self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
-                    return
+                    return self._give_up(need.op)
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
                 # Usually short runs first: errors are shown where they are smallest.
                 stack += [other, state] if holds_first(need.op) else [state, other]
+
+    def _give_up(self, op: Operation) -> None:
+        if not self.found:
+            message = f"gave up after {self.states} states"
+            self.found["limit"] = Finding("undecided", "too-many-states", message, op.location)
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wspec.check import scalars
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
 from wspec.ir.types import DenseAttr, IntegerAttr
@@ -168,7 +169,7 @@ class Terms:
             number = constant(op)
             return self._unique(value) if number is None else Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
-            return self._arithmetic(op)
+            return self._pure(op, value) if scalars.wraps(op) else self._arithmetic(op)
         if op.name in _THROUGH and str(op.operands[0].type) != "i1":
             return self.of(op.operands[0])
         if op.regions:
