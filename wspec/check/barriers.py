@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from wspec.check import code as c
@@ -20,6 +21,13 @@ class Barriers:
 
     def __init__(self, names: Names, buffers: Buffers, warps: list[int]) -> None:
         self._names, self._buffers, self._warps = names, buffers, warps
+        self._waited = {  # barriers that somebody waits on; how another one counts does not matter
+            root
+            for code in names.program.codes
+            for step in code.steps
+            if isinstance(step, c.Wait)
+            for root in names.may_be(step.op.operands[0])
+        }
         self.completed = False  # a phase was completed: somebody may go on
         self.steps: dict[type[c.Step], Callable[[State, int, Task, Any], bool]] = {
             c.Init: self._init,
@@ -93,7 +101,8 @@ class Barriers:
         """An arrival, or bytes, must belong to the phase that is on now, whatever the others do."""
         stream = self._buffers.stream(("barrier", view))
         if task.known.get(stream, 0) < barrier.completions:
-            raise Found(self._names.early_arrival(index, step.op, view))
+            early = self._names.early_arrival(index, step.op, view)
+            raise Found(early if view.root in self._waited else replace(early, kind="undecided"))
         barrier.known = joined(barrier.known, task.known)
         barrier.visible = joined(barrier.visible, task.visible)
         barrier.arrivals = (*barrier.arrivals, (index, step.op))

@@ -37,6 +37,7 @@ from wspec.check.findings import Finding, Found
 from wspec.check.memory import Memory
 from wspec.check.names import Names
 from wspec.check.state import Interval, State, Task, joined
+from wspec.check.witness import Asked
 from wspec.ir.core import Operation
 
 Progress = tuple[int, ...]  # iterations of the loops a task is in
@@ -212,6 +213,7 @@ class Engine:
             text = "the condition holds" if value else "the condition does not hold"
         else:
             state.doubtful |= self.extents.is_vague(need.key[0])
+            state.asked = (*state.asked, Asked(*need.key, need.at, value))
             low, high = self._interval(state, *need.key)
             state.extents[need.key] = (max(low, need.at + 1), high) if value else (low, min(high, need.at))
             text = "the loop goes on" if value else "the loop ends"

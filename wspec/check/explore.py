@@ -18,13 +18,14 @@ from dataclasses import replace
 
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
-from wspec.check.conditions import Threshold
+from wspec.check.conditions import Extents, Threshold
 from wspec.check.engine import Engine, NeedsChoice, TimeIsOver
 from wspec.check.findings import Finding, Found
 from wspec.check.happens_before import Lacks, at_least, together
 from wspec.check.merge import merge
 from wspec.check.names import choices
 from wspec.check.state import State
+from wspec.check.witness import is_possible
 from wspec.ir.core import Operation
 
 MAX_FINDINGS = 5
@@ -40,6 +41,13 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.thread_time()."""
     merged = _Search(engine, deadline, merge=True)
     merged.run()
+    found, states = _certain_enough(engine, deadline, merged)
+    wrong = {(one.code, one.location) for one in found if one.kind == "error"}
+    return [one for one in found if one.kind == "error" or (one.code, one.location) not in wrong], states
+
+
+def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[list[Finding], int]:
+    """What was found, once more without merging where it may come of that."""
     doubtful = [one for one in merged.found.values() if one.kind == "error" and one.code in ASK_THE_PAST]
     certain = [one for one in merged.found.values() if one not in doubtful]
     if not merged.merged or not doubtful or any(one.kind == "error" for one in certain):
@@ -49,9 +57,9 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     return list(exact.found.values()), merged.states + exact.states
 
 
-def _weighed(one: Finding, state: State) -> Finding:
+def _weighed(one: Finding, state: State, extents: Extents) -> Finding:
     """An error on a way that the kernel may never take is not certain."""
-    if one.kind == "undecided" or not state.doubtful:
+    if one.kind == "undecided" or not (state.doubtful or not is_possible(extents, state.asked)):
         return one
     where = f"{one.message}, if the conditions on the way there can be so"
     return replace(one, kind="undecided", message=where, path=one.path + choices(state))
@@ -76,7 +84,7 @@ class _Search:
             except TimeIsOver as over:
                 return self._give_up(over.op)
             except Found as stop:
-                one = _weighed(stop.finding, state)
+                one = _weighed(stop.finding, state, self.engine.extents)
                 if not self.found:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)

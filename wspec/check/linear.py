@@ -81,7 +81,7 @@ class Terms:
     """Forms of values, and the spaces of loops. One for all tasks of a kernel."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Key, int] = {}
+        self.numbers: dict[Key, int] = {}
         self.divergent: set[int] = set()  # atoms that differ from thread to thread
         self.depends: list[tuple[int, ...]] = []  # atom -> the chain of spaces it changes with
         self._forms: dict[Value, Linear] = {}
@@ -97,9 +97,9 @@ class Terms:
     # ---- atoms
 
     def atom(self, key: Key, depends: tuple[int, ...]) -> int:
-        number = self._numbers.get(key)
+        number = self.numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self.depends)
+            number = self.numbers[key] = len(self.depends)
             self.depends.append(depends)
         return number
 

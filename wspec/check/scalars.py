@@ -7,7 +7,7 @@ differ in them by a multiple of `2 * depth` behave the same. `operand_moduli` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from wspec.ir.core import Operation
 from wspec.ir.types import ScalarType, Type
@@ -109,6 +109,21 @@ def _safe(plain: Callable[[int, int], int]) -> Callable[[int, int], int]:
             return 0
 
     return computed
+
+
+def is_computed(name: str) -> bool:
+    """Is this an operation on integers that `computed` knows?"""
+    return name in _BINARY or name in _CASTS or name in ("arith.cmpi", "arith.select")
+
+
+def computed(name: str, attributes: Mapping[str, str], values: Sequence[int]) -> int:
+    """Its result for small operands, which do not overflow; attributes as text."""
+    if name == "arith.select":
+        return values[1] if values[0] else values[2]
+    if name == "arith.cmpi":
+        code = int(attributes["predicate"].split()[0])
+        return int(_COMPARE[_SIGNED_ORDER.get(code, code)](values[0], values[1]))
+    return _safe(_BINARY[name])(values[0], values[1]) if name in _BINARY else values[0]
 
 
 def _unsigned(plain: Callable[[int, int], int], op: Operation) -> Callable[[int, int], int]:

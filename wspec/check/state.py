@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wspec.check.code import Content, View
+from wspec.check.witness import Asked
 from wspec.ir.core import Operation
 
 Clock = dict[int, int]  # stream -> its last event that is known to be done
@@ -146,6 +147,7 @@ class State:
     extents: dict[tuple[int, tuple[int, ...]], Interval] = field(default_factory=dict)
     choices: dict[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
     taken: tuple[tuple[Operation, str], ...] = ()  # the choices that led here, for people
+    asked: tuple[Asked, ...] = ()  # of them, those about trip counts
     doubtful: bool = False  # among them are some that the kernel may never make
 
     def copy(self) -> State:
@@ -158,5 +160,6 @@ class State:
             self.extents.copy(),
             self.choices.copy(),
             self.taken,
+            self.asked,
             self.doubtful,
         )

@@ -1,0 +1,120 @@
+"""Is there a launch that takes a given way? Loops whose bounds hang together cannot have any numbers of iterations.
+
+`n * m` iterations in one task and `n` times `m` in another, `ceil(n / 64)` in two forms, every second tile here and
+every tile there: the search tells such loops apart and tries all numbers of iterations for each. What it finds wrong is
+wrong only when some values of the arguments lead there. Small ones are tried; where none does, the finding is not
+certain. That never makes a proof of what is not one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from wspec.check import scalars
+from wspec.check.conditions import Extents
+from wspec.check.linear import Key, Linear
+
+TRIES = 4000
+SMALL = range(13)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whether an extent, inside the iterations `path` of the loops around, is above a number: what was decided."""
+
+    extent: int
+    path: tuple[int, ...]
+    above: int
+    holds: bool
+
+
+Name = tuple[int, tuple[int, ...]]  # of something unknown: its atom, and the iterations it changes with
+
+
+class _Launch:
+    """Values of what is unknown."""
+
+    def __init__(self, keys: dict[int, Key], extents: Extents, values: dict[Name, int]) -> None:
+        self.keys, self.extents, self.values = keys, extents, values
+        self.missing: list[Name] = []
+
+    def form(self, form: Linear, path: tuple[int, ...]) -> int:
+        return form.const + sum(factor * self.atom(atom, path) for atom, factor in form.terms)
+
+    def atom(self, atom: int, path: tuple[int, ...]) -> int:
+        depends = self.extents.terms.depends[atom]
+        path = path[: len(depends)]
+        match self.keys[atom]:
+            case ("iteration", _) if len(path) == len(depends):
+                return path[-1]
+            case ("op", str(name), _, attributes, _, operands) if scalars.is_computed(name):
+                values = [self.form(one, path) for one in operands]
+                return scalars.computed(name, dict(attributes), values)
+            case ("if", condition, *arms):
+                return self.form(arms[0] if self.form(condition, path) else arms[1], path)
+        name = (atom, path)
+        if name not in self.values:
+            self.missing.append(name)
+        return self.values.get(name, 0)
+
+    def agrees(self, one: Asked) -> bool:
+        extent = self.extents.extents[one.extent]
+        if extent.step is None or not extent.terms:
+            return True  # of constant loops, the search may leave iterations out
+        length = self.form(Linear(extent.terms, extent.rest), one.path)
+        return (-(-length // extent.step) > one.above) == one.holds
+
+
+def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
+    """May all that was decided be so, for some launch with small arguments?
+
+    Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
+    """
+    keys = {number: key for key, number in extents.terms.numbers.items()}
+    alone: dict[tuple[int, tuple[int, ...]], list[Asked]] = {}
+    atoms: dict[int, set[int]] = {}  # kind of loop -> what its length is computed from
+    for one in dict.fromkeys(asked):
+        extent = extents.extents[one.extent]
+        alone.setdefault((extent.kind, one.path), []).append(one)
+        if extent.kind not in atoms:
+            atoms[extent.kind] = _unknowns(keys, extents, one)
+    related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
+    groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
+    return all(_agree(keys, extents, group) for group in groups)
+
+
+def _unknowns(keys: dict[int, Key], extents: Extents, one: Asked) -> set[int]:
+    launch = _Launch(keys, extents, {})
+    launch.agrees(one)
+    return {atom for atom, _ in launch.missing}
+
+
+def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
+    first = _Launch(keys, extents, {})
+    if all([first.agrees(one) for one in wanted]):
+        return True
+    unknown = list(dict.fromkeys(first.missing))
+    steps = {extents.extents[one.extent].step or 1 for one in wanted}
+    highest = max((one.above for one in wanted), default=0)
+    for values in _values(len(unknown), steps, highest):
+        launch = _Launch(keys, extents, dict(zip(unknown, values, strict=True)))
+        if all(launch.agrees(one) for one in wanted):
+            return True
+    return False
+
+
+def _values(count: int, steps: set[int], highest: int) -> Iterator[tuple[int, ...]]:
+    """Values to try: all small ones, and some around multiples of the steps."""
+    if count == 0:
+        return
+    around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
+    choices = sorted({*SMALL, *(value for value in around if value >= 0)})
+    if len(choices) ** count <= TRIES:
+        yield from itertools.product(choices, repeat=count)
+        return
+    generator = random.Random(0)
+    for _ in range(TRIES):
+        yield tuple(generator.choice(choices) for _ in range(count))
