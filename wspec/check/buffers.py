@@ -84,9 +84,11 @@ class Buffers:
                 if filled:
                     self._ordinary(state, index, task, view, step.op, True)
                 elif root in state.buffers:
-                    self._again(state, index, task, view, step.op)
+                    self._give_up(state, index, task, view, step.op)
             case c.Scratch(root=root):
                 self._ordinary(state, index, task, c.View(root), step.op, True)
+            case c.Release(view=register):
+                self._give_up(state, index, task, self._view(task, register, step.op), step.op)
             case c.Access(view=register, writes=writes):
                 view = self._view(task, register, step.op)
                 self._ordinary(state, index, task, view, step.op, writes)
@@ -266,14 +268,16 @@ class Buffers:
             return replace(found, kind="undecided")
         return found
 
-    def _again(self, state: State, index: int, task: Task, view: c.View, op: Operation) -> None:
-        """The same allocation once more: whoever used it the last time must be done."""
-        for part, history in list(state.buffers.get(view.root, {}).items()):
+    def _give_up(self, state: State, index: int, task: Task, view: c.View, op: Operation) -> None:
+        """A buffer is given up, or allocated once more: whoever used it must be done, and what it held is gone."""
+        for part, history in state.buffers.get(view.root, {}).items():
+            if not part.overlaps(view.region):
+                continue
             for before in _touches(history):
                 if task.known.get(before.stream, 0) < before.epoch:
                     touch = Touch(*self.happened(index, task, view.root), index, op, "threads")
                     raise Found(self.names.race(index, part, touch, True, before, False, part))
-            history.maybe = True  # what it held is gone, but whoever writes it must still come after that
+            history.maybe = True  # whoever writes there must still come after that, fences included
 
     def unfinished(self, state: State, index: int, task: Task) -> Finding | None:
         """At the end of a task: something of its own that may still be running; at the end of all, of anybody's."""

@@ -202,6 +202,13 @@ class Access(Step):
 
 
 @dataclass(slots=True, eq=False)
+class Release(Step):
+    """A buffer is given up: whoever used it must be done, and what it held is gone."""
+
+    view: int
+
+
+@dataclass(slots=True, eq=False)
 class Barriered(Step):
     """An operation on an mbarrier."""
 

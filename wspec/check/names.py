@@ -308,6 +308,8 @@ def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:
             yield "writes" if again else "uses", None
         case c.Access(writes=writes):
             yield "writes" if writes else "reads", buffers[0]
+        case c.Release():
+            yield "writes", buffers[0]
         case c.Copy():
             yield "arrives", buffers[0]
             yield "writes", buffers[1]

@@ -380,7 +380,9 @@ class _Task:
             self.emit(c.Allocate(op, self.register(op.result), self.owner.root(op), bool(op.operands)))
         elif name.startswith("ttg.memdesc_"):
             self._view(op)
-        elif name in ("ttg.local_load", "ttg.local_store", "ttg.local_dealloc"):
+        elif name == "ttg.local_dealloc":
+            self.emit(c.Release(op, self.register(op.operands[0])))
+        elif name in ("ttg.local_load", "ttg.local_store"):
             view = next(v for v in op.operands if isinstance(v.type, MemDescType))
             self.emit(c.Access(op, self.register(view), name != "ttg.local_load"))
         elif name == "ttg.async_copy_global_to_local":
