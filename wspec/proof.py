@@ -17,16 +17,17 @@ def prove(final: str) -> Proof:
     return proof_of(checked(read_final(final), LIMIT_S), LIMIT_S)
 
 
-def checked(module: ir.Operation, limit_s: float) -> Report:
+def checked(module: ir.Operation, limit_s: float, *, outside: bool = False) -> Report:
     """What the checker says of a module, with the shared memory that the installed Triton gives it.
 
-    Undecided where Triton cannot say: it refuses the module.
+    Undecided where Triton cannot say: it refuses the module. `outside`: the module may be anybody's, and libtriton may
+    crash on it.
     """
     try:
-        return check(module, limit_s=limit_s, placement=bridge.placement(module))
+        return check(module, limit_s=limit_s, placement=bridge.placement(module, apart=outside))
     except bridge.BridgeError as error:
         report = check(module, limit_s=limit_s)
-        message = f"Triton does not say where this is put in shared memory: {error.message}"
+        message = f"Triton does not say where this is put in shared memory: {error.message.splitlines()[0]}"
         finding = Finding("undecided", "unknown-memory", message, module.location)
         return replace(report, findings=(*report.findings, finding))
 

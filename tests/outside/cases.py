@@ -172,7 +172,7 @@ GEMM_FAULTS = (
     Fault("empty count", "deadlock", "hang"),
     Fault("full count", "deadlock", "hang"),
     Fault("result runs", "in-flight", "luck", {"lag": True}),
-    Fault("no fence", "missing-fence", "luck"),
+    Fault("no fence", "missing-fence", "luck", verdict="undecided"),
     Fault("no store wait", "in-flight", "luck"),
 )
 
@@ -190,7 +190,7 @@ ATTENTION_FAULTS = (
     Fault("early v release", "race", "luck", {"depth": 1}),
     Fault("no k release", "deadlock", "hang"),
     Fault("v phase", "race unwritten phase", "wrong"),
-    Fault("no p fence", "missing-fence", "luck", {"p_shared": True}),
+    Fault("no p fence", "missing-fence", "luck", {"p_shared": True}, "undecided"),
     Fault("shared p", "race", "wrong", {"p_shared": True}),
 )
 
@@ -201,7 +201,7 @@ SINGLE_FAULTS = (
     Fault("no wait", "race unwritten", "luck"),
     Fault("asks early", "race", "luck"),
     Fault("asks one further", "deadlock", "hang"),
-    Fault("no fence", "missing-fence", "luck"),
+    Fault("no fence", "missing-fence", "luck", verdict="undecided"),
 )
 
 # Whether the tensor core needs a proxy fence after cp.async the checker does not decide: Triton 3.6 does without.
@@ -228,7 +228,7 @@ PERSISTENT_RIGHT: dict[str, dict[str, Any]] = {"": {}, "d2": {"depth": 2}}
 PERSISTENT_FAULTS = (
     Fault("ring restarts", "race unwritten phase deadlock arrivals", "luck"),
     Fault("overwrites", "race", "luck"),
-    Fault("no fence", "missing-fence", "luck"),
+    Fault("no fence", "missing-fence", "luck", verdict="undecided"),
     Fault("store phase", "race unwritten phase arrivals", "wrong"),
     Fault("stores early", "race unwritten", "wrong"),
     Fault("frees early", "race", "luck"),
@@ -239,7 +239,7 @@ ROWS_RIGHT: dict[str, dict[str, Any]] = {"": {}, "d1": {"depth": 1}, "d4": {"dep
 ROWS_FAULTS = (
     Fault("early release", "race", "luck"),
     Fault("no read fence", "missing-fence", "luck"),
-    Fault("no write fence", "missing-fence", "luck"),
+    Fault("no write fence", "missing-fence", "luck", verdict="undecided"),
     Fault("overwrites", "race in-flight", "luck"),
 )
 

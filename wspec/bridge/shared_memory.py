@@ -6,9 +6,11 @@ conversions and reductions. What is still in flight it does not know of; whether
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -30,8 +32,63 @@ _TOTAL = re.compile(r"ttg\.shared = (\d+) : i32")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
 
-def placement(module: Operation) -> Placement:
-    """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it."""
+def placement(module: Operation, *, apart: bool = False) -> Placement:
+    """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it.
+
+    `apart`: ask in a child process, as an assertion inside libtriton ends the one it is in. For modules from outside, in
+    processes without threads.
+    """
+    if not apart:
+        return _placement(module)
+    ops = list(module.walk())
+    numbers = {op: number for number, op in enumerate(ops)}
+    areas, fences = _in_child(partial(_as_numbers, module, numbers))
+    return Placement(
+        {ops[number]: Area(start, stop) for number, start, stop in areas}, frozenset(ops[number] for number in fences)
+    )
+
+
+Numbers = tuple[list[tuple[int, int, int]], list[int]]  # areas: operation, start, stop; operations with fences
+
+
+def _as_numbers(module: Operation, numbers: dict[Operation, int]) -> Numbers:
+    found = _placement(module)
+    areas = [(numbers[op], area.start, area.stop) for op, area in found.areas.items()]
+    return areas, [numbers[op] for op in found.fences]
+
+
+def _in_child(work: Callable[[], Numbers]) -> Numbers:
+    """The result of `work`, done in a copy of this process. Raises BridgeError when that dies."""
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(source)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                answer = json.dumps([*work()])
+            except BridgeError as error:
+                answer = json.dumps(str(error))
+            with os.fdopen(sink, "w") as pipe:
+                pipe.write(answer)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(sink)
+    with os.fdopen(source) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise BridgeError("libtriton crashed on it")
+    answer = json.loads(text)
+    if isinstance(answer, str):
+        raise BridgeError(answer)
+    areas, fences = answer
+    return [(number, start, stop) for number, start, stop in areas], [*fences]
+
+
+def _placement(module: Operation) -> Placement:
     ops = list(module.walk())
     text = _lowered(_numbered(module))
     offsets, fences = _offsets(text), _fences(text)

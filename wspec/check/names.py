@@ -186,7 +186,7 @@ class Names:
         )
         after = "write" if wrote else "read"
         note = f"put a ttng.fence_async_shared after the {after}, before the barrier that hands the buffer on"
-        kind: Kind = "undecided" if before.op.name == "ttg.async_copy_global_to_local" else "error"
+        kind: Kind = "error" if touch.unit == "tile" else "undecided"  # only what overwrites was ever seen to go wrong
         return Finding(kind, "missing-fence", message, touch.op.location, path, note)
 
     def unfinished(self, view: c.View, before: Touch) -> Finding:

@@ -97,7 +97,7 @@ def _given(args: argparse.Namespace) -> Checked:
     if not functions:
         raise bad_input(f"{place} has no function to check")
     name = functions[0].str_attr("sym_name") or "kernel"
-    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args))
+    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, outside=True))
 
 
 def _kernel(args: argparse.Namespace) -> Checked:
@@ -123,14 +123,14 @@ def _text(subject: KernelSubject, stage: str) -> str:
     return bridge.final_ttgir(subject.text("specialized"), subject.offline.source)
 
 
-def _report(module: ir.Operation, place: str, args: argparse.Namespace) -> Report:
+def _report(module: ir.Operation, place: str, args: argparse.Namespace, *, outside: bool = False) -> Report:
     if problems := ir.verify(module):
         raise invalid(problems, place)
     abstract = next((op for op in module.walk() if op.name.startswith("wspec.")), None)
     if abstract is not None:
         note = "the checker takes modules without operations of wspec's own: those from the pass finish on"
         raise bad_input(f"{place} is not lowered yet: it has {abstract.name}", note)
-    return checked(module, args.limit)
+    return checked(module, args.limit, outside=outside)
 
 
 def _show(one: Checked) -> None:
