@@ -193,8 +193,11 @@ def _most_bytes(op: Operation) -> int:
 
 
 def _takes_turns(one: Operation, other: Operation) -> bool:
-    """Is the memory of both scratch of the same threads, which use it one after the other?"""
-    return _ALLOC not in (one.name, other.name) and _threads(one) is _threads(other)
+    """Is the memory of both scratch that is used one after the other, by the same threads or around their tasks?"""
+    if _ALLOC in (one.name, other.name):
+        return False
+    around = ws.NAME in (one.name, other.name) and (one.is_inside(other) or other.is_inside(one))
+    return around or _threads(one) is _threads(other)
 
 
 def _threads(op: Operation) -> Region | None:

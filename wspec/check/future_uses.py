@@ -19,6 +19,7 @@ class Reach:
         """`chains`: of each choice, the spaces of the loops around it."""
         self.again, self._names, self._memory = again, names, memory
         self._roots = len(program.roots)
+        self._ahead: dict[tuple[int, ...], Ahead] = {}  # tasks often stand at the same places
         self._roles = {role: at * self._roots for at, role in enumerate(ROLES)}
         first = len(ROLES) * self._roots
         self._choices = first
@@ -50,7 +51,11 @@ class Reach:
         bits = []
         for task, ahead in zip(state.tasks, self._bits, strict=True):
             bits.append(0 if task.done and not self.again else ahead[task.pc if task.active and not task.done else 0])
-        return Ahead(self, bits)
+        key = tuple(bits)
+        found = self._ahead.get(key)
+        if found is None:
+            found = self._ahead[key] = Ahead(self, bits)
+        return found
 
     def soon(self, index: int, task: Task, choice: int, chain: tuple[int, ...]) -> bool:
         """May a task at work ask for a choice at the iterations of `chain` that it is in?"""

@@ -88,7 +88,11 @@ class _Translator:
         tasks = {op: self.task_of(op) for op in areas}
 
         def apart(one: Operation, other: Operation) -> bool:
-            return "ttg.local_alloc" in (one.name, other.name) or tasks[one] != tasks[other]
+            if "ttg.local_alloc" in (one.name, other.name):
+                return True
+            # What partitions are handed is read before anything inside begins, and written when all of it is over.
+            handed = ws.NAME in (one.name, other.name) and (one.is_inside(other) or other.is_inside(one))
+            return tasks[one] != tasks[other] and not handed
 
         return {
             one
