@@ -196,7 +196,7 @@ class Buffers:
     def _over_barrier(self, view: c.View, key: c.View, op: Operation) -> None:
         message = f"{self.names.view(view)} is written over {self.names.view(key)}, which is a barrier in use"
         note = "put a ttng.inval_barrier behind the barrier's last use"
-        kind: Kind = "undecided" if narrowed(op, self.names) else "error"
+        kind: Kind = "undecided" if view.box or narrowed(op, self.names) else "error"
         path = (("the barrier", self.names.program.roots[key.root].location),)
         raise Found(Finding(kind, "barrier-setup", message, op.location, path, note))
 
@@ -252,7 +252,8 @@ class Buffers:
     ) -> None:
         """`before` must have happened, and be visible to the unit that touches the buffer now."""
         if task.known.get(before.stream, 0) < before.epoch:
-            raise Found(self._certain(self.names.race(touch.task, view, touch, writes, before, wrote, part), before))
+            found = self.names.race(touch.task, view, touch, writes, before, wrote, part)
+            raise Found(self._certain(found, touch, before, view, part))
         if touch.fenced or not before.fenced or task.visible.get(before.stream, 0) >= before.epoch:
             return
         if writes and before.task == touch.task and not self._fences_known:
@@ -260,11 +261,15 @@ class Buffers:
         missing = self.names.unfenced(touch.task, view, touch, before, wrote, part)
         if before.op.name in _SET_UP or task.fenced.get(before.stream, 0) >= before.epoch:
             missing = replace(missing, kind="undecided")  # what PTX says of these can be read in two ways
-        raise Found(self._certain(missing, before))
+        raise Found(self._certain(missing, touch, before, view, part))
 
-    def _certain(self, found: Finding, before: Touch) -> Finding:
-        """An error about bytes that are guessed is not certain."""
-        if found.kind == "error" and narrowed(before.op, self.names):
+    def _certain(self, found: Finding, touch: Touch, before: Touch, view: c.View, part: c.View) -> Finding:
+        """An error about bytes that are guessed is not certain: of boxes of two allocations, of parts of other views."""
+        guessed = view.root != part.root and bool(view.box or part.box)
+        seen_otherwise = touch.op is not before.op or view.whole
+        for op in (touch.op, before.op) if seen_otherwise else ():
+            guessed = guessed or narrowed(op, self.names)
+        if found.kind == "error" and guessed:
             return replace(found, kind="undecided")
         return found
 

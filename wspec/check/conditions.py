@@ -111,6 +111,7 @@ class Extents:
         self._families: dict[Key, list[int]] = {}
         self.computed: set[int] = set()  # choices that follow from the iteration, in a way that is not understood
         self.chain_of_choice: list[tuple[int, ...]] = []
+        self.form_of_choice: list[Linear] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
         self.inside: dict[tuple[int, Operation], int] = {}  # extent, loop -> the lowest that is asked inside it
@@ -204,6 +205,7 @@ class Extents:
             number = self.choices[form] = len(self.asked)
             self.asked.append(value)
             self.chain_of_choice.append(self.terms.chain_of(form))
+            self.form_of_choice.append(form)
             if self.chain_of_choice[number] and not _is_free(value):
                 self.computed.add(number)
             self._compare(value, number)

@@ -209,6 +209,7 @@ class Engine:
         """Settle a choice."""
         if isinstance(need.condition, Choice):
             state.choices[need.key] = value
+            state.asked = (*state.asked, Asked(*need.key, None, value))
             state.doubtful |= need.condition.number in self.extents.computed
             text = "the condition holds" if value else "the condition does not hold"
         else:

@@ -13,12 +13,13 @@ finds nothing wrong, nothing is; if it finds an error that hangs on what is know
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
 
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
-from wspec.check.conditions import Extents, Threshold
+from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice, TimeIsOver
 from wspec.check.findings import Finding, Found
 from wspec.check.happens_before import Lacks, at_least, together
@@ -30,6 +31,7 @@ from wspec.ir.core import Operation
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
+MAX_WEIGHED = 20
 MORE_S = 1.0  # how long the search goes on after an error
 ASK_THE_PAST = frozenset(
     ("race", "unwritten", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight", "named-barrier")
@@ -57,20 +59,13 @@ def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[l
     return list(exact.found.values()), merged.states + exact.states
 
 
-def _weighed(one: Finding, state: State, extents: Extents) -> Finding:
-    """An error on a way that the kernel may never take is not certain."""
-    if one.kind == "undecided" or not (state.doubtful or not is_possible(extents, state.asked)):
-        return one
-    where = f"{one.message}, if the conditions on the way there can be so"
-    return replace(one, kind="undecided", message=where, path=one.path + choices(state))
-
-
 class _Search:
     def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
         self.engine, self.deadline, self.merge = engine, deadline, merge
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Lacks]] = {}  # shape -> what was not known of the past, the most each time
+        self.weighed: Counter[Hashable] = Counter()  # place of an error -> how many ways there were looked at
         self.states = 0
         self.merged = False
 
@@ -84,7 +79,7 @@ class _Search:
             except TimeIsOver as over:
                 return self._give_up(over.op)
             except Found as stop:
-                one = _weighed(stop.finding, state, self.engine.extents)
+                one = self._weighed(stop.finding, state)
                 if not self.found:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
@@ -98,6 +93,18 @@ class _Search:
                 self.engine.decide(state, need, True)
                 # Usually short runs first: errors are shown where they are smallest.
                 stack += [other, state] if holds_first(need.op) else [state, other]
+
+    def _weighed(self, one: Finding, state: State) -> Finding:
+        """An error on a way that the kernel may never take is not certain."""
+        place = (one.code, one.location)
+        if one.kind == "undecided" or (*place, "error") in self.found:
+            return one
+        self.weighed[place] += 1
+        tried = self.weighed[place] <= MAX_WEIGHED
+        if not state.doubtful and tried and is_possible(self.engine.extents, state.asked):
+            return one
+        where = f"{one.message}, if the conditions on the way there can be so"
+        return replace(one, kind="undecided", message=where, path=one.path + choices(state))
 
     def _give_up(self, op: Operation) -> None:
         if not self.found:

@@ -19,18 +19,23 @@ from wspec.check.linear import Key, Linear
 
 TRIES = 4000
 SMALL = range(13)
+BITS = (-1, *(1 << bit for bit in range(4, 17)))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whether an extent, inside the iterations `path` of the loops around, is above a number: what was decided."""
+    """What was decided of an extent, inside the iterations `path` of the loops around: whether it is above a number.
 
-    extent: int
+    Of a condition, its number instead of the extent's, and None.
+    """
+
+    number: int
     path: tuple[int, ...]
-    above: int
+    above: int | None
     holds: bool
 
 
+Kind = tuple[str, int]
 Name = tuple[int, tuple[int, ...]]  # of something unknown: its atom, and the iterations it changes with
 
 
@@ -61,7 +66,9 @@ class _Launch:
         return self.values.get(name, 0)
 
     def agrees(self, one: Asked) -> bool:
-        extent = self.extents.extents[one.extent]
+        if one.above is None:
+            return bool(self.form(self.extents.form_of_choice[one.number], one.path)) == one.holds
+        extent = self.extents.extents[one.number]
         if extent.step is None or not extent.terms:
             return True  # of constant loops, the search may leave iterations out
         length = self.form(Linear(extent.terms, extent.rest), one.path)
@@ -74,13 +81,13 @@ def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
     Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
     """
     keys = {number: key for key, number in extents.terms.numbers.items()}
-    alone: dict[tuple[int, tuple[int, ...]], list[Asked]] = {}
-    atoms: dict[int, set[int]] = {}  # kind of loop -> what its length is computed from
+    alone: dict[tuple[Kind, tuple[int, ...]], list[Asked]] = {}
+    atoms: dict[Kind, set[int]] = {}  # kind of loop, or condition -> what it is computed from
     for one in dict.fromkeys(asked):
-        extent = extents.extents[one.extent]
-        alone.setdefault((extent.kind, one.path), []).append(one)
-        if extent.kind not in atoms:
-            atoms[extent.kind] = _unknowns(keys, extents, one)
+        kind = ("choice", one.number) if one.above is None else ("loop", extents.extents[one.number].kind)
+        alone.setdefault((kind, one.path), []).append(one)
+        if kind not in atoms:
+            atoms[kind] = _unknowns(keys, extents, one)
     related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
     groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
     return all(_agree(keys, extents, group) for group in groups)
@@ -97,8 +104,8 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     if all([first.agrees(one) for one in wanted]):
         return True
     unknown = list(dict.fromkeys(first.missing))
-    steps = {extents.extents[one.extent].step or 1 for one in wanted}
-    highest = max((one.above for one in wanted), default=0)
+    steps = {extents.extents[one.number].step or 1 for one in wanted if one.above is not None} or {1}
+    highest = max((one.above for one in wanted if one.above is not None), default=0)
     for values in _values(len(unknown), steps, highest):
         launch = _Launch(keys, extents, dict(zip(unknown, values, strict=True)))
         if all(launch.agrees(one) for one in wanted):
@@ -110,8 +117,10 @@ def _values(count: int, steps: set[int], highest: int) -> Iterator[tuple[int, ..
     """Values to try: all small ones, and some around multiples of the steps."""
     if count == 0:
         return
+    if count == 1:
+        yield from ((value,) for value in (*range(-64, 600), *BITS))
     around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
-    choices = sorted({*SMALL, *(value for value in around if value >= 0)})
+    choices = sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
     if len(choices) ** count <= TRIES:
         yield from itertools.product(choices, repeat=count)
         return
