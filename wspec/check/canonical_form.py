@@ -81,7 +81,8 @@ class Normal:
             if isinstance(content, int) and content not in (-1, 0, 1):
                 self._note(index, register, content)
         running = task.dots > task.dots_done
-        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running)
+        passing = tuple(turn.key(view) for _, _, view in task.passing), tuple(sorted(task.touched))
+        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running, passing)
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())

@@ -274,6 +274,7 @@ class Engine:
         return True
 
     def _fork(self, state: State, index: int, task: Task, step: c.Fork) -> bool:
+        task.gather()
         for number, pairs in zip(step.tasks, step.captured, strict=True):
             other = state.tasks[number]
             other.active, other.done, other.pc, other.loops = True, False, 0, task.loops
@@ -286,9 +287,11 @@ class Engine:
     def _join(self, state: State, index: int, task: Task, step: c.Join) -> bool:
         if not all(state.tasks[number].done for number in step.tasks):
             return False
+        task.gather()
         for number in step.tasks:
             other = state.tasks[number]
             other.active = False
+            other.gather()
             task.known = joined(task.known, other.known)
             task.visible = joined(task.visible, other.visible)
         task.pc += 1

@@ -31,7 +31,7 @@ from wspec.ir.core import Operation
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
-MAX_WEIGHED = 20
+MAX_WEIGHED = 64
 MORE_S = 1.0  # how long the search goes on after an error
 ASK_THE_PAST = frozenset(
     ("race", "unwritten", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight", "named-barrier")
@@ -44,8 +44,19 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     merged = _Search(engine, deadline, merge=True)
     merged.run()
     found, states = _certain_enough(engine, deadline, merged)
+    if any(one.code == "phase" and one.kind == "undecided" for one in found):
+        found = _with_whole_tasks(engine, deadline, found)
     wrong = {(one.code, one.location) for one in found if one.kind == "error"}
     return [one for one in found if one.kind == "error" or (one.code, one.location) not in wrong], states
+
+
+def _with_whole_tasks(engine: Engine, deadline: float, found: list[Finding]) -> list[Finding]:
+    """A phase is missed for certain where it is even if the warps of a task do everything together."""
+    engine.barriers.together = True
+    again = _Search(engine, deadline, merge=True)
+    again.run()
+    certain = {(one.code, one.location) for one in again.found.values() if one.kind == "error"}
+    return [replace(one, kind="error") if (one.code, one.location) in certain else one for one in found]
 
 
 def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[list[Finding], int]:

@@ -51,11 +51,26 @@ class Task:
     elements: int = 0  # groups of cp.async committed
     named: tuple[int, int] | None = None  # named barrier it has arrived on and waits for, and its generation
     fenced: Clock = field(default_factory=dict)  # what had happened before its last fence; for words only
+    passing: tuple[tuple[int, int, View], ...] = ()  # waits that some warps may still be in: stream, event before, which
+    touched: frozenset[int] = frozenset()  # allocations of barriers used since the first of these
 
     def copy(self) -> Task:
         return Task(self.pc, self.active, self.done, self.registers.copy(), self.loops, self.now, self.known,
                     self.visible, self.dots, self.dots_done, self.stores, self.elements, self.named,
-                    self.fenced)  # fmt: skip
+                    self.fenced, self.passing, self.touched)  # fmt: skip
+
+    def one_warp_knows(self) -> Clock:
+        """What has happened before a step of one of its warps: waits that others may still be in are not over."""
+        if not self.passing:
+            return self.known
+        known = dict(self.known)
+        for stream, before, _ in reversed(self.passing):
+            known[stream] = before
+        return known
+
+    def gather(self) -> None:
+        """All warps are here."""
+        self.passing, self.touched = (), frozenset()
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 `n * m` iterations in one task and `n` times `m` in another, `ceil(n / 64)` in two forms, every second tile here and
 every tile there: the search tells such loops apart and tries all numbers of iterations for each. What it finds wrong is
-wrong only when some values of the arguments lead there. Small ones are tried; where none does, the finding is not
-certain. That never makes a proof of what is not one.
+wrong only when some values of the arguments lead there. Small ones are tried, none of them negative; where none does, the finding is
+not certain. That never makes a proof of what is not one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wspec.check.linear import Key, Linear
 
 TRIES = 4000
 SMALL = range(13)
-BITS = (-1, *(1 << bit for bit in range(4, 17)))
+BITS = tuple(1 << bit for bit in range(4, 17))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _values(count: int, steps: set[int], highest: int) -> Iterator[tuple[int, ..
     if count == 0:
         return
     if count == 1:
-        yield from ((value,) for value in (*range(-64, 600), *BITS))
+        yield from ((value,) for value in (*range(600), *BITS))
     around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
     choices = sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
     if len(choices) ** count <= TRIES:
