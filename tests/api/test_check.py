@@ -18,6 +18,7 @@ from wspec.check import Report, check, explore
 from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
 from wspec.ir.loc import file_loc
+from wspec.ir.shared_memory import Placement
 from wspec.pipeline import Outcome, specialize
 
 PROVED = "proved: no deadlock and no race, for any trip count (3 tasks, "
@@ -33,8 +34,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
     """The reports of the checker, as they come."""
     reports: list[Report] = []
 
-    def counted(module: Operation, *, limit_s: float) -> Report:
-        reports.append(check(module, limit_s=limit_s))
+    def counted(module: Operation, *, limit_s: float, placement: Placement) -> Report:
+        reports.append(check(module, limit_s=limit_s, placement=placement))
         return reports[-1]
 
     monkeypatch.setattr(proof, "check", counted)

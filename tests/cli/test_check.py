@@ -48,7 +48,7 @@ def test_the_stage_before() -> None:
 def test_what_is_not_finished_yet() -> None:
     """The fences between Q's way into shared memory and the dots come later."""
     said = wspec("check", KERNEL, "--stage", "ttgir")
-    assert said.code == 1 and "(missing-fence) [check-undecided]" in said.out
+    assert said.code == 1 and "(missing-fence) [check-failed]" in said.out
     assert "note: Triton's last passes, which add proxy fences, come after this stage" in said.out
 
 

@@ -239,7 +239,7 @@ ROWS_RIGHT: dict[str, dict[str, Any]] = {"": {}, "d1": {"depth": 1}, "d4": {"dep
 ROWS_FAULTS = (
     Fault("early release", "race", "luck"),
     Fault("no read fence", "missing-fence", "luck"),
-    Fault("no write fence", "missing-fence", "luck", verdict="undecided"),
+    Fault("no write fence", "missing-fence", "luck"),
     Fault("overwrites", "race in-flight", "luck"),
 )
 
