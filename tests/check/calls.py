@@ -135,9 +135,7 @@ class Calls:
 
     def as_bytes(self, view: Value, rows: int, columns: int) -> Value:
         """A buffer seen as one of 8 bit integers."""
-        layout = Layout(
-            "ttg.nvmma_shared", (("swizzlingByteWidth", 64), ("transposed", False), ("elementBitWidth", 8))
-        )
+        layout = Layout("ttg.nvmma_shared", (("swizzlingByteWidth", 64), ("transposed", False), ("elementBitWidth", 8)))
         type = MemDescType((rows, columns), I8, layout, SMEM, True)
         return self.builder.create("ttg.memdesc_reinterpret", [view], [type]).result
 

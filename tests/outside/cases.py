@@ -172,7 +172,7 @@ GEMM_FAULTS = (
     Fault("empty count", "deadlock", "hang"),
     Fault("full count", "deadlock", "hang"),
     Fault("result runs", "in-flight", "luck", {"lag": True}),
-    Fault("no fence", "missing-fence", "luck", verdict="undecided"),
+    Fault("no fence", "missing-fence", "luck"),
     Fault("no store wait", "in-flight", "luck"),
 )
 
@@ -190,7 +190,7 @@ ATTENTION_FAULTS = (
     Fault("early v release", "race", "luck", {"depth": 1}),
     Fault("no k release", "deadlock", "hang"),
     Fault("v phase", "race unwritten phase", "wrong"),
-    Fault("no p fence", "missing-fence", "luck", {"p_shared": True}, "undecided"),
+    Fault("no p fence", "missing-fence", "luck", {"p_shared": True}),
     Fault("shared p", "race", "wrong", {"p_shared": True}),
 )
 
@@ -201,7 +201,7 @@ SINGLE_FAULTS = (
     Fault("no wait", "race unwritten", "luck"),
     Fault("asks early", "race", "luck"),
     Fault("asks one further", "deadlock", "hang"),
-    Fault("no fence", "missing-fence", "luck", verdict="undecided"),
+    Fault("no fence", "missing-fence", "luck"),
 )
 
 # Whether the tensor core needs a proxy fence after cp.async the checker does not decide: Triton 3.6 does without.

@@ -1,7 +1,7 @@
 """Triton's own shared memory allocator, asked about a module: offsets of allocations and of scratch.
 
-Two allocations that Triton takes for done with one after the other get the same bytes, and so does the scratch of layout
-conversions and reductions. What is still in flight it does not know of; whether that is right is the checker's to say.
+Two allocations that Triton takes for done with one after the other get the same bytes, and so does the scratch of
+layout conversions and reductions. What is still in flight it does not know of; whether that is right is the checker's to say.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 def placement(module: Operation, *, apart: bool = False) -> Placement:
     """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it.
 
-    `apart`: ask in a child process, as an assertion inside libtriton ends the one it is in. For modules from outside, in
-    processes without threads.
+    `apart`: ask in a child process, as an assertion inside libtriton ends the one it is in. For modules from outside,
+    in processes without threads.
     """
     if not apart:
         return _placement(module)

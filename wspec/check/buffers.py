@@ -230,9 +230,9 @@ class Buffers:
         """A write where other allocations, or barriers, have their bytes too: they must be done with, and are lost."""
         if touch.op.name not in _SET_UP:
             for key, barrier in state.barriers.items():
-                if barrier.live and key.root in self.memory.under[view.root]:
-                    if self.memory.overlaps_barrier(view, key):
-                        self._over_barrier(view, key, touch.op)
+                near = barrier.live and key.root in self.memory.under[view.root]
+                if near and self.memory.overlaps_barrier(view, key):
+                    self._over_barrier(view, key, touch.op)
         for root in self.memory.beside[view.root]:
             parts = state.buffers.get(root, {})
             for part, history in list(parts.items()):
@@ -264,12 +264,9 @@ class Buffers:
         raise Found(self._certain(missing, touch, before, view, part))
 
     def _certain(self, found: Finding, touch: Touch, before: Touch, view: c.View, part: c.View) -> Finding:
-        """An error about bytes that are guessed is not certain: of boxes of two allocations, of parts of other views."""
+        """An error about bytes that are guessed is not certain: boxes of two allocations, parts of other views."""
         guessed = view.root != part.root and bool(view.box or part.box)
-        seen_otherwise = touch.op is not before.op or view.whole
-        for op in (touch.op, before.op) if seen_otherwise else ():
-            guessed = guessed or narrowed(op, self.names)
-        if found.kind == "error" and guessed:
+        if found.kind == "error" and (guessed or any(narrowed(op, self.names) for op in (touch.op, before.op))):
             return replace(found, kind="undecided")
         return found
 

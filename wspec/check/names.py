@@ -172,9 +172,7 @@ class Names:
             note = "two writes need an order: wait for the release of the buffer before filling it again"
         return Finding("error", "race", message, touch.op.location, path, note)
 
-    def unfenced(
-        self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool, part: c.View
-    ) -> Finding:
+    def unfenced(self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool, part: c.View) -> Finding:
         what = "wrote" if wrote else "read"
         does = f"{self.task(index)} {_verb(touch, touch.unit == 'tile')} {self.view(view)}"
         it = "it" if part.root == view.root else f"{self.view(part)}, in the same memory,"
@@ -186,7 +184,7 @@ class Names:
         )
         after = "write" if wrote else "read"
         note = f"put a ttng.fence_async_shared after the {after}, before the barrier that hands the buffer on"
-        # What another task wrote has been seen by threads behind a barrier: PTX wants a fence, but no run was ever wrong.
+        # What another task wrote has been there since a barrier: PTX wants a fence, but no run was ever wrong.
         handed_on = touch.unit != "tile" and before.task != touch.task
         by_copy = before.op.name == "ttg.async_copy_global_to_local"
         kind: Kind = "undecided" if handed_on or by_copy else "error"

@@ -63,7 +63,7 @@ def _registers(
     module: Operation, region: Operation, base: int, counts: list[int], asked: tuple[int, ...], total: int
 ) -> Iterator[Finding]:
     groups = _groups(counts, asked)
-    for wanted, warps in groups:
+    for wanted, _ in groups:
         if not LEAST <= wanted <= MOST:
             message = f"a warp group of the partitions gets {wanted} registers a thread"
             note = f"setmaxnreg takes {LEAST} to {MOST}"

@@ -33,6 +33,9 @@ def joined(left: Clock, right: Clock) -> Clock:
     return left if changed is None else changed
 
 
+Passing = tuple[int, int, View]  # a wait: its stream, the event of that before it, the barrier
+
+
 @dataclass(slots=True)
 class Task:
     """One task at work."""
@@ -51,7 +54,7 @@ class Task:
     elements: int = 0  # groups of cp.async committed
     named: tuple[int, int] | None = None  # named barrier it has arrived on and waits for, and its generation
     fenced: Clock = field(default_factory=dict)  # what had happened before its last fence; for words only
-    passing: tuple[tuple[int, int, View], ...] = ()  # waits that some warps may still be in: stream, event before, which
+    passing: tuple[Passing, ...] = ()  # waits that some of its warps may still be in
     touched: frozenset[int] = frozenset()  # allocations of barriers used since the first of these
 
     def copy(self) -> Task:

@@ -2,8 +2,8 @@
 
 `n * m` iterations in one task and `n` times `m` in another, `ceil(n / 64)` in two forms, every second tile here and
 every tile there: the search tells such loops apart and tries all numbers of iterations for each. What it finds wrong is
-wrong only when some values of the arguments lead there. Small ones are tried, none of them negative; where none does, the finding is
-not certain. That never makes a proof of what is not one.
+wrong only when some values of the arguments lead there. Small ones are tried, none of them negative; where none does,
+the finding is not certain. That never makes a proof of what is not one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class _Launch:
         match self.keys[atom]:
             case ("iteration", _) if len(path) == len(depends):
                 return path[-1]
-            case ("op", str(name), _, attributes, _, operands) if scalars.is_computed(name):
+            case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
                 values = [self.form(one, path) for one in operands]
-                return scalars.computed(name, dict(attributes), values)
+                return scalars.computed(kind, dict(attributes), values)
             case ("if", condition, *arms):
                 return self.form(arms[0] if self.form(condition, path) else arms[1], path)
         name = (atom, path)
@@ -101,7 +101,8 @@ def _unknowns(keys: dict[int, Key], extents: Extents, one: Asked) -> set[int]:
 
 def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     first = _Launch(keys, extents, {})
-    if all([first.agrees(one) for one in wanted]):
+    agree = [first.agrees(one) for one in wanted]  # each is asked, so that all that is unknown shows
+    if all(agree):
         return True
     unknown = list(dict.fromkeys(first.missing))
     steps = {extents.extents[one.number].step or 1 for one in wanted if one.above is not None} or {1}
