@@ -1,7 +1,7 @@
 """Triton's own shared memory allocator, asked about a module: offsets of allocations and of scratch.
 
 Two allocations that Triton takes for done with one after the other get the same bytes, and so does the scratch of
-layout conversions and reductions. What is still in flight it does not know of; whether that is right is the checker's to say.
+layout conversions and reductions. What is still in flight it does not know of; whether that is right, the checker says.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from wspec.ir.types import MemDescType
 
 LIMIT_S = 20.0
 ASSUMPTIONS = (
-    "index arithmetic does not overflow, and loads from global memory at equal addresses give equal values",
+    "index arithmetic of 32 bits does not overflow, and loads from global memory at equal addresses give equal values",
     "the back end orders the threads of one task (bar.sync) where they touch the same buffer or signal a barrier",
     "accesses to global memory are not looked at",
     "an mbarrier that is in use needs no proxy fence between its initialization and TMA, as in Triton's own kernels",
