@@ -28,6 +28,10 @@ class Barriers:
             if isinstance(step, c.Wait)
             for root in names.may_be(step.op.operands[0])
         }
+        self._in_parts = [  # tasks of several warps, of which one alone may tell others to go on
+            code.warps > 1 and any(isinstance(step, c.Expect | c.Copy) for step in code.steps)
+            for code in names.program.codes
+        ]
         self.together = False  # are the warps of a task taken to do everything together?
         self.completed = False  # a phase was completed: somebody may go on
         self.steps: dict[type[c.Step], Callable[[State, int, Task, Any], bool]] = {
@@ -202,7 +206,7 @@ class Barriers:
         self._use(task, view)
         stream = self._buffers.stream(("waits", index, view.root))
         task.now += 1
-        if self._warps[index] > 1 and not self.together:
+        if self._in_parts[index] and not self.together:
             task.passing = (*task.passing, (stream, task.known.get(stream, 0), view))
             task.touched |= {view.root}
         task.known = {**task.known, stream: task.now}
