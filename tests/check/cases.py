@@ -2,8 +2,8 @@
 
 The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about. `#
 error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved. `#
-and more`: there may be other findings, as many as are made in the time there is. `# though right`: no schedule has a
-fault. `# with n = 13` says for which arguments a fault shows when not for small ones.
+and more`: there may be other findings, as many as are made in the time there is. `# though right`: no order of
+the tasks has a fault. `# with n = 13` says for which arguments a fault shows when not for small ones.
 """
 
 from __future__ import annotations
