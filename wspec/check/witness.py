@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wspec.check import scalars
@@ -105,26 +105,42 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     if all(agree):
         return True
     unknown = list(dict.fromkeys(first.missing))
+    if not unknown:
+        return False
     steps = {extents.extents[one.number].step or 1 for one in wanted if one.above is not None} or {1}
     highest = max((one.above for one in wanted if one.above is not None), default=0)
-    for values in _values(len(unknown), steps, highest):
+    choices = _choices(len(unknown), steps, highest)
+
+    def agreeing(values: Sequence[int]) -> int:
         launch = _Launch(keys, extents, dict(zip(unknown, values, strict=True)))
-        if all(launch.agrees(one) for one in wanted):
+        return sum(launch.agrees(one) for one in wanted)
+
+    if len(choices) ** len(unknown) <= TRIES:
+        return any(agreeing(values) == len(wanted) for values in itertools.product(choices, repeat=len(unknown)))
+    return _climbs(len(unknown), choices, agreeing, len(wanted))
+
+
+def _choices(count: int, steps: set[int], highest: int) -> list[int]:
+    """Values to try of one argument: small ones, powers of two, and some around multiples of the steps."""
+    if count == 1:
+        return sorted({*range(600), *BITS})
+    around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
+    return sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
+
+
+def _climbs(count: int, choices: list[int], agreeing: Callable[[Sequence[int]], int], wanted: int) -> bool:
+    """Does a search that changes one argument at a time for the better get there, from some beginning?"""
+    generator, tries = random.Random(0), 0
+    while tries < TRIES:
+        values = [generator.choice(choices) for _ in range(count)]
+        best, before = agreeing(values), -1
+        while before < best < wanted:
+            before = best
+            for at in range(count):
+                scores = [(agreeing([*values[:at], one, *values[at + 1 :]]), -one) for one in choices]
+                tries += len(choices)
+                best, value = max(scores)
+                values[at] = -value
+        if best == wanted:
             return True
     return False
-
-
-def _values(count: int, steps: set[int], highest: int) -> Iterator[tuple[int, ...]]:
-    """Values to try: all small ones, and some around multiples of the steps."""
-    if count == 0:
-        return
-    if count == 1:
-        yield from ((value,) for value in (*range(600), *BITS))
-    around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
-    choices = sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
-    if len(choices) ** count <= TRIES:
-        yield from itertools.product(choices, repeat=count)
-        return
-    generator = random.Random(0)
-    for _ in range(TRIES):
-        yield tuple(generator.choice(choices) for _ in range(count))
