@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wspec import bridge, ir
 from wspec.bridge import Proof
-from wspec.check import Report, check
+from wspec.check import Finding, Report, check
 from wspec.ir.disjoint import NONE, Disjoint
 
 _GENERIC = '"builtin.module"('  # how a module begins in generic form
@@ -16,7 +18,23 @@ def prove(final: str, disjoint: Disjoint = NONE) -> Proof:
 
     What it raises is a bug.
     """
-    return proof_of(check(read_final(final), limit_s=LIMIT_S, disjoint=disjoint), LIMIT_S)
+    return proof_of(checked(read_final(final), LIMIT_S, disjoint=disjoint), LIMIT_S)
+
+
+def checked(module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, outside: bool = False) -> Report:
+    """What the checker says of a module, with the shared memory that the installed Triton gives it, if these arguments
+    do not overlap.
+
+    Undecided where Triton cannot say: it refuses the module. `outside`: the module may be anybody's, and libtriton may
+    crash on it.
+    """
+    try:
+        return check(module, limit_s=limit_s, disjoint=disjoint, placement=bridge.placement(module, apart=outside))
+    except bridge.BridgeError as error:
+        report = check(module, limit_s=limit_s, disjoint=disjoint)
+        message = f"Triton does not say where this is put in shared memory: {error.message.splitlines()[0]}"
+        finding = Finding("undecided", "unknown-memory", message, module.location)
+        return replace(report, findings=(*report.findings, finding))
 
 
 def read_final(final: str) -> ir.Operation:

@@ -21,6 +21,7 @@ from wspec.diagnostics import WspecError, to_json
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import EVERY, Disjoint
 from wspec.ir.loc import file_loc
+from wspec.ir.shared_memory import Placement
 from wspec.pipeline import Outcome, specialize
 
 PROVED = "proved: no deadlock and no race, for any trip count (3 tasks, "
@@ -36,8 +37,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
     """The reports of the checker, as they come."""
     reports: list[Report] = []
 
-    def counted(module: Operation, *, limit_s: float, disjoint: Disjoint) -> Report:
-        reports.append(check(module, limit_s=limit_s, disjoint=disjoint))
+    def counted(module: Operation, *, limit_s: float, disjoint: Disjoint, placement: Placement) -> Report:
+        reports.append(check(module, limit_s=limit_s, disjoint=disjoint, placement=placement))
         return reports[-1]
 
     monkeypatch.setattr(proof, "check", counted)

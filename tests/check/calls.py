@@ -39,6 +39,11 @@ BLOCKED = Layout(
     "ttg.blocked",
     (("sizePerThread", (1, 8)), ("threadsPerWarp", (4, 8)), ("warpsPerCTA", (4, 1)), ("order", (1, 0))),
 )
+ACROSS = Layout(
+    "ttg.blocked",
+    (("sizePerThread", (8, 1)), ("threadsPerWarp", (8, 4)), ("warpsPerCTA", (1, 4)), ("order", (0, 1))),
+)
+I8 = ScalarType("i8")
 TOKEN = OpaqueType("!ttg.async.token")
 ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "ptr": PointerType(I32)}
 
@@ -54,6 +59,9 @@ CALLS: dict[str, frozenset[int | str]] = {
     "part": frozenset((1, 2)),
     "trans": frozenset((1,)),
     "reinterpret": frozenset(range(1, 4)),
+    "as_barriers": frozenset((1,)),
+    "as_bytes": frozenset((1, 2)),
+    "words": frozenset((0,)),
     "zeros": frozenset((0, 1)),
     "numbers": frozenset((0, 1)),
     "dot": frozenset(("sync",)),
@@ -70,7 +78,8 @@ CALLS: dict[str, frozenset[int | str]] = {
     "warp_id": frozenset(),
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
-         "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc"),
+         "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc", "convert",
+         "keep", "fetch", "byte"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -112,22 +121,69 @@ class Calls:
 
     def trans(self, view: Value, order: tuple[int, ...] = (1, 0)) -> Value:
         type = _type(view)
-        turned = MemDescType(tuple(type.shape[i] for i in order), type.element, type.encoding, SMEM, True)
+        layout = type.encoding
+        if isinstance(layout, Layout) and order[-2:] != tuple(range(len(order)))[-2:]:
+            fields = ((name, not value if name == "transposed" else value) for name, value in layout.fields)
+            layout = Layout(layout.name, tuple(fields))
+        turned = MemDescType(tuple(type.shape[i] for i in order), type.element, layout, SMEM, True)
         return self.builder.create("ttg.memdesc_trans", [view], [turned], {"order": DenseArrayAttr(I32, order)}).result
 
     def reinterpret(self, view: Value, *shape: int) -> Value:
         return self.builder.create("ttg.memdesc_reinterpret", [view], [_memory(shape)]).result
+
+    def as_barriers(self, view: Value, depth: int) -> Value:
+        """A buffer seen as a ring of mbarriers."""
+        type = MemDescType((depth, 1), I64, BAR, SMEM, True)
+        return self.builder.create("ttg.memdesc_reinterpret", [view], [type]).result
+
+    def as_bytes(self, view: Value, rows: int, columns: int) -> Value:
+        """A buffer seen as one of 8 bit integers."""
+        layout = Layout("ttg.nvmma_shared", (("swizzlingByteWidth", 64), ("transposed", False), ("elementBitWidth", 8)))
+        type = MemDescType((rows, columns), I8, layout, SMEM, True)
+        return self.builder.create("ttg.memdesc_reinterpret", [view], [type]).result
+
+    def words(self, count: int) -> Value:
+        """Integers of 64 bits, in one dimension."""
+        return self.builder.create("ttg.local_alloc", [], [MemDescType((count,), I64, BAR, SMEM, True)]).result
 
     def load(self, view: Value) -> Value:
         type = _type(view)
         return self.builder.create("ttg.local_load", [view], [TensorType(type.shape, type.element, BLOCKED)]).result
 
     def store(self, view: Value, tile: Value | None = None) -> None:
-        type = TensorType(_type(view).shape, F16, BLOCKED)
+        type = TensorType(_type(view).shape, _type(view).element, BLOCKED)
         self.builder.create("ttg.local_store", [tile if tile is not None else self._tensor(type), view])
 
     def _tensor(self, type: TensorType) -> Value:
-        return self.builder.create("arith.constant", [], [type], {"value": DenseAttr("0.000000e+00", type)}).result
+        zero = "0" if type.element == I8 else "0.000000e+00"
+        return self.builder.create("arith.constant", [], [type], {"value": DenseAttr(zero, type)}).result
+
+    def fetch(self) -> Value:
+        """A tile from global memory."""
+        pointers = self._opaque("tt.splat", TensorType((64, 64), PointerType(F16), BLOCKED))
+        flags: dict[str, Attribute] = {
+            "boundaryCheck": DenseArrayAttr(I32, ()),
+            "cache": i32(1),
+            "evict": i32(1),
+            "isVolatile": IntegerAttr(0, I1),
+            "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+        }
+        return self.builder.create("tt.load", [pointers], [TensorType((64, 64), F16, BLOCKED)], flags).result
+
+    def convert(self, tile: Value) -> Value:
+        """Another layout, through scratch."""
+        assert isinstance(tile.type, TensorType)
+        other = ACROSS if tile.type.encoding == BLOCKED else BLOCKED
+        type = TensorType(tile.type.shape, tile.type.element, other)
+        return self.builder.create("ttg.convert_layout", [tile], [type]).result
+
+    def keep(self, tile: Value) -> None:
+        """Store to global memory, so that nobody leaves it out."""
+        assert isinstance(tile.type, TensorType)
+        type = tile.type
+        pointers = self._opaque("tt.splat", TensorType(type.shape, PointerType(type.element), type.encoding))
+        flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
+        self.builder.create("tt.store", [pointers, tile], [], flags)
 
     # ---- mbarriers
 
@@ -335,6 +391,11 @@ class Calls:
 
     def extsi(self, flag: Value) -> Value:
         return self.builder.create("arith.extsi", [flag], [I32]).result
+
+    def byte(self, value: Value) -> Value:
+        """The low 8 bits, sign extended."""
+        low = self.builder.create("arith.trunci", [value], [I8], {"overflowFlags": OpaqueAttr(_WRAP)}).result
+        return self.builder.create("arith.extsi", [low], [I32]).result
 
     def trunc(self, value: Value) -> Value:
         return self.builder.create("arith.trunci", [value], [I1], {"overflowFlags": OpaqueAttr(_WRAP)}).result

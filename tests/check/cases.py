@@ -2,8 +2,8 @@
 
 The `.txt` files under `cases/` hold scripts divided by `# -----`, each under a comment that says what it is about. `#
 error: code` or `# undecided: code` stands on the line of a finding; a script without such marks must be proved. `#
-and more`: there may be other findings, as many as are made in the time there is. `# with n = 13` says for which
-arguments a fault shows when not for small ones.
+and more`: there may be other findings, as many as are made in the time there is. `# though right`: no order of
+the tasks has a fault. `# with n = 13` says for which arguments a fault shows when not for small ones.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ class Case:
         return "\n# and more\n" in self.text
 
     @property
+    def right(self) -> bool:
+        """Is it right, though it is not proved?"""
+        return "\n# though right\n" in self.text
+
+    @property
     def marks(self) -> set[Mark]:
         """The findings there must be."""
         found = set()
@@ -51,9 +56,12 @@ class Case:
         return found
 
 
-def cases() -> Iterator[Case]:
+PLACED = FOLDER / "placed"  # scripts about shared memory as Triton gives it out
+
+
+def cases(folder: Path = FOLDER) -> Iterator[Case]:
     """All of them, by file."""
-    for path in sorted(FOLDER.glob("*.txt")):
+    for path in sorted(folder.glob("*.txt")):
         line = 1
         for number, text in enumerate(path.read_text().split("# -----\n")):
             title = text.split("\n", 1)[0].removeprefix("# ")

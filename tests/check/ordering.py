@@ -44,7 +44,9 @@ def check_fences(run: Run) -> None:
         if before.kind not in _THREADS or before.part is None:
             continue
         after = graph.reached(first)
-        fenced = {at for fence, behind in fences.items() if fence in after for at in behind}
+        by_reader = before.kind == "load"  # that a read is over shows only where its value is
+        counts = {fence for fence in fences if fence in after and not (by_reader and fence[0] != first[0])}
+        fenced = {at for fence in counts for at in fences[fence]}
         writes = [at for at in after if events[at].kind in ("store", "copy") and _parts_meet(before, events[at])]
         for second in after - fenced:
             event = events[second]

@@ -57,9 +57,9 @@ def test_every_schedule_agrees(case: Case) -> None:
         found = [fault(case.text, arguments, 20_000) for arguments in _arguments(case)]
     except (ValueError, TooMany):
         return
-    assert any(found) == bool(case.marks), (case.title, found)
+    assert any(found) == (bool(case.marks) and not case.right), (case.title, found)
 
 
 def test_every_code_has_a_case() -> None:
     marked = {code for case in cases() for _, code, _ in case.marks}
-    assert set(CODES) - marked == {"too-many-states"}
+    assert set(CODES) - marked == {"too-many-states", "unknown-memory"}

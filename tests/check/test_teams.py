@@ -58,7 +58,8 @@ def test_what_each_member_has_read_is_no_state_of_its_own(count: int) -> None:
 def test_a_member_that_does_not_hand_a_tile_on_that_it_lets_pass(wrong: int) -> None:
     members = _members(3)
     members[wrong] = members[wrong].rpartition("else:")[0].rstrip() + "\n"
-    assert "deadlock" in _worst(_team(*members))
+    # Undecided on some ways: a bit of `p` that one member asks for is another one's in the iteration before.
+    assert "deadlock" in {one.code for one in _team(*members).findings}
 
 
 @pytest.mark.parametrize("wrong", range(3))

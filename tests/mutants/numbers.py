@@ -114,9 +114,9 @@ def wraps(kernel: Kernel, ring: Ring) -> list[Operation]:
 
 
 def _registers(kernel: Kernel) -> Iterator[Edit]:
-    """Past what a thread can have, not a multiple of 8, too few; and the most, where they are not there."""
+    """Past what a thread can have, too few; and the most, where they are not there."""
     for index, count in enumerate(_array(kernel, "requestedRegisters")):
-        changes = [MOST_REGISTERS + 8, count + 4, FEWEST_REGISTERS - 8]
+        changes = [MOST_REGISTERS + 8, FEWEST_REGISTERS - 8]
         if _registers_in_all(kernel, index) > _registers_there(kernel):
             changes.append(MOST_REGISTERS)
         for other in changes:

@@ -51,7 +51,8 @@ def test_what_is_wrong_in_some_order_is_refused(kernel: str) -> None:
 def test_every_operator_breaks_something(kernel: str) -> None:
     caught = Counter(one.operator for one in judged(kernel) if one.verdict == "caught")
     there = {one.operator for one in judged(kernel)}
-    assert there - set(caught) == HARMLESS[kernel]
+    refused = {one.operator for one in judged(kernel) if one.verdict in ("caught", "undecided")}  # neither runs
+    assert there - refused == HARMLESS[kernel]
     assert caught.total() > 0.7 * len(judged(kernel))
 
 

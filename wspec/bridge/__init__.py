@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from wspec.bridge.sass.miscompiled import sass_line, unassigned
     from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
     from wspec.bridge.sass.resources import sass as sass_text
+    from wspec.bridge.shared_memory import placement
     from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
     from wspec.bridge.tuning import Choice, Tuning, tuned
 
@@ -88,6 +89,7 @@ _HOMES = {
     "lower": "frontend",
     "names_of": "overlap_guard",
     "obtain": "compile",
+    "placement": "shared_memory",
     "plain_ttgir": "frontend",
     "reparse": "text",
     "replace_innermost": "launch",
@@ -146,6 +148,7 @@ __all__ = [
     "lower",
     "names_of",
     "obtain",
+    "placement",
     "plain_ttgir",
     "reparse",
     "replace_innermost",

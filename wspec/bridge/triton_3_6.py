@@ -11,6 +11,7 @@ from typing import Any
 from triton._C.libtriton import nvidia, passes
 
 RELEASE = "3.6"
+PTX_VERSION = 87  # what the allocator is told; of the scratch it decides nothing on Hopper
 
 Pass = Callable[[Any, int], None]
 
@@ -47,6 +48,19 @@ def add_ttgir_passes(manager: Any, arch: int, options: Any) -> None:
     passes.ttir.add_triton_licm(manager)
     passes.common.add_canonicalizer(manager)
     passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+
+
+def add_memory_passes(manager: Any, arch: int) -> None:
+    """The beginning of Triton 3.6.0's `CUDABackend.make_llir`: as far as shared memory is given out and fences are put.
+
+    A test compares the list with the source of the installed Triton.
+    """
+    passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+    passes.ttgpuir.add_allocate_warp_groups(manager)
+    passes.convert.add_scf_to_cf(manager)
+    passes.gluon.add_inliner(manager)
+    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, arch, PTX_VERSION)
+    nvidia.passes.ttnvgpuir.add_proxy_fence_insertion(manager, arch)
 
 
 def add_finishing_passes(manager: Any, arch: int) -> None:

@@ -9,9 +9,11 @@ what is known of the latter).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 
 from wspec.check import code as c
-from wspec.check.findings import Finding, Found
+from wspec.check.findings import Finding, Found, Kind
+from wspec.check.memory import Memory, narrowed
 from wspec.check.names import Names
 from wspec.check.state import Clock, History, State, Task, Touch, Unit, joined
 from wspec.ir.core import Operation
@@ -20,8 +22,10 @@ from wspec.ir.core import Operation
 class Buffers:
     """Checks and records every access."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    def __init__(self, names: Names, memory: Memory) -> None:
+        self.names, self.memory = names, memory
+        self.loads: dict[int, int] = {}  # streams of reads by threads -> the task
+        self._fences_known = memory.program.placement is not None
         self._streams: dict[Hashable, int] = {}
         self._roots: dict[tuple[Unit, int], dict[int, int]] = {}  # unit, task -> allocation -> stream
         self.readers: dict[int, Touch] = {}  # streams of reads, and a read of each
@@ -30,12 +34,23 @@ class Buffers:
     # ---- streams
 
     def stream(self, key: Hashable) -> int:
-        """The number of a stream: (task, allocation), (unit, task, allocation), ("barrier", view), ("tile", view)."""
+        """The number of a stream.
+
+        (task, allocation), ("loads", task, allocation), (unit, task, allocation), ("barrier", view), ("tile", view).
+        """
         return self._streams.setdefault(key, len(self._streams))
 
     def happened(self, index: int, task: Task, root: int) -> tuple[int, int]:
         """A new event of a task that concerns an allocation: (stream, event)."""
         stream = self.stream((index, root))
+        task.now += 1
+        task.known = {**task.known, stream: task.now}
+        return stream, task.now
+
+    def _loaded(self, index: int, task: Task, root: int) -> tuple[int, int]:
+        """A new event of a task that reads an allocation: (stream, event)."""
+        stream = self.stream(("loads", index, root))
+        self.loads[stream] = index
         task.now += 1
         task.known = {**task.known, stream: task.now}
         return stream, task.now
@@ -69,7 +84,11 @@ class Buffers:
                 if filled:
                     self._ordinary(state, index, task, view, step.op, True)
                 elif root in state.buffers:
-                    self._again(state, index, task, view, step.op)
+                    self._give_up(state, index, task, view, step.op)
+            case c.Scratch(root=root):
+                self._ordinary(state, index, task, c.View(root), step.op, True)
+            case c.Release(view=register):
+                self._give_up(state, index, task, self._view(task, register, step.op), step.op)
             case c.Access(view=register, writes=writes):
                 view = self._view(task, register, step.op)
                 self._ordinary(state, index, task, view, step.op, writes)
@@ -82,12 +101,9 @@ class Buffers:
                     complete = isinstance(value, c.Running) and value.epoch <= task.dots_done
                     task.registers[target] = None if complete else value
             case c.Use(register=register):
-                value = task.registers[register]
-                if isinstance(value, c.Running) and value.epoch > task.dots_done:
-                    text = f"{self.names.task(index)} uses the result of a dot that may still be running"
-                    self._fail("in-flight", step.op, text, "wait for the dot first")
+                self._complete_value(index, task, task.registers[register], step.op, False)
             case c.Fence():
-                task.visible = task.known
+                self._fence(index, task)
             case c.StoreTile(view=register):
                 task.stores += 1
                 view = self._view(task, register, step.op)
@@ -104,7 +120,36 @@ class Buffers:
             case c.WaitElements(pending=pending):
                 self._complete("elements", index, task, task.elements - pending)
 
+    def _complete_value(self, index: int, task: Task, value: c.Content, op: Operation, chained: bool) -> None:
+        """A value of a dot that is used must have gone through a wait; `chained`: as a sum that a dot goes on with.
+
+        Its registers are written until the wait, and only what goes through the wait is ordered behind it: a use of
+        the old name may be moved before it.
+        """
+        if not isinstance(value, c.Running) or (chained and value.epoch > task.dots_done):
+            return
+        if value.epoch > task.dots_done:
+            text = f"{self.names.task(index)} uses the result of a dot that may still be running"
+            self._fail("in-flight", op, text, "wait for the dot first")
+        text = f"{self.names.task(index)} uses the result of a dot under its name from before the wait"
+        self._fail("in-flight", op, text, "use the result of the ttng.warp_group_dot_wait")
+
+    def _fence(self, index: int, task: Task) -> None:
+        """What has happened is seen by asynchronous units afterwards, but for reads by threads of other tasks.
+
+        A write that is known is there, whoever fences after it. That a read is over shows only where its value is: the
+        thread that reads has to fence.
+        """
+        visible = dict(task.known)
+        for stream, reader in self.loads.items():
+            if reader != index and stream in visible:
+                visible[stream] = task.visible.get(stream, 0)
+        task.visible = visible
+        task.fenced = task.known
+
     def _dot(self, state: State, index: int, task: Task, step: c.Dot) -> None:
+        if step.accumulator is not None:
+            self._complete_value(index, task, task.registers[step.accumulator], step.op, True)
         task.dots += 1
         for register in step.views:
             view = self._view(task, register, step.op)
@@ -133,9 +178,31 @@ class Buffers:
     # ---- order
 
     def _ordinary(self, state: State, index: int, task: Task, view: c.View, op: Operation, writes: bool) -> None:
-        self._access(state, task, view, Touch(*self.happened(index, task, view.root), index, op, "threads"), writes)
+        event = self.happened(index, task, view.root) if writes else self._loaded(index, task, view.root)
+        self._access(state, task, view, Touch(*event, index, op, "threads"), writes)
+
+    def set_up(self, state: State, index: int, task: Task, view: c.View, key: c.View, op: Operation) -> None:
+        """A barrier is initialized or given up: a write of its bytes, which another barrier may not have."""
+        if key.root not in self.memory.mixed:
+            return
+        area = self.memory.barrier_area(key)
+        for other, barrier in state.barriers.items():
+            near = other.root in (key.root, *self.memory.beside[key.root])
+            if other != key and barrier.live and near and area.overlaps(self.memory.barrier_area(other)):
+                self._over_barrier(view, other, op)
+        words = self.memory.is_words(key.root)
+        self._ordinary(state, index, task, key if words else view, op, True)
+
+    def _over_barrier(self, view: c.View, key: c.View, op: Operation) -> None:
+        message = f"{self.names.view(view)} is written over {self.names.view(key)}, which is a barrier in use"
+        note = "put a ttng.inval_barrier behind the barrier's last use"
+        kind: Kind = "undecided" if view.box or narrowed(op, self.names) else "error"
+        path = (("the barrier", self.names.program.roots[key.root].location),)
+        raise Found(Finding(kind, "barrier-setup", message, op.location, path, note))
 
     def _access(self, state: State, task: Task, view: c.View, touch: Touch, writes: bool) -> None:
+        if writes and (self.memory.under[view.root] or self.memory.beside[view.root]):
+            self._overwrite(state, task, view, touch)
         parts = state.buffers.setdefault(view.root, {})
         view, written = view.region, False
         for part, history in parts.items():
@@ -143,12 +210,13 @@ class Buffers:
                 continue
             if history.write is not None:
                 written |= not history.maybe
-                self._ordered(task, view, touch, writes, history.write, True)
+                self._ordered(task, view, touch, writes, history.write, True, part)
             if writes:
                 for read in history.reads.values():
-                    self._ordered(task, view, touch, writes, read, False)
+                    self._ordered(task, view, touch, writes, read, False, part)
         if not writes and not written:
-            text = f"{self.names.task(touch.task)} reads {self.names.view(view)}, which nobody has written"
+            since = " since its memory was something else's" if self.memory.beside[view.root] else ""
+            text = f"{self.names.task(touch.task)} reads {self.names.view(view)}, which nobody has written{since}"
             self._fail("unwritten", touch.op, text, "wait for the copy that fills it")
         history = parts.setdefault(view, History())
         if writes:
@@ -158,23 +226,62 @@ class Buffers:
             history.reads[touch.stream] = touch
             self.readers.setdefault(touch.stream, touch)
 
-    def _ordered(self, task: Task, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> None:
+    def _overwrite(self, state: State, task: Task, view: c.View, touch: Touch) -> None:
+        """A write where other allocations, or barriers, have their bytes too: they must be done with, and are lost."""
+        if touch.op.name not in _SET_UP:
+            for key, barrier in state.barriers.items():
+                near = barrier.live and key.root in self.memory.under[view.root]
+                if near and self.memory.overlaps_barrier(view, key):
+                    self._over_barrier(view, key, touch.op)
+        for root in self.memory.beside[view.root]:
+            parts = state.buffers.get(root, {})
+            for part, history in list(parts.items()):
+                if not self.memory.share_bytes(view, part):
+                    continue
+                if history.write is not None:
+                    self._ordered(task, view, touch, True, history.write, True, part)
+                for read in history.reads.values():
+                    self._ordered(task, view, touch, True, read, False, part)
+                if self.memory.covers(view, part):
+                    del parts[part]
+                else:
+                    history.maybe = True
+
+    def _ordered(
+        self, task: Task, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool, part: c.View
+    ) -> None:
         """`before` must have happened, and be visible to the unit that touches the buffer now."""
         if task.known.get(before.stream, 0) < before.epoch:
-            raise Found(self.names.race(touch.task, view, touch, writes, before, wrote))
-        if touch.fenced or (writes and before.task == touch.task):
+            found = self.names.race(touch.task, view, touch, writes, before, wrote, part)
+            raise Found(self._certain(found, touch, before, view, part))
+        if touch.fenced or not before.fenced or task.visible.get(before.stream, 0) >= before.epoch:
+            return
+        if writes and before.task == touch.task and not self._fences_known:
             return  # a task's own accesses before a TMA write: Triton's back end puts the fence in
-        if before.fenced and task.visible.get(before.stream, 0) < before.epoch:
-            raise Found(self.names.unfenced(touch.task, view, touch, before, wrote))
+        if before.op.name in _SET_UP and before.task == touch.task:
+            return  # Triton's back end leaves it out there, in every pipelined kernel
+        missing = self.names.unfenced(touch.task, view, touch, before, wrote, part)
+        if before.op.name in _SET_UP or task.fenced.get(before.stream, 0) >= before.epoch:
+            missing = replace(missing, kind="undecided")  # what PTX says of these can be read in two ways
+        raise Found(self._certain(missing, touch, before, view, part))
 
-    def _again(self, state: State, index: int, task: Task, view: c.View, op: Operation) -> None:
-        """The same allocation once more: whoever used it the last time must be done."""
-        for part, history in list(state.buffers.get(view.root, {}).items()):
+    def _certain(self, found: Finding, touch: Touch, before: Touch, view: c.View, part: c.View) -> Finding:
+        """An error about bytes that are guessed is not certain: boxes of two allocations, parts of other views."""
+        guessed = view.root != part.root and bool(view.box or part.box)
+        if found.kind == "error" and (guessed or any(narrowed(op, self.names) for op in (touch.op, before.op))):
+            return replace(found, kind="undecided")
+        return found
+
+    def _give_up(self, state: State, index: int, task: Task, view: c.View, op: Operation) -> None:
+        """A buffer is given up, or allocated once more: whoever used it must be done, and what it held is gone."""
+        for part, history in state.buffers.get(view.root, {}).items():
+            if not part.overlaps(view.region):
+                continue
             for before in _touches(history):
                 if task.known.get(before.stream, 0) < before.epoch:
                     touch = Touch(*self.happened(index, task, view.root), index, op, "threads")
-                    raise Found(self.names.race(index, part, touch, True, before, False))
-        state.buffers[view.root] = {}
+                    raise Found(self.names.race(index, part, touch, True, before, False, part))
+            history.maybe = True  # whoever writes there must still come after that, fences included
 
     def unfinished(self, state: State, index: int, task: Task) -> Finding | None:
         """At the end of a task: something of its own that may still be running; at the end of all, of anybody's."""
@@ -191,6 +298,9 @@ class Buffers:
 
     def _fail(self, code: str, op: Operation, message: str, note: str) -> None:
         raise Found(Finding("error", code, message, op.location, note=note))
+
+
+_SET_UP = ("ttng.init_barrier", "ttng.inval_barrier")
 
 
 def _touches(history: History) -> Iterator[Touch]:

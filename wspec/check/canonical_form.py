@@ -37,7 +37,7 @@ class Normal:
         self._bits = Bits()
         self.rings = Rings(engine.program, engine.names)
         self.again = self.rings.again
-        self.reach = Reach(engine.program, engine.names, self.again, self.extents.chain_of_choice)
+        self.reach = Reach(engine.program, engine.names, engine.memory, self.again, self.extents.chain_of_choice)
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
         self.few = [[loop for loop in code.loops if loop.extent is None] for code in self.codes]  # counted one by one
         self.live = [live_registers(code) for code in self.codes]
@@ -81,7 +81,8 @@ class Normal:
             if isinstance(content, int) and content not in (-1, 0, 1):
                 self._note(index, register, content)
         running = task.dots > task.dots_done
-        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running)
+        passing = tuple(turn.key(view) for _, _, view in task.passing), tuple(sorted(task.touched))
+        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running, passing)
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())

@@ -19,18 +19,23 @@ from wspec.check.translate import translate
 from wspec.ir.core import Operation, Value
 from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import value_name
+from wspec.ir.shared_memory import Placement
 from wspec.ir.types import MemDescType
 
 LIMIT_S = 20.0
 ASSUMPTIONS = (
-    "index arithmetic does not overflow",
+    "index arithmetic of 32 bits does not overflow",
     "the back end orders the threads of one task (bar.sync) where they touch the same buffer or signal a barrier",
     "of global memory only what decides control flow is looked at, and no other kernel writes it meanwhile",
     "an mbarrier that is in use needs no proxy fence between its initialization and TMA, as in Triton's own kernels",
 )
 
+APART = "no two allocations have the same bytes at the same time"
 
-def check(module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = NONE) -> Report:
+
+def check(
+    module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = NONE, placement: Placement | None = None
+) -> Report:
     """Prove a module free of deadlocks and races, for any trip count, or say what is wrong or could not be decided.
 
     `disjoint`: which arguments of a function are taken to point to memory that does not overlap. The report's
@@ -38,7 +43,8 @@ def check(module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = N
     both only if the kernel stores nothing.
     `module` may be any TTGIR, specialized or not; it is not changed. `limit_s`: seconds after which the search is given
     up (reported as undecided), in CPU time of this thread: what else the machine or the process does must not decide
-    what is proved. Never raises for what is in the module.
+    what is proved. `placement`: where the back end puts what the module keeps in shared memory, and the fences it adds;
+    without it every allocation has memory of its own. Never raises for what is in the module.
     """
     start = time.thread_time()
     functions = [op for op in module.walk() if op.name == "tt.func" and op.regions and op.regions[0].blocks]
@@ -49,7 +55,7 @@ def check(module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = N
             message = "the function branches in a way that is not a for or an if"
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
-        reports.append(_function(module, function, limit_s, disjoint))
+        reports.append(_function(module, function, start + limit_s, disjoint, placement))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),
@@ -59,8 +65,11 @@ def check(module: Operation, *, limit_s: float = LIMIT_S, disjoint: Disjoint = N
         sum(report.states for report in reports),
         sum(report.events for report in reports),
         time.thread_time() - start,
-        (*ASSUMPTIONS, *(text for function in functions for text in _assumed(function, disjoint))),
-    )
+        (
+            *ASSUMPTIONS, *(() if placement is not None else (APART,)),
+            *(text for function in functions for text in _assumed(function, disjoint)),
+        ),
+    )  # fmt: skip
 
 
 def _clusters(module: Operation) -> Iterator[Finding]:
@@ -83,11 +92,12 @@ def _assumed(function: Operation, disjoint: Disjoint) -> Iterator[str]:
         yield f"no other argument reaches the memory of {', '.join(names[disjoint.own :])}, which the launcher makes"
 
 
-def _function(module: Operation, function: Operation, limit_s: float, disjoint: Disjoint) -> Report:
+def _function(
+    module: Operation, function: Operation, deadline: float, disjoint: Disjoint, placement: Placement | None
+) -> Report:
     unknown: frozenset[Value] = frozenset()
-    deadline = time.thread_time() + limit_s
     while True:
-        program, extents = translate(module, function, disjoint, unknown)
+        program, extents = translate(module, function, disjoint, unknown, placement)
         names = Names(program, Flow(function))
         engine = Engine(program, names, extents)
         try:
@@ -97,9 +107,11 @@ def _function(module: Operation, function: Operation, limit_s: float, disjoint: 
             unknown |= {grown.value}
     if any(one.kind == "undecided" for one in found):
         found = [*found, *_overwritten(extents)]
-    findings = [*resources(module, function, program, names), *lifetimes(function, program, names), *found]
+    findings = [*resources(module, function, program, names), *found]
+    if placement is None:
+        findings += lifetimes(function, program, names)
     if "overwritten" in {one.code for one in found} and not disjoint.every:
-        apart = _function(module, function, max(0.0, deadline - time.thread_time()), EVERY)
+        apart = _function(module, function, deadline, EVERY, placement)
         if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
             return apart
     slots = sum(_slots(program, root) for root in names.barriers)
@@ -121,6 +133,8 @@ def _overwritten(extents: Extents) -> Iterator[Finding]:
 
 def _slots(program: c.Program, root: int) -> int:
     """How many buffers or barriers an allocation holds: a barrier is one i64, so a ring of them has two dimensions."""
+    if program.roots[root].name != "ttg.local_alloc":
+        return 0
     type = program.roots[root].result.type
     if not isinstance(type, MemDescType) or len(type.shape) < 2:
         return 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from wspec.check.conditions import Condition, Threshold
 from wspec.check.findings import Kind
 from wspec.ir.core import Operation, Value
+from wspec.ir.shared_memory import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class View:
     path: tuple[int, ...] = ()
     box: tuple[tuple[int, int], ...] = ()  # (start, size) per dimension; () for all of it
     whole: bool = False  # seen as something else: indices and boxes no longer say which part it is
+    offset: int | None = 0  # of what is seen as something else: where it begins in that part, in bytes; None: unknown
 
     @property
     def region(self) -> View:
@@ -113,6 +115,7 @@ class Index(Step):
     source: int
     index: int
     count: int
+    bytes: int = 0  # of one, when the slots of what is seen as barriers are told apart; otherwise 0
 
 
 @dataclass(slots=True, eq=False)
@@ -184,11 +187,25 @@ class Allocate(Step):
 
 
 @dataclass(slots=True, eq=False)
+class Scratch(Step):
+    """An operation uses memory of its own: written and read by the threads of the task, done when the step is."""
+
+    root: int
+
+
+@dataclass(slots=True, eq=False)
 class Access(Step):
     """An ordinary read or write of a buffer by the threads of the task, done when the step is."""
 
     view: int
     writes: bool
+
+
+@dataclass(slots=True, eq=False)
+class Release(Step):
+    """A buffer is given up: whoever used it must be done, and what it held is gone."""
+
+    view: int
 
 
 @dataclass(slots=True, eq=False)
@@ -381,6 +398,7 @@ class Program:
     """A kernel as the checker sees it: task 0 is the code around, with the default region in it."""
 
     codes: list[Code]
-    roots: list[Operation]  # allocation -> the operation
+    roots: list[Operation]  # allocation -> the operation; scratch counts as one where its bytes are another's too
     floor: int  # integers below it are told apart whatever their modulus
     module: Operation
+    placement: Placement | None = None  # where the back end puts them; None: not known

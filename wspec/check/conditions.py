@@ -113,6 +113,7 @@ class Extents:
         self.changing: dict[Operation, None] = {}  # loads that decide something, and may be overwritten between tasks
         self._unsure: set[int] = set()  # kinds of loops whose bounds come from them
         self.chain_of_choice: list[tuple[int, ...]] = []
+        self.form_of_choice: list[Linear] = []
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
         self.inside: dict[tuple[int, Operation], int] = {}  # extent, loop -> the lowest that is asked inside it
@@ -221,6 +222,7 @@ class Extents:
             number = self.choices[form] = len(self.asked)
             self.asked.append(value)
             self.chain_of_choice.append(self.terms.chain_of(form))
+            self.form_of_choice.append(form)
             unsure = self._is_unsure(value)
             if unsure or (self.chain_of_choice[number] and not _is_free(value)):
                 self.computed.add(number)

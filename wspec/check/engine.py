@@ -11,6 +11,8 @@ is reported.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +34,10 @@ from wspec.check.conditions import (
     Threshold,
 )
 from wspec.check.findings import Finding, Found
+from wspec.check.memory import Memory
 from wspec.check.names import Names
 from wspec.check.state import Interval, State, Task, joined
+from wspec.check.witness import Asked
 from wspec.ir.core import Operation
 
 Progress = tuple[int, ...]  # iterations of the loops a task is in
@@ -47,14 +51,28 @@ class NeedsChoice(Exception):
         self.condition, self.key, self.at, self.op = condition, key, at, op
 
 
+class TimeIsOver(Exception):
+    """The search has taken as long as it may; where it was."""
+
+    def __init__(self, op: Operation) -> None:
+        super().__init__(op)
+        self.op = op
+
+
+STEPS_BETWEEN_LOOKS = 500  # at the clock: a millisecond or two
+
+
 class Engine:
     """The semantics of the steps."""
 
     def __init__(self, program: c.Program, names: Names, extents: Extents) -> None:
         self.program, self.names, self.extents = program, names, extents
-        self.buffers = Buffers(names)
+        self.memory = Memory(program, names)
+        self.buffers = Buffers(names, self.memory)
         self.barriers = Barriers(names, self.buffers, [code.warps for code in program.codes])
         self.events = 0
+        self.deadline = math.inf  # of time.thread_time()
+        self._steps = 0
         # Those who fill buffers come last: the less they run ahead, the fewer states there are.
         fills = [any(isinstance(step, c.Copy | c.CopyElements) for step in code.steps) for code in program.codes]
         self.order = sorted(range(len(fills)), key=lambda index: (fills[index], index))
@@ -78,13 +96,16 @@ class Engine:
     # ---- running
 
     def run(self, state: State) -> None:
-        """Run until all is done. Raises Found or NeedsChoice; the task that needs a choice has not taken its step."""
+        """Run until all is done. Raises Found or NeedsChoice; the task that needs a choice has not taken its step.
+
+        Raises TimeIsOver when that is so.
+        """
         while not state.tasks[0].done:
             needs: list[tuple[Progress, NeedsChoice]] = []
             if any(self._runs(state, index, needs) for index in self.order):
                 continue
             if not needs:
-                raise Found(self.names.deadlock(state))
+                raise Found(self.names.deadlock(state, self.memory.barrier))
             raise min(needs, key=lambda pair: pair[0])[1]
 
     def _runs(self, state: State, index: int, needs: list[tuple[Progress, NeedsChoice]]) -> bool:
@@ -104,6 +125,9 @@ class Engine:
     def _step(self, state: State, index: int, task: Task) -> bool:
         """One step; False when the task has to wait."""
         step = self.program.codes[index].steps[task.pc]
+        self._steps += 1
+        if self._steps % STEPS_BETWEEN_LOOKS == 0 and time.thread_time() > self.deadline:
+            raise TimeIsOver(step.op)
         own = registers.STEPS.get(type(step))
         if own is not None:
             own(task, step)
@@ -185,10 +209,12 @@ class Engine:
         """Settle a choice."""
         if isinstance(need.condition, Choice):
             state.choices[need.key] = value
+            state.asked = (*state.asked, Asked(*need.key, None, value))
             state.doubtful |= need.condition.number in self.extents.computed
             text = "the condition holds" if value else "the condition does not hold"
         else:
             state.doubtful |= self.extents.is_vague(need.key[0])
+            state.asked = (*state.asked, Asked(*need.key, need.at, value))
             low, high = self._interval(state, *need.key)
             state.extents[need.key] = (max(low, need.at + 1), high) if value else (low, min(high, need.at))
             text = "the loop goes on" if value else "the loop ends"
@@ -198,10 +224,11 @@ class Engine:
 
     def _index(self, state: State, index: int, task: Task, step: c.Index) -> bool:
         view, number = task.registers[step.source], task.registers[step.index]
-        if not isinstance(view, c.View) or view.whole:
+        if not isinstance(view, c.View):
             task.registers[step.dst] = view
-        elif view.box:
-            task.registers[step.dst] = c.View(view.root, view.path, (), True)
+        elif view.whole and (not step.bytes or not isinstance(number, int)):
+            unknown = c.View(view.root, view.path, (), True, None)
+            task.registers[step.dst] = unknown if step.bytes else view
         elif not isinstance(number, int):
             raise Found(
                 Finding(
@@ -220,6 +247,12 @@ class Engine:
                     "error", "range", message, step.op.location, note="make the ring deeper or wrap the index earlier"
                 )
             )
+        elif view.whole:
+            offset = view.offset + number * step.bytes if view.offset is not None else None
+            task.registers[step.dst] = c.View(view.root, view.path, (), True, offset)
+        elif view.box:
+            (first, _), rest = view.box[0], view.box[1:]
+            task.registers[step.dst] = c.View(view.root, (*view.path, first + number), rest)
         else:
             task.registers[step.dst] = c.View(view.root, (*view.path, number))
         task.pc += 1
@@ -241,6 +274,7 @@ class Engine:
         return True
 
     def _fork(self, state: State, index: int, task: Task, step: c.Fork) -> bool:
+        task.gather()
         for number, pairs in zip(step.tasks, step.captured, strict=True):
             other = state.tasks[number]
             other.active, other.done, other.pc, other.loops = True, False, 0, task.loops
@@ -253,9 +287,11 @@ class Engine:
     def _join(self, state: State, index: int, task: Task, step: c.Join) -> bool:
         if not all(state.tasks[number].done for number in step.tasks):
             return False
+        task.gather()
         for number in step.tasks:
             other = state.tasks[number]
             other.active = False
+            other.gather()
             task.known = joined(task.known, other.known)
             task.visible = joined(task.visible, other.visible)
         task.pc += 1

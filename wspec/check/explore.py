@@ -13,21 +13,25 @@ finds nothing wrong, nothing is; if it finds an error that hangs on what is know
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
 
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
 from wspec.check.conditions import Threshold
-from wspec.check.engine import Engine, NeedsChoice
+from wspec.check.engine import Engine, NeedsChoice, TimeIsOver
 from wspec.check.findings import Finding, Found
 from wspec.check.happens_before import Lacks, at_least, together
 from wspec.check.merge import merge
 from wspec.check.names import choices
 from wspec.check.state import State
+from wspec.check.witness import is_possible
+from wspec.ir.core import Operation
 
 MAX_FINDINGS = 5
 MAX_STATES = 20_000
+MAX_WEIGHED = 64
 MORE_S = 1.0  # how long the search goes on after an error
 ASK_THE_PAST = frozenset(
     ("race", "unwritten", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight", "named-barrier")
@@ -39,6 +43,24 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.thread_time()."""
     merged = _Search(engine, deadline, merge=True)
     merged.run()
+    found, states = _certain_enough(engine, deadline, merged)
+    if any(one.code == "phase" and one.kind == "undecided" for one in found):
+        found = _with_whole_tasks(engine, deadline, found)
+    wrong = {(one.code, one.location) for one in found if one.kind == "error"}
+    return [one for one in found if one.kind == "error" or (one.code, one.location) not in wrong], states
+
+
+def _with_whole_tasks(engine: Engine, deadline: float, found: list[Finding]) -> list[Finding]:
+    """A phase is missed for certain where it is even if the warps of a task do everything together."""
+    engine.barriers.together = True
+    again = _Search(engine, deadline, merge=True)
+    again.run()
+    certain = {(one.code, one.location) for one in again.found.values() if one.kind == "error"}
+    return [replace(one, kind="error") if (one.code, one.location) in certain else one for one in found]
+
+
+def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[list[Finding], int]:
+    """What was found, once more without merging where it may come of that."""
     doubtful = [one for one in merged.found.values() if one.kind == "error" and one.code in ASK_THE_PAST]
     certain = [one for one in merged.found.values() if one not in doubtful]
     if not merged.merged or not doubtful or any(one.kind == "error" for one in certain):
@@ -48,20 +70,13 @@ def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     return list(exact.found.values()), merged.states + exact.states
 
 
-def _weighed(one: Finding, state: State) -> Finding:
-    """An error on a way that the kernel may never take is not certain."""
-    if one.kind == "undecided" or not state.doubtful:
-        return one
-    where = f"{one.message}, if the conditions on the way there can be so"
-    return replace(one, kind="undecided", message=where, path=one.path + choices(state))
-
-
 class _Search:
     def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
         self.engine, self.deadline, self.merge = engine, deadline, merge
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Lacks]] = {}  # shape -> what was not known of the past, the most each time
+        self.weighed: Counter[Hashable] = Counter()  # place of an error -> how many ways there were looked at
         self.states = 0
         self.merged = False
 
@@ -69,10 +84,13 @@ class _Search:
         stack: list[State] = [self.engine.start()]
         while stack and len(self.found) < MAX_FINDINGS:
             state = stack.pop()
+            self.engine.deadline = self.deadline
             try:
                 self.engine.run(state)
+            except TimeIsOver as over:
+                return self._give_up(over.op)
             except Found as stop:
-                one = _weighed(stop.finding, state)
+                one = self._weighed(stop.finding, state)
                 if not self.found:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
@@ -80,15 +98,29 @@ class _Search:
                 if not self._is_new(state, need):
                     continue
                 if self.states > MAX_STATES or time.thread_time() > self.deadline:
-                    message = f"gave up after {self.states} states"
-                    if not self.found:
-                        self.found["limit"] = Finding("undecided", "too-many-states", message, need.op.location)
-                    return
+                    return self._give_up(need.op)
                 other = state.copy()
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
                 # Usually short runs first: errors are shown where they are smallest.
                 stack += [other, state] if holds_first(need.op) else [state, other]
+
+    def _weighed(self, one: Finding, state: State) -> Finding:
+        """An error on a way that the kernel may never take is not certain."""
+        place = (one.code, one.location)
+        if one.kind == "undecided" or (*place, "error") in self.found:
+            return one
+        self.weighed[place] += 1
+        tried = self.weighed[place] <= MAX_WEIGHED
+        if not state.doubtful and tried and is_possible(self.engine.extents, state.asked):
+            return one
+        where = f"{one.message}, if the conditions on the way there can be so"
+        return replace(one, kind="undecided", message=where, path=one.path + choices(state))
+
+    def _give_up(self, op: Operation) -> None:
+        if not self.found:
+            message = f"gave up after {self.states} states"
+            self.found["limit"] = Finding("undecided", "too-many-states", message, op.location)
 
     def _is_new(self, state: State, need: NeedsChoice) -> bool:
         """Must the state be followed? It may be made to forget something first."""

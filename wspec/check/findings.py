@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "named-barrier": "a named barrier is used in two ways",
     "unknown-index": "the place of a buffer or the phase of a wait cannot be followed",
     "unknown-operation": "an operation may synchronize, and the checker does not know it",
+    "unknown-memory": "where the back end puts allocations is not known",
     "unknown-control-flow": "control flow that the checker cannot follow",
     "overwritten": "a loaded value that decides what tasks do may be written between their loads",
     "too-many-states": "the search was given up",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wspec.check import code as c
 from wspec.check.conditions import Both, Choice, Condition, Either, Not
 from wspec.check.liveness import successors
+from wspec.check.memory import Memory
 from wspec.check.names import ROLES, Names, Role
 from wspec.check.state import State, Task
 
@@ -12,10 +13,13 @@ from wspec.check.state import State, Task
 class Reach:
     """Of one program. `again`: tasks that are done may be started once more."""
 
-    def __init__(self, program: c.Program, names: Names, again: bool, chains: list[tuple[int, ...]]) -> None:
+    def __init__(
+        self, program: c.Program, names: Names, memory: Memory, again: bool, chains: list[tuple[int, ...]]
+    ) -> None:
         """`chains`: of each choice, the spaces of the loops around it."""
-        self.again, self._names = again, names
+        self.again, self._names, self._memory = again, names, memory
         self._roots = len(program.roots)
+        self._ahead: dict[tuple[int, ...], Ahead] = {}  # tasks often stand at the same places
         self._roles = {role: at * self._roots for at, role in enumerate(ROLES)}
         first = len(ROLES) * self._roots
         self._choices = first
@@ -33,6 +37,10 @@ class Reach:
         for role, roots in self._names.of_step(step):
             for root in roots:
                 found |= 1 << self._roles[role] + root | 1 << self._roles["uses"] + root
+                sets_up = isinstance(step, c.Init | c.Invalidate) and root in self._memory.mixed
+                if role == "writes" or sets_up:
+                    for other in (root, *self._memory.beside[root]):  # their bytes are written too
+                        found |= 1 << self._roles["writes"] + other | 1 << self._roles["uses"] + other
         for condition in _asked(step):
             for number in _choices(condition):
                 found |= 1 << self._choices + number
@@ -43,7 +51,11 @@ class Reach:
         bits = []
         for task, ahead in zip(state.tasks, self._bits, strict=True):
             bits.append(0 if task.done and not self.again else ahead[task.pc if task.active and not task.done else 0])
-        return Ahead(self, bits)
+        key = tuple(bits)
+        found = self._ahead.get(key)
+        if found is None:
+            found = self._ahead[key] = Ahead(self, bits)
+        return found
 
     def soon(self, index: int, task: Task, choice: int, chain: tuple[int, ...]) -> bool:
         """May a task at work ask for a choice at the iterations of `chain` that it is in?"""

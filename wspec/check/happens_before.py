@@ -118,7 +118,7 @@ class Past:
         every = 0
         for event in self.events:
             every |= event.bit
-        memo: dict[tuple[int, int], int] = {}
+        memo: dict[tuple[int, bool], int] = {}  # clocks are often the same
         self.lacks: list[int] = []
         for holder in self.holders:
             wanted = every
@@ -128,11 +128,13 @@ class Past:
                     wanted |= self.lacks[reader]
             if wanted:
                 known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)
-                clocks = (id(known), id(visible))
-                bits = memo.get(clocks)
-                if bits is None:
-                    bits = memo[clocks] = every & ~(_behind(known, plain) | _behind(visible, fenced))
-                wanted &= bits
+                behind = memo.get((id(known), False))
+                if behind is None:
+                    behind = memo[id(known), False] = _behind(known, plain)
+                seen = memo.get((id(visible), True))
+                if seen is None:
+                    seen = memo[id(visible), True] = _behind(visible, fenced)
+                wanted &= every & ~(behind | seen)
             self.lacks.append(wanted)
         written = 0
         for bit, _, _ in self.written:
@@ -151,8 +153,8 @@ class Past:
         tasks_of, asking, root = self._ahead.tasks, self._asking, view.root
         stream = self.engine.buffers.stream(("barrier", view))
         arrivers, users, waiting = tasks_of("arrives", root), tasks_of("uses", root), tasks_of("waits", root)
-        self._ask(("now", key), stream, barrier.completions, users)
-        self._ask(("last", key), stream, barrier.completions - 1, users)
+        if self._ask(("now", key), stream, barrier.completions, users):  # who knows of it knows of the last one
+            self._ask(("last", key), stream, barrier.completions - 1, users)
         self._ask(("made", key), *barrier.maker, users)
         own = 0
         for task, (source, epoch, _) in barrier.waits.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wspec.check import assembly
+from wspec.check import assembly, scalars
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
@@ -86,7 +86,7 @@ class Terms:
 
     def __init__(self, memory: GlobalMemory | None = None) -> None:
         self.memory = memory  # None: nothing is written
-        self._numbers: dict[Key, int] = {}
+        self.numbers: dict[Key, int] = {}
         self.divergent: set[int] = set()  # atoms that differ from thread to thread
         self.depends: list[tuple[int, ...]] = []  # atom -> the chain of spaces it changes with
         self._forms: dict[Value, Linear] = {}
@@ -103,9 +103,9 @@ class Terms:
     # ---- atoms
 
     def atom(self, key: Key, depends: tuple[int, ...]) -> int:
-        number = self._numbers.get(key)
+        number = self.numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self.depends)
+            number = self.numbers[key] = len(self.depends)
             self.depends.append(depends)
         return number
 
@@ -175,7 +175,7 @@ class Terms:
             number = constant(op)
             return self._unique(value) if number is None else Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
-            return self._arithmetic(op)
+            return self._pure(op, value) if scalars.wraps(op) else self._arithmetic(op)
         if op.name in _THROUGH and str(op.operands[0].type) != "i1":
             return self.of(op.operands[0])
         if op.regions:

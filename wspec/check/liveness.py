@@ -70,7 +70,7 @@ def reads(step: c.Step) -> list[int]:
             found = [lower]
         case c.Next(position=position):
             found = [position]
-        case c.Access(view=view) | c.StoreTile(view=view) | c.CopyElements(view=view):
+        case c.Access(view=view) | c.Release(view=view) | c.StoreTile(view=view) | c.CopyElements(view=view):
             found = [view]
         case c.Init(barrier=barrier) | c.Invalidate(barrier=barrier) | c.ArriveElements(barrier=barrier):
             found = [barrier]

@@ -79,6 +79,8 @@ def _add(past: Past, wanted: Lacks, part: View, stream: int, plain: int, fenced:
     buffers = past.engine.buffers
     one = buffers.readers[stream]
     own, epoch = buffers.stream(("other way", part, stream)), past.bits.fresh()
+    if one.unit == "threads":
+        buffers.loads[own] = one.task
     past.state.buffers[part.root][part].reads[stream] = Touch(own, epoch, one.task, one.op, one.unit)
     for holder, lacks in zip(past.holders, wanted, strict=False):
         known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from wspec.check import code as c
@@ -100,6 +100,9 @@ class Names:
                     votes.setdefault(root, Counter())[name] += 1
         found = {}
         for number, op in enumerate(self.program.roots):
+            if op.name != "ttg.local_alloc":
+                found[number] = f"the scratch of {op.name}"
+                continue
             own = fills.get(number) or value_name(op.location)
             best = votes.get(number, Counter()).most_common(1)
             found[number] = own or (best[0][0] if best else f"buffer {number}")
@@ -108,7 +111,7 @@ class Names:
     def of_step(self, step: c.Step) -> Iterator[tuple[Role, frozenset[int]]]:
         """What a step does to which allocations."""
         for role, value in _roles(step):
-            if isinstance(step, c.Allocate):
+            if isinstance(step, c.Allocate | c.Scratch):
                 yield role, frozenset((step.root,))
             elif value is not None:
                 yield role, self.may_be(value)
@@ -144,12 +147,19 @@ class Names:
 
     # ---- findings
 
-    def race(self, index: int, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool) -> Finding:
+    def race(
+        self, index: int, view: c.View, touch: Touch, writes: bool, before: Touch, wrote: bool, part: c.View
+    ) -> Finding:
+        """`part` is what was touched before: of the same allocation, or of one that has the same bytes."""
         now, then = _verb(touch, writes), _verb(before, wrote)
         other = f"{self.task(before.task)} may still be {_ing(before, wrote)} it"
         message = f"{self.task(index)} {now} {self.view(view)} while {other}"
+        same = part.root == view.root
+        if not same:
+            other = f"{self.task(before.task)} may still be {_ing(before, wrote)} {self.view(part)}"
+            message = f"{self.task(index)} {now} {self.view(view)}, which has the same memory, while {other}"
         path = (
-            (f"{self.tasks[before.task]}  {then} {self.view(view)}", before.op.location),
+            (f"{self.tasks[before.task]}  {then} {self.view(view if same else part)}", before.op.location),
             (f"{self.tasks[index]}  {now} {self.view(view)}, and nothing makes it come after", touch.op.location),
         )
         if writes and not wrote:
@@ -162,17 +172,22 @@ class Names:
             note = "two writes need an order: wait for the release of the buffer before filling it again"
         return Finding("error", "race", message, touch.op.location, path, note)
 
-    def unfenced(self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool) -> Finding:
+    def unfenced(self, index: int, view: c.View, touch: Touch, before: Touch, wrote: bool, part: c.View) -> Finding:
         what = "wrote" if wrote else "read"
-        does = f"{self.task(index)} {_verb(touch, not wrote)} {self.view(view)}"
-        message = f"{does} through the asynchronous proxy; threads {what} it and no proxy fence comes between"
+        does = f"{self.task(index)} {_verb(touch, touch.unit == 'tile')} {self.view(view)}"
+        it = "it" if part.root == view.root else f"{self.view(part)}, in the same memory,"
+        message = f"{does} through the asynchronous proxy; threads {what} {it} and no proxy fence comes between"
+        was = view if part.root == view.root else part
         path = (
-            (f"{self.tasks[before.task]}  {_verb(before, wrote)} {self.view(view)}", before.op.location),
+            (f"{self.tasks[before.task]}  {_verb(before, wrote)} {self.view(was)}", before.op.location),
             (f"{self.tasks[index]}  {touch.op.name}", touch.op.location),
         )
         after = "write" if wrote else "read"
         note = f"put a ttng.fence_async_shared after the {after}, before the barrier that hands the buffer on"
-        kind: Kind = "undecided" if before.op.name == "ttg.async_copy_global_to_local" else "error"
+        # What another task wrote has been there since a barrier: PTX wants a fence, but no run was ever wrong.
+        handed_on = touch.unit != "tile" and before.task != touch.task
+        by_copy = before.op.name == "ttg.async_copy_global_to_local"
+        kind: Kind = "undecided" if handed_on or by_copy else "error"
         return Finding(kind, "missing-fence", message, touch.op.location, path, note)
 
     def unfinished(self, view: c.View, before: Touch) -> Finding:
@@ -211,7 +226,7 @@ class Names:
         note = "make sure that the phase in between is complete before this wait"
         return Finding("error", "phase", message, op.location, note=note)
 
-    def deadlock(self, state: State) -> Finding:
+    def deadlock(self, state: State, barrier_of: Callable[[c.View], c.View | None]) -> Finding:
         """Who waits for what, and what the others would have to do first."""
         steps: list[tuple[str, Location]] = []
         note = ""
@@ -226,7 +241,9 @@ class Names:
             if isinstance(step, c.Wait):
                 view, phase = task.registers[step.barrier], task.registers[step.phase]
                 assert isinstance(view, c.View)
-                barrier = _of(state, view)
+                key = barrier_of(view)
+                assert key is not None
+                view, barrier = key, state.barriers[key]
                 first = first or step.op
                 waiting.append(self.tasks[index])
                 steps.append((f"{name}  waits for {self.view(view)} phase {phase}", step.op.location))
@@ -285,11 +302,15 @@ def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:
     """What a step does to which buffers or barriers."""
     buffers = [value for value in step.op.operands if isinstance(value.type, MemDescType)]
     match step:
+        case c.Scratch():
+            yield "writes", None
         case c.Allocate(filled=filled):
             again = filled or any(op.name in ("scf.for", "scf.while") for op in step.op.ancestors())
             yield "writes" if again else "uses", None
         case c.Access(writes=writes):
             yield "writes" if writes else "reads", buffers[0]
+        case c.Release():
+            yield "writes", buffers[0]
         case c.Copy():
             yield "arrives", buffers[0]
             yield "writes", buffers[1]
@@ -305,14 +326,6 @@ def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:
             yield "arrives", buffers[0]
         case c.Init() | c.Invalidate():
             yield "uses", buffers[0]
-
-
-def _of(state: State, view: c.View) -> Barrier:
-    found = state.barriers.get(view)
-    if found is None:
-        short = c.View(view.root, view.path[:-1])
-        found = state.barriers.get(short) or state.barriers[c.View(view.root, (*view.path, 0))]
-    return found
 
 
 def _made(value: Value) -> Location:

@@ -61,6 +61,7 @@ class Positions:
     def _run(self) -> None:
         self._find_pairs()
         self._join_roots()
+        self._refuse_parts()
         groups: dict[Node, int] = {}
         for node in list(self.parents):
             top = self.find(node)
@@ -125,6 +126,15 @@ class Positions:
                     for leaf in code.leaves(step.index) & slots.keys():
                         self._join(("root", 0, root), ("register", index, slots[leaf][1]))
                         self._measure(("root", 0, root), step.count)
+
+    def _refuse_parts(self) -> None:
+        """Rings of which some slots are taken together, or barriers seen as something else: they cannot be turned."""
+        for code in self.codes:
+            for step in code.steps:
+                if isinstance(step, c.Part) and not code.is_part(step.source):
+                    for root in self.names.may_be(code.code.values[step.source]):
+                        if step.box is not None or root in self.names.barriers:
+                            self.bad.add(self.find(("root", 0, root)))
 
     def _measure(self, node: Node, depth: int) -> None:
         top = self.find(node)
@@ -414,7 +424,7 @@ class _Code:
         """All of a ring of barriers stands for the first of them."""
         root = self.ring(barrier)
         if root is None:
-            return 0 if self._is_part(barrier) else self._any_of(barrier)
+            return 0 if self.is_part(barrier) else self._any_of(barrier)
         group = self.owner.group_of.get(root)
         return 0 if group is None or self.owner.depths[group] == 1 else 1 << group
 
@@ -438,7 +448,7 @@ class _Code:
         if root is not None and group is None:
             return colours
         if group is None:
-            return colours | (0 if self._is_part(step.source) else self._any_of(step.source))
+            return colours | (0 if self.is_part(step.source) else self._any_of(step.source))
         depth = self.owner.depths[group]
         if depth == 1 and step.count == 1 and self.constant(step.index) == 0:
             return 0
@@ -447,7 +457,7 @@ class _Code:
             return colours & ~(1 << group)
         return colours | 1 << group
 
-    def _is_part(self, register: int) -> bool:
+    def is_part(self, register: int) -> bool:
         """Does the register hold one buffer of an allocation, or a part of one?"""
         step = self._only(register)
         while isinstance(step, c.Part):

@@ -37,8 +37,12 @@ def _part(task: Task, step: c.Part) -> None:
     view = task.registers[step.source]
     if isinstance(view, c.View):
         if not step.kept:
-            view = c.View(view.root, view.path, (), True)
-        elif step.box is not None and not view.whole:
+            at_start = step.op.name != "ttg.memdesc_trans" and not any(start for start, _ in view.box)
+            view = c.View(view.root, view.path, (), True, view.offset if at_start else None)
+        elif step.box is not None and view.whole:
+            if any(start for start, _ in step.box):
+                view = c.View(view.root, view.path, (), True, None)
+        elif step.box is not None:
             starts = [start for start, _ in view.box] or [0] * len(step.box)
             box = tuple((start + offset, size) for start, (offset, size) in zip(starts, step.box, strict=True))
             view = c.View(view.root, view.path, box)

@@ -13,7 +13,7 @@ from wspec.ir.types import DenseArrayAttr
 
 REGISTERS = 65536  # of an SM
 THREADS = 1024  # of a block
-MAX_REGISTERS = 255
+LEAST, MOST = 24, 256  # registers a thread that setmaxnreg takes
 GROUP = 4  # warps of a warp group
 NAMED = 16  # hardware barriers of a block
 
@@ -24,6 +24,8 @@ def resources(module: Operation, function: Operation, program: c.Program, names:
     base = module.int_attr("ttg.num-warps") or 4
     for region in regions:
         yield from _specialized(module, region, base)
+    if not regions:
+        yield from _launch(module, base, function)
     yield from _dots(program, names)
     yield from _named(program, names, sum(len(ws.partition_blocks(region)) for region in regions))
 
@@ -47,6 +49,7 @@ def _specialized(module: Operation, region: Operation, base: int) -> Iterator[Fi
     if 32 * total > THREADS:
         message = f"the tasks have {32 * total} threads; a block has at most {THREADS}"
         yield Finding("error", "warps", message, region.location, note="use fewer warps")
+    yield from _launch(module, total, region)
     asked = region.attr("requestedRegisters")
     if not isinstance(asked, DenseArrayAttr):
         return
@@ -59,33 +62,58 @@ def _specialized(module: Operation, region: Operation, base: int) -> Iterator[Fi
 def _registers(
     module: Operation, region: Operation, base: int, counts: list[int], asked: tuple[int, ...], total: int
 ) -> Iterator[Finding]:
-    for number, wanted in enumerate(asked):
-        if not 24 <= wanted <= 256 or wanted % 8:
-            message = f"partition {number} asks for {wanted} registers a thread"
-            note = "setmaxnreg takes multiples of 8 from 24 to 256"
+    groups = _groups(counts, asked)
+    for wanted, _ in groups:
+        if not LEAST <= wanted <= MOST:
+            message = f"a warp group of the partitions gets {wanted} registers a thread"
+            note = f"setmaxnreg takes {LEAST} to {MOST}"
             yield Finding("error", "registers", message, region.location, note=note)
             return
-    start = module.int_attr("ttg.maxnreg") or min(MAX_REGISTERS + 1, REGISTERS // (32 * total)) // 8 * 8
-    have = start * _rounded(base) + start * _rounded(sum(counts))
-    # Partitions are laid out one after the other; a warp group gets what the first of its partitions to need most asks.
-    groups = _groups(counts, asked)
-    rest = have - sum(GROUP * wanted for wanted in groups)
-    if rest < 24 * _rounded(base):
-        left = f"the block starts with {start}, which leaves {max(rest, 0) // _rounded(base)} for the default task"
+    start = module.int_attr("ttg.maxnreg") or REGISTERS // (32 * total) // 8 * 8
+    have = start * (base + sum(warps for _, warps in groups))
+    rest = have - sum(wanted * warps for wanted, warps in groups)
+    if rest < LEAST * base:
+        left = f"the block starts with {start}, which leaves {max(rest, 0) // base} for the default task"
         message = f"the partitions ask for {', '.join(map(str, asked))} registers a thread; {left}"
-        note = "the tasks together cannot have more registers than the launch gives; setmaxnreg would wait forever"
-        yield Finding("error", "registers", message, region.location, note=note)
+        note = "Triton then moves no registers at all"
+        yield Finding("undecided", "registers", message, region.location, note=note)
+
+
+def _launch(module: Operation, total: int, place: Operation) -> Iterator[Finding]:
+    """A block gets registers in steps of eight a thread, for whole warps."""
+    start = _up(module.int_attr("ttg.maxnreg") or 0)
+    if 32 * total * start > REGISTERS:
+        message = f"{32 * total} threads with {start} registers each are {32 * total * start}; an SM has {REGISTERS}"
+        yield Finding("error", "registers", message, place.location, note="set maxnreg lower, or leave it out")
 
 
 def _rounded(warps: int) -> int:
     return -(-warps // GROUP) * GROUP
 
 
-def _groups(counts: list[int], asked: tuple[int, ...]) -> list[int]:
-    """The registers each warp group of the partitions gets."""
-    each = [wanted for count, wanted in zip(counts, asked, strict=True) for _ in range(count)]
-    each += [each[-1] if each else 24] * (-len(each) % GROUP)
-    return [max(each[at : at + GROUP]) for at in range(0, len(each), GROUP)]
+def _up(registers: int) -> int:
+    return -(-registers // 8) * 8
+
+
+def _groups(counts: list[int], asked: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(registers a thread, warps) of the partitions' warp groups, as Triton 3.6 lays them out.
+
+    The largest partitions come first, then those that fill up the last group, which ask for 16. What lies between two
+    partitions that begin at a multiple of four warps gets what the first of it to need most asks, rounded up to eight.
+    (lib/Conversion/TritonGPUToLLVM/AllocateWarpGroups.cpp)
+    """
+    partitions = [*zip(counts, asked, strict=True)]
+    missing = -sum(counts) % GROUP
+    partitions += [(warps, 16) for warps in (2, 1) if missing & warps]
+    found: list[tuple[int, int]] = []
+    at = 0
+    for warps, wanted in sorted(partitions, key=lambda one: -one[0]):
+        if at % GROUP == 0:
+            found.append((0, 0))
+        most, before = found[-1]
+        found[-1] = (max(most, _up(wanted)), before + warps)
+        at += warps
+    return found
 
 
 def _dots(program: c.Program, names: Names) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from wspec.check.names import Names
 from wspec.check.positions import Positions, Standing
 from wspec.check.state import State, Task
 
-Key = tuple[int, tuple[int, ...], tuple[tuple[int, int], ...], bool]  # a view, in a form that can be sorted
+Key = tuple[int, tuple[int, ...], tuple[tuple[int, int], ...], bool, int]  # a view, in a form that can be sorted
 
 
 class Rings:
@@ -89,9 +89,10 @@ class Rings:
         found = self._keys.get((view, turn))
         if found is None:
             path = view.path
+            offset = -1 if view.offset is None else view.offset
             if turn and path:
                 path = ((path[0] + turn) % self.depths[self.group_of[view.root]], *path[1:])
-            found = self._keys[view, turn] = (view.root, path, view.box, view.whole)
+            found = self._keys[view, turn] = (view.root, path, view.box, view.whole, offset)
         return found
 
 

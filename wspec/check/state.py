@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wspec.check.code import Content, View
+from wspec.check.witness import Asked
 from wspec.ir.core import Operation
 
 Clock = dict[int, int]  # stream -> its last event that is known to be done
@@ -32,6 +33,9 @@ def joined(left: Clock, right: Clock) -> Clock:
     return left if changed is None else changed
 
 
+Passing = tuple[int, int, View]  # a wait: its stream, the event of that before it, the barrier
+
+
 @dataclass(slots=True)
 class Task:
     """One task at work."""
@@ -49,10 +53,27 @@ class Task:
     stores: int = 0
     elements: int = 0  # groups of cp.async committed
     named: tuple[int, int] | None = None  # named barrier it has arrived on and waits for, and its generation
+    fenced: Clock = field(default_factory=dict)  # what had happened before its last fence; for words only
+    passing: tuple[Passing, ...] = ()  # waits that some of its warps may still be in
+    touched: frozenset[int] = frozenset()  # allocations of barriers used since the first of these
 
     def copy(self) -> Task:
         return Task(self.pc, self.active, self.done, self.registers.copy(), self.loops, self.now, self.known,
-                    self.visible, self.dots, self.dots_done, self.stores, self.elements, self.named)  # fmt: skip
+                    self.visible, self.dots, self.dots_done, self.stores, self.elements, self.named,
+                    self.fenced, self.passing, self.touched)  # fmt: skip
+
+    def one_warp_knows(self) -> Clock:
+        """What has happened before a step of one of its warps: waits that others may still be in are not over."""
+        if not self.passing:
+            return self.known
+        known = dict(self.known)
+        for stream, before, _ in reversed(self.passing):
+            known[stream] = before
+        return known
+
+    def gather(self) -> None:
+        """All warps are here."""
+        self.passing, self.touched = (), frozenset()
 
 
 @dataclass(slots=True)
@@ -144,6 +165,7 @@ class State:
     extents: dict[tuple[int, tuple[int, ...]], Interval] = field(default_factory=dict)
     choices: dict[tuple[int, tuple[int, ...]], bool] = field(default_factory=dict)
     taken: tuple[tuple[Operation, str], ...] = ()  # the choices that led here, for people
+    asked: tuple[Asked, ...] = ()  # of them, those about trip counts
     doubtful: bool = False  # among them are some that the kernel may never make
 
     def copy(self) -> State:
@@ -156,5 +178,6 @@ class State:
             self.extents.copy(),
             self.choices.copy(),
             self.taken,
+            self.asked,
             self.doubtful,
         )

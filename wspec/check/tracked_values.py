@@ -115,6 +115,8 @@ class Flow:
                 return self.positive(op.operands[0], inside)
             if op.name == "arith.andi":
                 return any(self.positive(operand, inside) for operand in op.operands)
+            if scalars.wraps(op):
+                return False
             if op.name == "arith.trunci" and scalars.bits(op.results[0].type) < 32:
                 return False  # where bits are cut off on purpose
             if op.name in _RISING:
@@ -129,7 +131,7 @@ class Flow:
         Its remainders and quotients then only depend on its remainder by some number, from `floor` on.
         """
         off = 0
-        while value.op is not None and value.op.name in ("arith.addi", "arith.subi"):
+        while value.op is not None and value.op.name in ("arith.addi", "arith.subi") and not scalars.wraps(value.op):
             by = _constant(value.op.operands[1])
             if by is None or remainder(value.op) is not None:
                 break
@@ -159,7 +161,7 @@ class Flow:
 
 def remainder(op: Operation) -> tuple[Value, int] | None:
     """(x, c) when the operation is the last of `x - x / c * c`: the remainder by a constant."""
-    if op.name != "arith.subi":
+    if op.name != "arith.subi" or scalars.wraps(op):
         return None
     product = op.operands[1].op
     if product is None or product.name != "arith.muli":

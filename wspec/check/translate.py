@@ -15,6 +15,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
+from wspec.ir.shared_memory import Placement, size_bytes
 from wspec.ir.types import DenseArrayAttr, MemDescType, ScalarType, TensorDescType
 
 _BARRIERS = frozenset(("ttng.init_barrier", "ttng.inval_barrier", "ttng.barrier_expect", "ttng.wait_barrier",
@@ -27,14 +28,27 @@ _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return"
 
 
 def translate(
-    module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value] = frozenset()
+    module: Operation,
+    function: Operation,
+    disjoint: Disjoint,
+    unknown: frozenset[Value] = frozenset(),
+    placement: Placement | None = None,
 ) -> tuple[c.Program, Extents]:
     """The steps of every task of a function, and the extents of its loops. `unknown`: values not to follow."""
-    return _Translator(module, function, disjoint, unknown).run()
+    return _Translator(module, function, disjoint, unknown, placement).run()
 
 
 class _Translator:
-    def __init__(self, module: Operation, function: Operation, disjoint: Disjoint, unknown: frozenset[Value]) -> None:
+    def __init__(
+        self,
+        module: Operation,
+        function: Operation,
+        disjoint: Disjoint,
+        unknown: frozenset[Value],
+        placement: Placement | None,
+    ) -> None:
+        self.placement = placement
+        self.fences = placement.fences if placement is not None else frozenset()
         self.module, self.function = module, function
         self.flow = Flow(function)
         self.terms = Terms(GlobalMemory(function, self.flow.sources, disjoint))
@@ -47,6 +61,7 @@ class _Translator:
         for op in function.walk():
             if op.name == "scf.for" and is_active(op):
                 self.extents.add(op, self.task_of(op), self.places[op])
+        self.scratch = self._shared_scratch()
         self.running = self.flow.running()
         self.exact: list[Value] = []
         self.values = followed(self.flow, self._roots(), unknown)
@@ -71,6 +86,27 @@ class _Translator:
                 found += [v for v in op.operands if v in self.running]
         return found + self.exact
 
+    def _shared_scratch(self) -> set[Operation]:
+        """The operations with memory of their own that an allocation, or another task, has too."""
+        if self.placement is None:
+            return set()
+        areas = {op: area for op, area in self.placement.areas.items() if op.is_inside(self.function)}
+        tasks = {op: self.task_of(op) for op in areas}
+
+        def apart(one: Operation, other: Operation) -> bool:
+            if "ttg.local_alloc" in (one.name, other.name):
+                return True
+            # What partitions are handed is read before anything inside begins, and written when all of it is over.
+            handed = ws.NAME in (one.name, other.name) and (one.is_inside(other) or other.is_inside(one))
+            return tasks[one] != tasks[other] and not handed
+
+        return {
+            one
+            for one, area in areas.items()
+            if one.name != "ttg.local_alloc"
+            and any(area.overlaps(other) and apart(one, op) for op, other in areas.items() if op is not one)
+        }
+
     def run(self) -> tuple[c.Program, Extents]:
         main = _Task(self, "kernel", self.module.int_attr("ttg.num-warps") or 4)
         codes = [main.code]
@@ -90,7 +126,7 @@ class _Translator:
         for one in (main, *(task for _, task in self.tasks.values())):
             one.code.moduli = [self.moduli.get(value, scalars.NOTHING) for value in one.order]
             one.code.values = one.order
-        return c.Program(codes, self.roots, self.flow.floor, self.module), self.extents
+        return c.Program(codes, self.roots, self.flow.floor, self.module, self.placement), self.extents
 
     def task_of(self, op: Operation) -> int:
         """0: the code around and the default regions; else a partition."""
@@ -124,12 +160,6 @@ def _coordinate(op: Operation, value: Value) -> bool:
 
 def _known(value: Value) -> int | None:
     return constant(value.op) if value.op is not None and value.op.name == "arith.constant" else None
-
-
-def size_bytes(type: MemDescType) -> int:
-    """Bytes of a buffer."""
-    bits = type.element.bits if isinstance(type.element, ScalarType) else 64
-    return math.prod(type.shape) * bits // 8
 
 
 class _Task:
@@ -185,6 +215,8 @@ class _Task:
                 self.operation(op)
 
     def operation(self, op: Operation) -> None:
+        if op in self.owner.fences:
+            self.emit(c.Fence(op))
         match op.name:
             case "scf.for":
                 self._for(op)
@@ -200,9 +232,17 @@ class _Task:
     def _opaque(self, op: Operation) -> None:
         if is_active(op):
             self.emit(c.Stuck(op, "unknown-control-flow", f"buffers or barriers are used inside {op.name}"))
+        self._scratch(op)
+
+    def _scratch(self, op: Operation) -> None:
+        """The scratch of an operation and of those inside it, which are looked at no further."""
+        for one in op.walk():
+            if one in self.owner.scratch:
+                self.emit(c.Scratch(one, self.owner.root(one)))
 
     def _for(self, op: Operation) -> None:
         if not is_active(op):
+            self._scratch(op)
             for result in op.results:  # what comes out of it is not known, unless it goes through unchanged
                 if result in self.owner.values:
                     self._through(op, result)
@@ -240,6 +280,7 @@ class _Task:
 
     def _if(self, op: Operation) -> None:
         if not is_active(op) and not any(result in self.owner.values for result in op.results):
+            self._scratch(op)
             return
         condition: Condition = self.owner.condition(op.operands[0], op)
         branch = c.Branch(op, self.maybe(op.operands[0]), condition)
@@ -261,6 +302,8 @@ class _Task:
             tasks.append(number)
             pairs = zip(block.args, op.operands, strict=False)
             captured.append(tuple((task.register(a), self.register(v)) for a, v in pairs if a in self.owner.values))
+        if op in self.owner.scratch:  # the partitions have read what they are handed before anybody goes on
+            self.emit(c.Scratch(op, self.owner.root(op)))
         self.emit(c.Fork(op, tuple(tasks), tuple(captured)))
         self.block(ws.default_block(op), op.results)
         self.emit(c.Join(op, tuple(tasks)))
@@ -268,6 +311,7 @@ class _Task:
     # ---- operations
 
     def _simple(self, op: Operation) -> None:
+        self._scratch(op)
         if op.name == DOT:
             return self._dot(op)
         if op.name == WAIT:
@@ -346,7 +390,9 @@ class _Task:
             self.emit(c.Allocate(op, self.register(op.result), self.owner.root(op), bool(op.operands)))
         elif name.startswith("ttg.memdesc_"):
             self._view(op)
-        elif name in ("ttg.local_load", "ttg.local_store", "ttg.local_dealloc"):
+        elif name == "ttg.local_dealloc":
+            self.emit(c.Release(op, self.register(op.operands[0])))
+        elif name in ("ttg.local_load", "ttg.local_store"):
             view = next(v for v in op.operands if isinstance(v.type, MemDescType))
             self.emit(c.Access(op, self.register(view), name != "ttg.local_load"))
         elif name == "ttg.async_copy_global_to_local":
@@ -405,11 +451,14 @@ class _Task:
             message = f"a buffer of {size_bytes(after)} bytes is made of one of {size_bytes(before)}"
             self.emit(c.Stuck(op, "range", message, "error"))
         if op.name == "ttg.memdesc_index":
-            self.emit(c.Index(op, dst, source, self.register(op.operands[1]), before.shape[0]))
+            words = isinstance(before.element, ScalarType) and before.element.bits == 64
+            size = size_bytes(after) if words else 0
+            self.emit(c.Index(op, dst, source, self.register(op.operands[1]), before.shape[0], size))
         elif op.name == "ttg.memdesc_subslice":
             offsets = op.attr("offsets")
             starts = offsets.values if isinstance(offsets, DenseArrayAttr) else (0,) * len(after.shape)
             box = tuple(zip(starts, after.shape, strict=True))
             self.emit(c.Part(op, dst, source, None if before.shape == after.shape else box, True))
         else:
-            self.emit(c.Part(op, dst, source, None, before.shape == after.shape and op.name != "ttg.memdesc_trans"))
+            same = (before.shape, before.element, before.encoding) == (after.shape, after.element, after.encoding)
+            self.emit(c.Part(op, dst, source, None, same and op.name != "ttg.memdesc_trans"))

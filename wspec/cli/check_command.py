@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from wspec import ir
-from wspec.check import Report, check
+from wspec.check import Report
 from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_flags
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
 from wspec.ir.disjoint import EVERY, NONE, Disjoint, Pair
 from wspec.ir.loc import value_name
+from wspec.proof import checked
 
 if TYPE_CHECKING:
     from wspec.cli.subject import KernelSubject
@@ -99,7 +100,7 @@ def _given(args: argparse.Namespace) -> Checked:
         raise bad_input(f"{place} has no function to check")
     name = functions[0].str_attr("sym_name") or "kernel"
     disjoint = _disjoint(args.disjoint, functions[0]) if args.disjoint is not None else NONE
-    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, disjoint))
+    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, disjoint, outside=True))
 
 
 def _kernel(args: argparse.Namespace) -> Checked:
@@ -143,14 +144,16 @@ def _disjoint(text: str, function: ir.Operation) -> Disjoint:
     return Disjoint(frozenset(pairs))
 
 
-def _report(module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint) -> Report:
+def _report(
+    module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint, *, outside: bool = False
+) -> Report:
     if problems := ir.verify(module):
         raise invalid(problems, place)
     abstract = next((op for op in module.walk() if op.name.startswith("wspec.")), None)
     if abstract is not None:
         note = "the checker takes modules without operations of wspec's own: those from the pass finish on"
         raise bad_input(f"{place} is not lowered yet: it has {abstract.name}", note)
-    return check(module, limit_s=args.limit, disjoint=disjoint)
+    return checked(module, args.limit, disjoint=disjoint, outside=outside)
 
 
 def _show(one: Checked) -> None:

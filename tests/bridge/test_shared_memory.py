@@ -1,0 +1,108 @@
+"""Where Triton puts allocations and scratch, as it says itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from triton.backends.nvidia.compiler import CUDABackend
+
+from tests.check.script import kernel
+from wspec import bridge
+from wspec.bridge.versions import INSTALLED
+from wspec.ir import print_module
+from wspec.ir.core import Operation
+from wspec.ir.shared_memory import Area
+
+GIVEN_AWAY = """
+def kernel(n):
+    a = buffer(64, 64)
+    store(a, fetch())
+    keep(load(a))
+    keep(convert(fetch()))
+"""
+
+
+def ops(module: Operation, name: str) -> list[Operation]:
+    return [op for op in module.walk() if op.name == name]
+
+
+def test_the_passes_are_the_first_of_the_back_end() -> None:
+    def passes(function: object) -> list[str]:
+        assert callable(function)
+        found: list[str] = re.findall(r"\.(add_\w+)\(", inspect.getsource(function))
+        return found
+
+    ours = passes(INSTALLED.add_memory_passes)
+    theirs = passes(CUDABackend.make_llir)
+    others = {"add_allocate_tensor_memory", "add_check_matmul_two_cta", "add_concurrency_sanitizer",
+              "add_allocate_global_scratch_memory"}  # fmt: skip
+    assert [one for one in theirs if one not in others][: len(ours)] == ours
+
+
+def test_scratch_has_the_bytes_of_a_buffer_that_is_done_with() -> None:
+    module = kernel(GIVEN_AWAY)
+    text = print_module(module)
+    (alloc,), (convert,) = ops(module, "ttg.local_alloc"), ops(module, "ttg.convert_layout")
+    placed = bridge.placement(module)
+    assert placed.areas == {alloc: Area(0, 8192), convert: Area(0, 8192)}
+    assert print_module(module) == text, "the module was changed"
+
+
+def test_a_child_says_the_same() -> None:
+    module = kernel(GIVEN_AWAY)
+    assert bridge.placement(module, apart=True) == bridge.placement(module)
+
+
+def test_buffers_of_two_tasks_lie_apart() -> None:
+    module = kernel("""
+def kernel(n):
+    done = barriers(1)
+    with specialize():
+        with task(4):
+            a = buffer(64, 64)
+            store(a, fetch())
+            wait(done[0], 0)
+            keep(load(a))
+        with task(4):
+            b = buffer(64, 64)
+            store(b, fetch())
+            keep(load(b))
+            arrive(done[0])
+""")
+    done, a, b = ops(module, "ttg.local_alloc")
+    areas = bridge.placement(module).areas
+    assert not any(areas[one].overlaps(areas[other]) for one, other in ((done, a), (done, b), (a, b)))
+    (tasks,) = ops(module, "ttg.warp_specialize")
+    handed = areas[tasks]
+    assert handed.stop - handed.start == 8 + 2 * 4 + 8, "a ring of barriers and a pointer"
+
+
+def test_the_fences_that_the_back_end_adds() -> None:
+    module = kernel("""
+def kernel(n):
+    full = barriers(1)
+    tile = buffer(64, 64)
+    for i in range(0, n, 1):
+        expect(full[0], 8192)
+        copy(tile, full[0])
+        wait(full[0], i & 1)
+        keep(load(tile))
+""")
+    (copy,) = ops(module, "ttng.async_tma_copy_global_to_local")
+    assert bridge.placement(module).fences == {copy}
+
+
+def test_what_libtriton_refuses() -> None:
+    module = kernel("def kernel(n):\n    a = buffer(64, 64)\n    store(part(a, (0, 0), (32, 48)))")
+    with pytest.raises(bridge.BridgeError):
+        bridge.placement(module)
+    with pytest.raises(bridge.BridgeError):
+        bridge.placement(module, apart=True)
+
+
+def test_what_libtriton_dies_of() -> None:
+    module = kernel("def kernel(n):\n    ring = raw_barriers(2)\n    init(part(ring, (1, 0), (1, 1)), 1)")
+    with pytest.raises(bridge.BridgeError, match="crashed"):
+        bridge.placement(module, apart=True)

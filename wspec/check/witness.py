@@ -1,0 +1,146 @@
+"""Is there a launch that takes a given way? Loops whose bounds hang together cannot have any numbers of iterations.
+
+`n * m` iterations in one task and `n` times `m` in another, `ceil(n / 64)` in two forms, every second tile here and
+every tile there: the search tells such loops apart and tries all numbers of iterations for each. What it finds wrong is
+wrong only when some values of the arguments lead there. Small ones are tried, none of them negative; where none does,
+the finding is not certain. That never makes a proof of what is not one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from wspec.check import scalars
+from wspec.check.conditions import Extents
+from wspec.check.linear import Key, Linear
+
+TRIES = 4000
+SMALL = range(13)
+BITS = tuple(1 << bit for bit in range(4, 17))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was decided of an extent, inside the iterations `path` of the loops around: whether it is above a number.
+
+    Of a condition, its number instead of the extent's, and None.
+    """
+
+    number: int
+    path: tuple[int, ...]
+    above: int | None
+    holds: bool
+
+
+Kind = tuple[str, int]
+Name = tuple[int, tuple[int, ...]]  # of something unknown: its atom, and the iterations it changes with
+
+
+class _Launch:
+    """Values of what is unknown."""
+
+    def __init__(self, keys: dict[int, Key], extents: Extents, values: dict[Name, int]) -> None:
+        self.keys, self.extents, self.values = keys, extents, values
+        self.missing: list[Name] = []
+
+    def form(self, form: Linear, path: tuple[int, ...]) -> int:
+        return form.const + sum(factor * self.atom(atom, path) for atom, factor in form.terms)
+
+    def atom(self, atom: int, path: tuple[int, ...]) -> int:
+        depends = self.extents.terms.depends[atom]
+        path = path[: len(depends)]
+        match self.keys[atom]:
+            case ("iteration", _) if len(path) == len(depends):
+                return path[-1]
+            case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
+                values = [self.form(one, path) for one in operands]
+                return scalars.computed(kind, dict(attributes), values)
+            case ("if", condition, *arms):
+                return self.form(arms[0] if self.form(condition, path) else arms[1], path)
+        name = (atom, path)
+        if name not in self.values:
+            self.missing.append(name)
+        return self.values.get(name, 0)
+
+    def agrees(self, one: Asked) -> bool:
+        if one.above is None:
+            return bool(self.form(self.extents.form_of_choice[one.number], one.path)) == one.holds
+        extent = self.extents.extents[one.number]
+        if extent.step is None or not extent.terms:
+            return True  # of constant loops, the search may leave iterations out
+        length = self.form(Linear(extent.terms, extent.rest), one.path)
+        return (-(-length // extent.step) > one.above) == one.holds
+
+
+def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
+    """May all that was decided be so, for some launch with small arguments?
+
+    Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
+    """
+    keys = {number: key for key, number in extents.terms.numbers.items()}
+    alone: dict[tuple[Kind, tuple[int, ...]], list[Asked]] = {}
+    atoms: dict[Kind, set[int]] = {}  # kind of loop, or condition -> what it is computed from
+    for one in dict.fromkeys(asked):
+        kind = ("choice", one.number) if one.above is None else ("loop", extents.extents[one.number].kind)
+        alone.setdefault((kind, one.path), []).append(one)
+        if kind not in atoms:
+            atoms[kind] = _unknowns(keys, extents, one)
+    related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
+    groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
+    return all(_agree(keys, extents, group) for group in groups)
+
+
+def _unknowns(keys: dict[int, Key], extents: Extents, one: Asked) -> set[int]:
+    launch = _Launch(keys, extents, {})
+    launch.agrees(one)
+    return {atom for atom, _ in launch.missing}
+
+
+def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
+    first = _Launch(keys, extents, {})
+    agree = [first.agrees(one) for one in wanted]  # each is asked, so that all that is unknown shows
+    if all(agree):
+        return True
+    unknown = list(dict.fromkeys(first.missing))
+    if not unknown:
+        return False
+    steps = {extents.extents[one.number].step or 1 for one in wanted if one.above is not None} or {1}
+    highest = max((one.above for one in wanted if one.above is not None), default=0)
+    choices = _choices(len(unknown), steps, highest)
+
+    def agreeing(values: Sequence[int]) -> int:
+        launch = _Launch(keys, extents, dict(zip(unknown, values, strict=True)))
+        return sum(launch.agrees(one) for one in wanted)
+
+    if len(choices) ** len(unknown) <= TRIES:
+        return any(agreeing(values) == len(wanted) for values in itertools.product(choices, repeat=len(unknown)))
+    return _climbs(len(unknown), choices, agreeing, len(wanted))
+
+
+def _choices(count: int, steps: set[int], highest: int) -> list[int]:
+    """Values to try of one argument: small ones, powers of two, and some around multiples of the steps."""
+    if count == 1:
+        return sorted({*range(600), *BITS})
+    around = {step * times + by for step in steps for times in range(highest + 3) for by in (-1, 0, 1)}
+    return sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
+
+
+def _climbs(count: int, choices: list[int], agreeing: Callable[[Sequence[int]], int], wanted: int) -> bool:
+    """Does a search that changes one argument at a time for the better get there, from some beginning?"""
+    generator, tries = random.Random(0), 0
+    while tries < TRIES:
+        values = [generator.choice(choices) for _ in range(count)]
+        best, before = agreeing(values), -1
+        while before < best < wanted:
+            before = best
+            for at in range(count):
+                scores = [(agreeing([*values[:at], one, *values[at + 1 :]]), -one) for one in choices]
+                tries += len(choices)
+                best, value = max(scores)
+                values[at] = -value
+        if best == wanted:
+            return True
+    return False
