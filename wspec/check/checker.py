@@ -84,7 +84,7 @@ def _assumed(function: Operation, disjoint: Disjoint) -> Iterator[str]:
     if disjoint.every:
         yield "no two arguments point to memory that overlaps"
         return
-    names = [value_name(arg.location) or f"argument {at}" for at, arg in enumerate(function.regions[0].block.args)]
+    names = [value_name(arg.location) or f"argument {at}" for at, arg in enumerate(function.regions[0].blocks[0].args)]
     pairs = [f"{names[a]} and {names[b]}" for a, b in sorted(disjoint.pairs) if b < len(names)]
     if pairs:
         yield f"the memory of these arguments does not overlap: {', '.join(pairs)}"
