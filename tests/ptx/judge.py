@@ -40,7 +40,7 @@ def judged(pair: Pair, step: int = 1) -> Iterator[Judgement]:
         if number % step == 0:
             said = validate(pair.emitted, text, pair.constant)
             fine = what.startswith("one more barrier gone") or (
-                what.startswith("a task") and waits_for_nothing(pair, text)
+                what.startswith(("a task", "waits behind")) and waits_for_nothing(pair, text)
             )
             yield Judgement("wrong edit", what, "refused" if said.refusal else "equivalent" if fine else "unexplained")
 
