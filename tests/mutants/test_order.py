@@ -90,9 +90,12 @@ def test_turns_order_the_tasks_that_take_them() -> None:
 
 
 def test_the_executor_sees_the_same() -> None:
-    """Every mutant of a matrix product: what can go wrong does, and nothing else."""
+    """Every mutant of a matrix product: what can go wrong does, and nothing else. Registers that no warp can have are
+    refused before anything runs."""
     differ = []
     for mutant in every("gemm-64").values():
+        if mutant.operator == "registers":
+            continue
         made = built(mutant)
         if made is not None:
             wrong, seen = runner("gemm-64").wrong_order(made), runner("gemm-64").observe(made, RUNS)

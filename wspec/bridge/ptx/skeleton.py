@@ -80,7 +80,7 @@ class Skeleton:
 
 def skeletons(function: Operation) -> list[Skeleton]:
     """Of the code around with the default region, and of each partition. Raises PtxError."""
-    regions = [op for op in function.walk() if op.name == ws.NAME]
+    regions = _regions(function)
     if len(regions) != 1:
         raise PtxError(f"the kernel has {len(regions)} places where tasks begin")
     found = []
@@ -89,6 +89,10 @@ def skeletons(function: Operation) -> list[Skeleton]:
         _add_block(made, block)
         found.append(made)
     return found
+
+
+def _regions(function: Operation) -> list[Operation]:
+    return [op for op in function.walk() if op.name == ws.NAME]
 
 
 def _add_block(made: Skeleton, block: Block) -> None:
@@ -265,7 +269,10 @@ def _number(operand: Operand) -> int | None:
 
 
 def show_order(function: Operation, entry: Function) -> None:
-    """Raises PtxError where the PTX does not follow the TTGIR."""
+    """Raises PtxError where the PTX does not follow the TTGIR. A kernel without tasks is not looked at: its threads are
+    ordered by Triton alone."""
+    if not _regions(function):
+        return
     made = skeletons(function)
     blocks = flow.blocks_of(entry)
     asked = {
