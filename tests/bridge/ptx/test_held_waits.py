@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.goldens import ROOT
 from wspec import bridge
-from wspec.bridge.ptx.held_waits import with_held_waits
+from wspec.bridge.ptx.edits import PtxEdits
 from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 
@@ -31,7 +31,9 @@ HEAD = ".visible .entry kernel()\n{\n	@%p9 bra 	$L__BB0_2;\n"
 
 def changed(body: str) -> tuple[str, int]:
     """(the code, how many are held)."""
-    return with_held_waits(HEAD + body + ("" if "$L__BB0_2:" in body else "$L__BB0_2:\n") + "	ret;\n}\n")
+    whole = HEAD + body + ("" if "$L__BB0_2:" in body else "$L__BB0_2:\n") + "	ret;\n}\n"
+    made = PtxEdits(hold_waits=True).apply(whole)
+    return made, made.count("// an arrival stood here")
 
 
 def held(body: str) -> list[str]:

@@ -11,7 +11,8 @@ import triton
 
 import wspec
 from wspec.bridge.launch import LaunchableKernel, lies_evenly
-from wspec.bridge.ptx.programmatic_launch import WAIT, started_early
+from wspec.bridge.ptx.edits import PtxEdits
+from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.kernels import matmul
 
 HEAD = """
@@ -32,8 +33,12 @@ BEGIN = "	st.shared.b32 	[global_smem+8], 0;\n	barrier.sync 	1;\n"
 TAIL = "	ld.global.b32 	%r2, [%rd1];\n	ret;\n}\n"
 
 
+def _started_early(ptx: str) -> str:
+    return PtxEdits(programmatic_launch=True).apply(ptx)
+
+
 def test_the_wait_stands_behind_the_barriers_and_before_the_tasks() -> None:
-    made = started_early(HEAD + INIT + INIT + BEGIN + TAIL)
+    made = _started_early(HEAD + INIT + INIT + BEGIN + TAIL)
     both = "	griddepcontrol.wait;\n	griddepcontrol.launch_dependents;\n"
     assert made == HEAD + INIT + INIT + both + BEGIN + TAIL
 
@@ -53,12 +58,12 @@ def test_the_wait_stands_behind_the_barriers_and_before_the_tasks() -> None:
     ],
 )
 def test_other_kernels_stay_as_they_were(ptx: str) -> None:
-    assert started_early(ptx) == ptx
+    assert _started_early(ptx) == ptx
 
 
 def test_accesses_to_other_spaces_may_come_first() -> None:
     more = "	st.shared.v2.b32 	[%r1], {%r2, %r3};\n	ld.param.b32 	%r4, [kernel_param_0];\n"
-    assert WAIT in started_early(HEAD + more + INIT + BEGIN + TAIL)
+    assert WAIT in _started_early(HEAD + more + INIT + BEGIN + TAIL)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

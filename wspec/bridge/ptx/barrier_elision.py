@@ -41,31 +41,22 @@ from wspec.bridge.ptx.code import (
     pending_products,
     speaks,
 )
-from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import Block, blocks_of
-from wspec.ptx.parser import read
-from wspec.ptx.syntax import Instruction
+from wspec.ptx.syntax import Instruction, Module
 
 _STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
 
 
-def without_idle_barriers(ptx: str) -> tuple[str, int]:
-    """(the PTX without them, how many were taken out). As it was, where it cannot be read."""
-    lines = Lines(ptx)
-    try:
-        blocks = blocks_of(read(ptx).entry())
-        dirty = _dirty_at_entry(blocks)
-        idle = [
-            one
-            for block in blocks
-            for one in _idle(blocks, block, dirty[block.number])
-            if lines.line_of(one) is not None
-        ]
-    except PtxError:
-        return ptx, 0
+def drop_idle_barriers(module: Module, lines: Lines) -> list[Instruction]:
+    """Take them out of the lines; which they were. Raises PtxError."""
+    blocks = blocks_of(module.entry())
+    dirty = _dirty_at_entry(blocks)
+    idle = [
+        one for block in blocks for one in _idle(blocks, block, dirty[block.number]) if lines.line_of(one) is not None
+    ]
     for one in idle:
         lines.replace(one, _STOOD)
-    return lines.text(), len(idle)
+    return idle
 
 
 def _dirty_at_entry(blocks: list[Block]) -> list[bool]:

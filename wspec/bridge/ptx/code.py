@@ -97,9 +97,9 @@ class Lines:
         assert span is not None
         self._changes[span] = by
 
-    def insert(self, at: int, text: str) -> None:
-        """A text at a place."""
-        self._changes[at, at] = text
+    def change(self, start: int, end: int, by: str) -> None:
+        """Another text from a place to another one; they may be the same."""
+        self._changes[start, end] = by
 
     def text(self) -> str:
         """With all changes."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.bridge.ptx.barrier_elision import without_idle_barriers
-from wspec.bridge.ptx.held_waits import with_held_waits
-from wspec.bridge.ptx.programmatic_launch import started_early
+from wspec.bridge.ptx.barrier_elision import drop_idle_barriers
+from wspec.bridge.ptx.code import Lines
+from wspec.bridge.ptx.held_waits import hold_waits
+from wspec.bridge.ptx.programmatic_launch import start_early
+from wspec.ptx.errors import PtxError
+from wspec.ptx.flow import reached
+from wspec.ptx.parser import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,21 @@ class PtxEdits:
     constant: int | None = None  # the number of the argument that points to what no kernel writes: the table of tiles
 
     def apply(self, ptx: str) -> str:
-        """The PTX with the edits made."""
-        if self.elide_barriers:
-            ptx, _ = without_idle_barriers(ptx)
-        if self.hold_waits:
-            ptx, _ = with_held_waits(ptx)
-        return started_early(ptx) if self.programmatic_launch else ptx
+        """The PTX with the edits made; as it was, where it cannot be read."""
+        if not (self.elide_barriers or self.hold_waits or self.programmatic_launch):
+            return ptx
+        lines = Lines(ptx)
+        try:
+            module = read(ptx)
+            gone = {id(one) for one in drop_idle_barriers(module, lines)} if self.elide_barriers else set[int]()
+            body = [one for one in reached(module.entry()) if id(one) not in gone]
+            if self.hold_waits:
+                hold_waits(body, lines)
+            if self.programmatic_launch:
+                start_early(module, body, lines)
+        except PtxError:
+            return ptx
+        return lines.text()
 
 
 NO_EDITS = PtxEdits()

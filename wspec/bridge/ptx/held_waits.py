@@ -23,9 +23,6 @@ from dataclasses import dataclass
 
 from wspec.bridge.ptx.code import Lines, is_arithmetic, is_arrival, is_group_barrier, pending_products
 from wspec.ptx.effects import reads, writes
-from wspec.ptx.errors import PtxError
-from wspec.ptx.flow import reached
-from wspec.ptx.parser import read
 from wspec.ptx.syntax import Instruction, Label
 
 IMPOSSIBLE = 0x7FC0DEAD
@@ -44,13 +41,9 @@ class _Held:
     value: str  # the register it then needs
 
 
-def with_held_waits(ptx: str) -> tuple[str, int]:
-    """(the PTX with waits held, how many). As it was, where it cannot be read."""
-    lines = Lines(ptx)
-    try:
-        found = [one for one in _all_held(reached(read(ptx).entry())) if _stand_alone(lines, one)]
-    except PtxError:
-        return ptx, 0
+def hold_waits(body: Sequence[Instruction | Label], lines: Lines) -> int:
+    """Hold the waits of a body in the lines; how many. Raises PtxError."""
+    found = [one for one in _all_held(body) if _stand_alone(lines, one)]
     for number, held in enumerate(found):
         known, arrival = f"%wspec_known{number}", held.arrival
         lines.replace(arrival, _STOOD)
@@ -64,8 +57,8 @@ def with_held_waits(ptx: str) -> tuple[str, int]:
             f"\t@{known} {arrival.opcode} {arrival.text};",
             "\t}\n",
         ]
-        lines.insert(place[0], "\n".join(block))
-    return lines.text(), len(found)
+        lines.change(place[0], place[0], "\n".join(block))
+    return len(found)
 
 
 def _stand_alone(lines: Lines, held: _Held) -> bool:

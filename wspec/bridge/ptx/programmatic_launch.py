@@ -17,13 +17,12 @@ may start, since one that is launched in this way must wait as well, and every b
 
 from __future__ import annotations
 
-from wspec.bridge.ptx.code import line_at
+from collections.abc import Sequence
+
+from wspec.bridge.ptx.code import Lines, line_at
 from wspec.ir.assembly import MEMORY_FROM_HERE
 from wspec.ptx.effects import ACCESSES, space
-from wspec.ptx.errors import PtxError
-from wspec.ptx.flow import reached
 from wspec.ptx.operands import Number
-from wspec.ptx.parser import read
 from wspec.ptx.syntax import Instruction, Label, Module
 
 WAIT = "griddepcontrol.wait;"
@@ -32,28 +31,22 @@ _MARK = f"// {MEMORY_FROM_HERE}"
 _ASSEMBLY_ENDS = "// end inline asm"
 
 
-def started_early(ptx: str) -> str:
-    """The PTX of a kernel of several tasks, with the wait behind the making of its barriers and before its tasks begin.
+def start_early(module: Module, body: Sequence[Instruction | Label], lines: Lines) -> None:
+    """Put the wait into the lines of a kernel of several tasks: behind the making of its barriers and before its tasks
+    begin.
 
-    Where the tasks are marked (passes/read_tables_early.py), each waits at its mark instead. As it was, where the text
-    between is not as expected. The tasks' own warps touch nothing before they are told to begin.
+    Where the tasks are marked (passes/read_tables_early.py), each waits at its mark instead. Nothing is done where the
+    text between is not as expected. The tasks' own warps touch nothing before they are told to begin. Raises PtxError.
     """
-    try:
-        module = read(ptx)
-        body = reached(module.entry())
-    except PtxError:
-        return ptx
     made = [at for at, one in enumerate(body) if _makes(one)]
     begins = next((at for at in range(made[0], len(body)) if _tasks_begin(body[at])), None) if made else None
     if begins is None or begins < made[-1] or any(isinstance(one, Label) for one in body[made[0] : made[-1]]):
-        return ptx
+        return
     if any(map(_may_access, body[: made[-1]])):
-        return ptx
+        return
     marks = [one.start for one in module.comments if one.text == _MARK and one.start > body[begins].start]
-    places = [line_at(ptx, start) for start in marks] or [_behind(module, body[made[-1]])]
-    for start, end in reversed(places):
-        ptx = ptx[:start] + _BOTH + ptx[end:]
-    return ptx
+    for start, end in [line_at(module.text, at) for at in marks] or [_behind(module, body[made[-1]])]:
+        lines.change(start, end, _BOTH)
 
 
 def _makes(one: Instruction | Label) -> bool:
