@@ -63,6 +63,18 @@ def test_the_key_changes_with_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.key(add_source(), Options()) != plain
 
 
+def test_a_kernel_that_became_another_module_is_not_shared(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal TTGIR may be specialized otherwise for other `num_stages`, which the model looks at."""
+    monkeypatch.setattr(cache, "_shared", {})
+    first, second = cache.sha256("first"), cache.sha256("second")
+    cache.store(first, add_source(), cache.Result(False, (), "theirs", module="made"))
+    cache.remember("share", first)
+    assert cache.load_shared("share", second, add_source(), "ours", "made otherwise") is None
+    shared = cache.load_shared("share", second, add_source(), "ours", "made")
+    assert shared is not None and shared[0] == cache.Result(False, (), "ours", module="made")
+    assert cache.load(second, add_source().name) == shared
+
+
 def test_the_key_changes_with_the_source_of_a_helper() -> None:
     plain = cache.key(add_source(), Options())
     old = twice.src

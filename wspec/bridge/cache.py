@@ -40,6 +40,7 @@ class Result:
     tile_loop: TileLoop | None = None  # how blocks take tiles; None where each takes one
     blocks_per_sm: int = 1
     disjoint: tuple[Pair, ...] = ()  # arguments of the compiled function whose memory must not overlap, by position
+    module: str = ""  # a digest of the specialized module; empty when there is none
 
     @property
     def reason(self) -> Remark | None:
@@ -141,9 +142,10 @@ def remember(share: str, key: str) -> bool:
     return _shared.setdefault(share, key) == key
 
 
-def load_shared(share: str, key: str, source: KernelSource, plan: str) -> tuple[Result, Group] | None:
-    """What is stored for an equal kernel, stored under `key` as well; None when there is nothing, or when that one was
-    left alone without a plan. `plan` is this kernel's own, which differs in what the plain one takes."""
+def load_shared(share: str, key: str, source: KernelSource, plan: str, module: str) -> tuple[Result, Group] | None:
+    """What is stored for an equal kernel, stored under `key` as well; None when there is nothing, or when that one
+    became another `module`. `plan` is this kernel's own, which may differ in what the plain one is expected to take.
+    """
     other = _shared.get(share, key)
     if other == key:
         return None
@@ -152,7 +154,7 @@ def load_shared(share: str, key: str, source: KernelSource, plan: str) -> tuple[
     if found is None:
         return None
     result, group = found
-    if not result.plan:
+    if result.module != module:
         return None
     result = replace(result, plan=plan)
     name, manager = _file_name(source.name), get_cache_manager(key)
@@ -222,12 +224,13 @@ def _result_json(result: Result) -> dict[str, Any]:
         "tile_loop": None if result.tile_loop is None else result.tile_loop.to_data(),
         "blocks_per_sm": result.blocks_per_sm,
         "disjoint": result.disjoint,
+        "module": result.module,
     }
 
 
 def _result_from(data: dict[str, Any]) -> Result:
     remarks = tuple(from_json(item) for item in data["remarks"])
-    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof")}
+    texts = {name: str(data[name]) for name in ("plan", "ptxas_log", "proof", "module")}
     tiles = None if data["tile_loop"] is None else TileLoop.from_data(data["tile_loop"])
     pairs = tuple((int(one), int(other)) for one, other in data["disjoint"])
     return Result(

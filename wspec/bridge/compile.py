@@ -125,7 +125,8 @@ def _made(
     verdict = begun.verdict or judge(source, text, compiler, options)
     if verdict.text is not None:
         share = cache.share(source, text, options, plan)
-        found = cache.load_shared(share, key, source, verdict.plan) if may_reuse(options) else None
+        made = cache.sha256(verdict.text)
+        found = cache.load_shared(share, key, source, verdict.plan, made) if may_reuse(options) else None
         if found is not None:
             return found
         cache.remember(share, key)
@@ -148,7 +149,8 @@ def compile_lowered(
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
-    return cache.store(key, source, made.result, ttir, made.finished if made.result.specialized else None)
+    result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
+    return cache.store(key, source, result, ttir, made.finished if result.specialized else None)
 
 
 def not_asked(source: KernelSource, options: Options) -> Remark | None:
