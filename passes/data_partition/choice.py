@@ -19,7 +19,7 @@ from wspec.target.hopper import WARP_GROUP, WGMMA_ROWS
 def choose_replicas(
     function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options
 ) -> tuple[int, dict[int, int]]:
-    """How many warp groups share the tile, and the sliced dimension of each load that is sliced."""
+    """How many warp groups share the tile, and the sliced dimension of each load and store that is sliced."""
     if (team := size_of(function)) > 1:
         return _of_team(function, sites, warps, team, options)
     rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
@@ -68,7 +68,11 @@ def _of_team(
 
 
 def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[int, int] | Conflict:
-    """The sliced dimension of each load that replicas share by rows, or why they cannot."""
+    """The sliced dimension of each load and descriptor store that replicas share by rows, or why they cannot.
+
+    A dimension counts those of the tile that are not 1. What is missing is not sliced: every replica loads all of it,
+    one stores all of it.
+    """
     if replicas == 3:
         dot = next(op for op in function.walk() if op.name in DOTS)
         return Conflict(dot, "Triton's tiles are powers of two, which three do not divide")
@@ -92,8 +96,15 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
             if dim is not None and fill is not None and fill.facts.whole:
                 return Conflict(op, f"{fill} brings a tile in one piece, which they would have to divide by rows")
             if dim is not None:
-                found[id_of(op)] = [d for d, size in enumerate(shape_of(op.result.type)) if size != 1].index(dim)
+                found[id_of(op)] = _counted(op.result, dim)
+        elif op.name == "tt.descriptor_store" and (dim := slicing.dim(op.operands[1])) is not None:
+            found[id_of(op)] = _counted(op.operands[1], dim)
     return found
+
+
+def _counted(tile: Value, dim: int) -> int:
+    """The dimension's place among those of the tile that are not 1."""
+    return [d for d, size in enumerate(shape_of(tile.type)) if size != 1].index(dim)
 
 
 def _layout_problem(function: Operation, dims: dict[Value, int], replicas: int, factor: int) -> Conflict | None:

@@ -89,9 +89,12 @@ def accumulators(body: Block, is_stream: Callable[[Operation], bool]) -> list[Op
     """The loop's dots if they may run on into the next iteration; else none.
 
     Each must do nothing but add to a value carried round the loop, and its operands must stay where they are while it
-    runs: in a ring (`is_stream` tells what fills or names one) or in a buffer from outside the loop.
+    runs: in a ring (`is_stream` tells what fills or names one) or in a buffer from outside the loop. A dot in a branch
+    or an inner loop is waited for there, and with it all that were issued before: then none runs on.
     """
     dots = [op for op in body.ops if op.name in DOTS]
+    if any(inner.name in DOTS for op in body.ops if op not in dots for inner in op.walk()):
+        return []
     stay = all(_stays(value, body, is_stream) for dot in dots for value in dot.operands[:2])
     return dots if dots and stay and all(_only_accumulates(body, dot) for dot in dots) else []
 

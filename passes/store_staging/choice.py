@@ -24,14 +24,24 @@ from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, Place, Staging, flat_
 def staging_options(
     function: Operation, sites: list[Site], sliced: dict[int, int], replicas: int
 ) -> dict[int, list[Place]]:
-    """Every place each descriptor store may go through, the better first. The place must be the replica's own."""
+    """Every place each descriptor store may go through, the better first. The place must be the replica's own.
+
+    `sliced` has the dimension by which replicas share a load or a store, -1 for loads that each has for itself.
+    """
     found: dict[int, list[Place]] = {}
     through = [site for site in sites if site.fill.facts.stores_through]
     own = [site for site in through if replicas == 1 or id_of(site.load) in sliced]
     for store in (op for op in function.walk() if op.name == "tt.descriptor_store"):
-        places = [Place(id_of(s.load), BUFFER) for s in own if not s.hot and _fits_buffer(store, s.load)]
-        if _after_loops(function, store, sites):
-            places += [Place(id_of(s.load), RING) for s in own if s.hot]
+        dim = sliced.get(id_of(store), -1)
+        dims = {id_of(s.load): sliced.get(id_of(s.load), -1) for s in own}
+        places = [
+            Place(load, BUFFER)
+            for load in (id_of(s.load) for s in own if not s.hot and _fits_buffer(store, s.load))
+            if dims[load] == dim
+        ]
+        if _after_loops(function, store, sites):  # a whole tile does not fit into the ring of one that is shared
+            hot = (id_of(s.load) for s in own if s.hot)
+            places += [Place(load, RING) for load in hot if (dims[load] >= 0) == (dim >= 0)]
         if _can_run_on(store):
             places.insert(0, Place(-1, OWN))
         if places:

@@ -81,6 +81,8 @@ def test_the_output_goes_through_memory_that_is_done() -> None:
     own = [place[1:] for place in plan_of(ODD["persistent"]).staging]
     assert own == [("", "own")], "the next tile comes while this one is stored"
     assert len(plan_of(ODD["store_between_loops"]).staging) <= 1, "the ring is still filled behind the first store"
+    assert plan_of(ODD["turned_once"]).staging == (), "a group has columns of the tile that was read, and stores rows"
+    assert len(plan_of(ODD["stored_whole"]).staging) == 1, "the other tile is stored whole, by one of the groups"
 
 
 @pytest.mark.parametrize("case", [ATTENTION, CAUSAL, ODD["gemm"], ODD["three_dots"]], ids=str)

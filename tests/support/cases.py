@@ -18,6 +18,7 @@ def desc(rows: int, columns: int, dtype: str = "fp16") -> str:
     return f"tensordesc<{dtype}[{rows}, {columns}]>"
 
 
+SLOW = frozenset({"C7515"})  # ptxas lets the products wait for each other
 GEMM = {"a_desc": desc(128, 64), "b_desc": desc(64, 128), "c_desc": desc(128, 128), "k": "i32:16"}
 TURNED = {**GEMM, "b_desc": desc(128, 64)}
 POINTERS = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp16:16", "n": "i32:16", "k": "i32:16"}
@@ -57,6 +58,10 @@ def _products() -> Iterator[Case]:
     batched |= dict.fromkeys(("x_desc", "y_desc"), "tensordesc<fp16[1, 128, 128]>")
     yield case("gated", {**GEMM, **batched}, TILE)
     yield case("store_between_loops", {**GEMM, "x_desc": desc(128, 128)}, TILE)
+    yield case(
+        "turned_once", {**GEMM, "a_desc": desc(128, 128), "b_desc": desc(128, 128)}, {**TILE, "BK": 128}, notes=SLOW
+    )
+    yield case("stored_whole", {**GEMM, "x_desc": desc(128, 128), "x_ptr": "*fp16:16"}, TILE)
     yield case("block_scales", {**TURNED, "scale_ptr": "*fp32:16"}, TILE)
     yield case("paged", {**GEMM, "table_ptr": "*i32"}, TILE)
     yield case("asked_for", GEMM, TILE)
@@ -66,7 +71,7 @@ def _products() -> Iterator[Case]:
 
 
 def _branches() -> Iterator[Case]:
-    for name in ("load_in_branch", "skipped_tiles", "compute_in_branch", "branch_beside"):
+    for name in ("load_in_branch", "skipped_tiles", "compute_in_branch", "branch_beside", "sum_past_a_branch"):
         yield case(name, {**GEMM, "flag": "i32"}, TILE)
 
 

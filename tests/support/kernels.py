@@ -161,6 +161,42 @@ def store_between_loops(a_desc, b_desc, c_desc, x_desc, k, BM: tl.constexpr, BN:
 
 
 @triton.jit
+def turned_once(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Warp groups share the first tile by its columns, and the one that is stored by its rows."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    a = a_desc.load([0, row]).T
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a, b_desc.load([i, column]), acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def stored_whole(a_desc, b_desc, c_desc, x_desc, x_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """One tile does not depend on the products that warp groups share: one of them stores all of it."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    x_desc.store([row, column], acc.to(x_desc.dtype))
+    columns = tl.load(x_ptr + tl.arange(0, BN))
+    c_desc.store([row, column], tl.broadcast_to(columns[None, :], [BM, BN]))
+
+
+@triton.jit
+def sum_past_a_branch(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The product in the branch is waited for there, and with it the sum's."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    top = tl.zeros([BM], tl.float32)
+    for i in tl.range(0, k, BK):
+        if i < flag:
+            top = tl.maximum(top, tl.max(tl.dot(a_desc.load([row, i]), b_desc.load([i, column])), 1))
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    c_desc.store([row, column], (acc + top[:, None]).to(c_desc.dtype))
+
+
+@triton.jit
 def load_in_branch(a_desc, b_desc, c_desc, k, flag, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)

@@ -60,8 +60,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     if plan.helpers or plan.values:
         scratch = check_chain(plan, function, sites)
     else:
-        _slicing(plan, function, sites)
-        _staging(plan, function, sites)
+        _staging(plan, function, sites, _slicing(plan, function, sites))
         _loops(plan, loops, sites)
         _halves(plan, function)
     _packed(plan, function)
@@ -143,7 +142,8 @@ def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: 
         raise _mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
 
 
-def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> dict[int, int]:
+    """How replicas share loads and stores."""
     if plan.coarsening > 1 and plan.consumer.replicas != plan.coarsening:
         raise _mismatch("tasks.replicas", f"a team of {plan.coarsening} has as many consumers", function)
     if plan.consumer.replicas == 1 or plan.coarsening > 1:
@@ -158,11 +158,12 @@ def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
                 raise _mismatch(
                     f"channels.{channel.name}.sliced_dim", f"must be {expected.get(load, -1)} here", function
                 )
+    return expected
 
 
-def _staging(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+def _staging(plan: Plan, function: Operation, sites: dict[int, Site], expected: dict[int, int]) -> None:
     sliced = {load: channel.sliced_dim for channel in plan.channels if channel.apart for load in channel.loads}
-    allowed = staging_options(function, list(sites.values()), sliced, plan.consumer.replicas)
+    allowed = staging_options(function, list(sites.values()), expected | sliced, plan.consumer.replicas)
     for store, name, kind in plan.staging:
         channel = next((channel for channel in plan.channels if channel.name == name), None)
         places = [place for place in allowed.get(store, []) if channel is not None and place.load in channel.loads]

@@ -221,6 +221,7 @@ def test_dots_that_only_accumulate_may_run_on(name: str, counts: list[int]) -> N
         ("load_in_branch", 0),
         ("block_scales", 0),  # the product is scaled before it is added
         ("branch_beside", 0),
+        ("sum_past_a_branch", 0),  # the branch waits for its own product, and for all before it
     ],
 )
 def test_in_flight_needs_operands_that_stay(name: str, count: int) -> None:
