@@ -14,7 +14,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"wspec": ROOT / "wspec", "wspec.passes": ROOT / "passes", "wspec.kernels": ROOT / "kernels"}
 LAYERS = (
-    ("version", "decision", "ir", "ptx"),
+    ("version", "decision", "ir", "ptx", "build_pth"),
     ("diagnostics",),
     ("options", "target", "tile_scheduler", "check", "execute"),
     ("model",),
@@ -24,11 +24,12 @@ LAYERS = (
     ("pipeline",),
     ("bridge", "show"),
     ("proof", "specs", "verdict"),
-    ("report",),
+    ("outcome", "ledger"),
     ("tune",),
     ("api",),
+    ("everywhere",),
     ("",),  # wspec itself: what a user imports
-    ("kernels",),
+    ("kernels", "startup"),
     ("lab",),
     ("cli",),
 )

@@ -10,6 +10,7 @@ the passes and the checker can be used without them.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from wspec.diagnostics import REASONS, Remark, WspecError, render
@@ -18,18 +19,38 @@ from wspec.version import VERSION
 
 if TYPE_CHECKING:
     from wspec.api import Offline, compile, offline
-    from wspec.report import Report
+    from wspec.everywhere import enable
+    from wspec.ledger import report
+    from wspec.outcome import Report
 
 __version__ = VERSION
 
-__all__ = ["REASONS", "Offline", "Options", "Remark", "Report", "WspecError", "compile", "offline", "render"]
+__all__ = [
+    "REASONS",
+    "Offline",
+    "Options",
+    "Remark",
+    "Report",
+    "WspecError",
+    "compile",
+    "enable",
+    "offline",
+    "render",
+    "report",
+]
 
-_API = ("Offline", "Report", "compile", "offline")
+_LATER = {
+    "Offline": "wspec.api",
+    "Report": "wspec.outcome",
+    "compile": "wspec.api",
+    "enable": "wspec.everywhere",
+    "offline": "wspec.api",
+    "report": "wspec.ledger",
+}
+"""What is imported when it is first touched, and where it is."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _API:
+    if name not in _LATER:
         raise AttributeError(f"module 'wspec' has no attribute {name!r}")
-    from wspec import api
-
-    return getattr(api, name)
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from wspec import bridge
+from wspec import bridge, ledger
 from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, WspecError, render
 from wspec.model.machine import MachineError, load_machine
 from wspec.options import Options, table
+from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
-from wspec.report import Report
 from wspec.tune.candidates import tuning
 from wspec.verdict import Judge
 
@@ -174,7 +175,9 @@ class _Compiler:
 
     def launch(self, source: KernelSource) -> tuple[Result, Group]:
         """What a launch runs. Prints the remarks; with strict=True raises when the kernel is left alone."""
+        began = time.perf_counter()
         result, group = self.obtain(source)
+        ledger.compiled(source, result, time.perf_counter() - began)
         if self.options.strict and result.reason is not None:
             raise WspecError(replace(result.reason, severity="error"))
         announce(result.remarks, self.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_only_wspec_is_installed(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    assert tops == {"wspec", f"wspec-{wspec.__version__}.dist-info"}
+    assert tops == {"wspec", "wspec.pth", f"wspec-{wspec.__version__}.dist-info"}
+
+
+def test_wspec_in_the_environment_switches_it_on(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """By wspec.pth, in a program that does not import wspec; and nothing is imported where it is not set."""
+    wheel.extractall(tmp_path)
+    program = (
+        f"import site, sys; site.addsitedir({str(tmp_path)!r}); print('wspec' in sys.modules); import torch, triton;"
+        "print(triton.runtime.jit.JITFunction.run.__module__)"
+    )
+    for value, expected in ((None, ["False", "triton.runtime.jit"]), ("1", ["True", "wspec.bridge.everywhere"])):
+        env = {name: text for name, text in os.environ.items() if name not in ("WSPEC", "PYTHONPATH")}
+        env |= {} if value is None else {"WSPEC": value, "PYTHONPATH": str(tmp_path)}
+        ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        assert ran.stdout.split() == expected, ran.stderr
 
 
 def test_every_module_and_data_file_is_in_it(wheel: zipfile.ZipFile) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wspec.bridge.cache import Group, Result
     from wspec.bridge.cache import key as cache_key
     from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
+    from wspec.bridge.everywhere import Switch
     from wspec.bridge.frontend import (
         HOPPER,
         KernelSource,
@@ -64,6 +65,7 @@ _HOMES = {
     "Resources": "sass.resources",
     "Result": "cache",
     "Ruling": "proof",
+    "Switch": "everywhere",
     "Tuning": "tuning",
     "Verdict": "compile",
     "WspecFunction": "launch",
@@ -122,6 +124,7 @@ __all__ = [
     "Resources",
     "Result",
     "Ruling",
+    "Switch",
     "Tuning",
     "Verdict",
     "WspecFunction",

@@ -22,6 +22,7 @@ _EXAMPLES = """examples:
   wspec trace   kernels/attention.py:attention_fwd -o timeline.json
   wspec dump    kernels/attention.py:attention_fwd --diff split slice_tile
   wspec dump    kernels/attention.py:attention_fwd --stage split | wspec opt - --form brief
+  wspec run-with train.py --epochs 3
 
 exit codes: 0 done; 1 failed (also: not proved, or left alone under --strict 1); 2 the input cannot be used"""
 
@@ -45,7 +46,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wspec {VERSION}")
     parser.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for add in (_compile, _plan, _explain, _check, _dump, _graph, _run, _trace, _opt, _bench, _calibrate, _demo):
+    known = (_compile, _plan, _explain, _check, _dump, _graph, _run, _run_with, _trace, _opt, _bench, _calibrate, _demo)
+    for add in known:
         add(commands)
     return parser
 
@@ -60,7 +62,8 @@ def _command(commands: argparse._SubParsersAction[_Parser], name: str, text: str
 
 def _lazily(name: str) -> Callable[[argparse.Namespace], int]:
     def run(args: argparse.Namespace) -> int:
-        command: Callable[[argparse.Namespace], int] = importlib.import_module(f"wspec.cli.{name}_command").run
+        module = importlib.import_module(f"wspec.cli.{name.replace('-', '_')}_command")
+        command: Callable[[argparse.Namespace], int] = module.run
         return command(args)
 
     return run
@@ -245,3 +248,15 @@ def _demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("--no-causal", dest="causal", action="store_false", help="without the causal mask")
     made.add_argument("--no-run", action="store_true", help="do not run it, neither on the CPU nor on a GPU")
     made.add_argument("-o", "--output", metavar="FOLDER", help="write the cubin and every stage there")
+
+
+def _run_with(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = _command(
+        commands, "run-with", "run a Python program whose Triton kernels all go through wspec",
+        "What became of each kernel is told on stderr when the program ends. Options are given by WSPEC_... variables; "
+        "the program's own processes are switched on by WSPEC=1, which is set for them.",
+    )  # fmt: skip
+    made.add_argument("--quiet", action="store_true", help="no table at the end")
+    made.add_argument("-m", dest="module", action="store_true", help="PROGRAM is a module's name, as for python -m")
+    made.add_argument("program", metavar="PROGRAM", help="a Python file")
+    made.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's own arguments")

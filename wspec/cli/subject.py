@@ -23,7 +23,7 @@ from wspec.show.graph import Picture, picture, tasks_of
 if TYPE_CHECKING:
     from wspec.api import Offline
     from wspec.bridge import Finished, KernelSource, Proof, Resources, Verdict
-    from wspec.report import Report
+    from wspec.outcome import Report
 
 BINARY_STAGES = ("final", "llir", "ptx", "sass")
 TEXT_STAGES = ("plan", "graph", "llir", "ptx", "sass")  # those that are no MLIR

@@ -42,11 +42,12 @@ class Room:
 FLOORS: tuple[tuple[Room, ...], ...] = (
     (Room("cli", "the command line", LAB, 620),),
     (Room("lab", "measure, calibrate, simulate", LAB, 620),),
-    (Room("kernels", "plain kernels to try", LAB, 620),),
+    (Room("kernels", "plain kernels to try", LAB, 620), Room("startup", "WSPEC=1", USER, 980)),
     (Room("", "import wspec", USER, 620),),
+    (Room("everywhere", "wspec.enable", USER, 620),),
     (Room("api", "wspec.compile, offline", USER, 620),),
     (Room("tune", "which plans to time", COMPILES, 980),),
-    (Room("report", "what became of a kernel", USER, 380),),
+    (Room("outcome", "what became of a kernel", USER, 380), Room("ledger", "... and of all", USER, 160)),
     (
         Room("proof", "the checker, for the bridge", PROVES, 160),
         Room("verdict", "the compiler, for the bridge", COMPILES, 620),
@@ -71,6 +72,7 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
         Room("ir", "operations, types, text", COMPILES, 620),
         Room("decision", "a value, or why not", COMPILES, 950),
         Room("version", "one number", COMPILES, 1180),
+        Room("build_pth", "when a wheel is built", LAB, 160),
     ),
 )
 """From the top down; a room imports rooms of lower floors."""

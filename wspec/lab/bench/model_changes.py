@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wspec.lab.simulate.points import Point
+from wspec.outcome import Report
 from wspec.plan.plan import Plan
-from wspec.report import Report
 from wspec.tune.variations import emitted
 
 Options = Mapping[str, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import wspec
 from wspec.kernels.attention import attention_fwd
+from wspec.outcome import operations
 from wspec.plan.plan import Plan
-from wspec.report import operations
 
 
 def test_attention_down_to_the_cubin() -> None:

@@ -1,0 +1,75 @@
+"""Triton kernels that nobody decorated: while a switch is on, their launches go to copies that compile through wspec.
+
+Only `run` of Triton's three kinds of kernel objects is replaced, in which every form of a launch ends, and only while
+a switch is on. The copy of a kernel has caches and a cache key of its own, so that what was compiled with the
+switch on is never found with it off, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.jit import JITFunction
+
+from wspec.bridge.launch import WspecFunction, innermost, is_wrapper
+
+Copy = Callable[[Any], Any]  # of a kernel: one that compiles through wspec, or None where it stays as it is
+
+_KINDS: tuple[Any, ...] = (JITFunction, Autotuner, Heuristics)
+_RESULTS = ("best_config", "bench_time", "configs_timings")  # what an Autotuner leaves behind for its owner to read
+_COPIES = "_wspec_copies"
+_originals: dict[Any, Callable[..., Any]] = {}
+_switches: list[Switch] = []
+_lock = threading.Lock()
+
+
+class Switch:
+    """Launches go through `copy` of their kernel from `on` to `off`; of several that are on, the last one counts."""
+
+    def __init__(self, copy: Copy, launched: Callable[[Any], None]) -> None:
+        """`launched` hears of each launch, by the kernel as its owner has it."""
+        self._copy, self._launched = copy, launched
+
+    def on(self) -> None:
+        with _lock:
+            if not _switches:
+                for kind in _KINDS:
+                    _originals[kind] = kind.run
+                    kind.run = _routed(kind.run)
+            _switches.append(self)
+
+    def off(self) -> None:
+        with _lock:
+            if self not in _switches:
+                return
+            _switches.remove(self)
+            if not _switches:
+                for kind, original in _originals.items():
+                    kind.run = original
+                _originals.clear()
+
+    def launch(self, kernel: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the launch returns, run by the kernel's copy where it has one."""
+        copies = kernel.__dict__.setdefault(_COPIES, {})
+        if self not in copies:
+            copies[self] = self._copy(kernel)
+        copy = copies[self]
+        if copy is None:
+            return original(kernel, *args, **kwargs)
+        self._launched(kernel)
+        returned = copy.run(*args, **kwargs)
+        if is_wrapper(kernel):
+            kernel.__dict__.update({name: copy.__dict__[name] for name in _RESULTS if name in copy.__dict__})
+        return returned
+
+
+def _routed(original: Callable[..., Any]) -> Callable[..., Any]:
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _switches or isinstance(innermost(self), WspecFunction):
+            return original(self, *args, **kwargs)
+        return _switches[-1].launch(self, original, args, kwargs)
+
+    return run
