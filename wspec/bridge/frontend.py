@@ -20,7 +20,7 @@ from triton.runtime.jit import MockTensor, create_function_from_signature
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Remark, WspecError, function_indent
-from wspec.ir.stages import NUM_STAGES
+from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
 
 HOPPER = GPUTarget("cuda", 90, 32)
 
@@ -180,6 +180,8 @@ def lower(source: KernelSource) -> tuple[str, str]:
     if options.maxnreg is not None:
         module.set_attr("ttg.maxnreg", ir.builder(module.context).get_int32_attr(options.maxnreg))
     module.set_attr(NUM_STAGES, ir.builder(module.context).get_int32_attr(options.num_stages))
+    if INSTALLED.whole_views:
+        module.set_attr(WHOLE_VIEWS, ir.builder(module.context).get_int32_attr(1))
     run_passes(module, partial(INSTALLED.add_ttgir_passes, arch=capability(source), options=options), "wspec_ttgir")
     return before, _placed(generic_text(module))
 

@@ -54,13 +54,13 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
     first = Walk(blocks, 0, memory)
     first.until_meeting()
     first.until_meeting()
-    found: dict[int, tuple[list[int], set[int], Walk]] = {}
+    found: dict[tuple[int, int | None], tuple[list[int], set[int], Walk]] = {}  # LLVM merges partitions that are equal
     for warp in range(int(threads[1]) // WARP):
         walk = Walk(blocks, WARP * warp, dict(memory))
         walk.until_meeting()
         stop = walk.number  # where those that are done come back to
         walk.until_meeting()
-        warps, inside, _ = found.setdefault(walk.number, ([], set(), walk))
+        warps, inside, _ = found.setdefault((walk.number, walk.partition), ([], set(), walk))
         warps.append(warp)
         if not inside:
             inside |= _reached(blocks, walk.number, stop if stop != walk.number else -1)

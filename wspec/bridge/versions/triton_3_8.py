@@ -23,6 +23,7 @@ TRITON = replace(
         _WARP_GROUPS,
         Pass(_WARP_GROUPS, lambda _arch, _options: (False,)),  # not for the concurrency sanitizer
     ),
+    whole_views=True,
     columns_of_files=True,
     gathers_before_waits=False,
 )

@@ -35,4 +35,5 @@ TRITON = replace(
         Pass(_LOWER_MMA),
         Pass("nvidia.ttnvgpuir.hoist_mbarrier_lifecycle", to_arch),
     ),
+    whole_views=False,
 )

@@ -53,6 +53,7 @@ class Version:
     memory: tuple[Pass, ...]  # the beginning of `make_llir`, as far as shared memory is given out and fences are put
     spelling: tuple[Callable[[str], str], ...] = ()  # what makes wspec's generic text this version's
     ptxas_flags: tuple[str, ...] = ()  # that `make_cubin` passes besides those of its options
+    whole_views: bool = False  # must a view of a buffer as another type have all its bytes?
     columns_of_files: bool = False  # are a location's columns those of the file, from 1?
     gathers_before_waits: bool = True
     """Does the back end put a `bar.sync` of a task's warps before its wait on an mbarrier? Before a task's arrival all
