@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
-from wspec.ir.stages import NUM_STAGES
+from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
 from wspec.ir.types import I32, DenseArrayAttr, i32
 from wspec.plan.plan import Plan
 from wspec.target.hopper import SM_REGISTERS, START_REGISTERS
@@ -21,7 +21,8 @@ def finish(module: Operation, plan: Plan) -> Operation:
     for inner in module.walk():
         for name in [n for n in inner.attributes if n.startswith("wspec.")]:
             del inner.attributes[name]
-    module.attributes.pop(f'"{NUM_STAGES}"', None)
+    for name in (NUM_STAGES, WHOLE_VIEWS):
+        module.attributes.pop(f'"{name}"', None)
     requested = tuple(task.registers for task, _ in plan.regions()[1:])
     op.properties["requestedRegisters"] = DenseArrayAttr(I32, requested)
     module.attributes['"ttg.num-warps"'] = i32(plan.consumer.warps)

@@ -18,11 +18,12 @@ A token is the buffer's index. Runs last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.shared_memory import size_bytes
 from wspec.ir.types import (
     I1,
     I32,
@@ -36,6 +37,7 @@ from wspec.ir.types import (
     OpaqueType,
     ScalarType,
     StringAttr,
+    Type,
     UnitAttr,
     i32,
 )
@@ -146,6 +148,13 @@ def _barriers(build: Builder, depth: int, count: int) -> Value:
     return barriers
 
 
+def _whole_view(ring: Type, tile: Type) -> MemDescType:
+    """The type of a tile in the memory of a ring, as the first of as many as that has room for."""
+    assert isinstance(ring, MemDescType) and isinstance(tile, MemDescType)
+    count, rest = divmod(size_bytes(ring), size_bytes(tile))
+    return tile if rest or count == 1 else replace(tile, alloc_shape=(count, *tile.shape))
+
+
 def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
     return build.create("ttg.memdesc_index", [ring, index], [type]).result
 
@@ -231,7 +240,8 @@ class _Lowering:
         if op.name in ("wspec.acquire", "wspec.wait"):
             return self._enter(op, build, ring, name, at)
         if op.name == "wspec.ring":
-            _replace(op, build.create("ttg.memdesc_reinterpret", [ring.buffers], [op.result.type]).result)
+            type = _whole_view(ring.buffers.type, op.result.type)
+            _replace(op, build.create("ttg.memdesc_reinterpret", [ring.buffers], [type]).result)
             return at
         index = op.operands[0]
         if op.name == "wspec.buffer":

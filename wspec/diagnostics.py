@@ -150,10 +150,11 @@ def _column(place: FileLoc) -> int:
     Triton counts columns from 0, and in the text of the function after `textwrap.dedent`: methods and nested
     functions are off by their indentation, which is added back here.
     """
-    return place.column + _function_indent(place.file, place.line)
+    return place.column + function_indent(place.file, place.line)
 
 
-def _function_indent(file: str, line: int) -> int:
+def function_indent(file: str, line: int) -> int:
+    """The column at which the function around a line of a file begins, from 0."""
     spans = [span for span in _functions(file) if span[0] <= line <= span[1]]
     return max(spans)[2] if spans else 0
 

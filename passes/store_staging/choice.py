@@ -12,6 +12,7 @@ from __future__ import annotations
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import shape_of
+from wspec.ir.stages import views_are_whole
 from wspec.ir.types import TensorDescType
 from wspec.ir.wgmma import DOT
 from wspec.model.operations import byte_size
@@ -91,9 +92,10 @@ def why_whole(function: Operation, staging: Staging, warps: int, registers: int)
 
 
 def ring_holds(function: Operation, store: int, channel: Channel) -> bool:
-    """Has the whole ring room for the store's tile?"""
+    """Has the whole ring room for the store's tile? Some versions of Triton want it for a number of such tiles."""
     op = next(op for op in function.walk() if id_of(op) == store)
-    return byte_size(op.operands[1].type) <= channel.depth * channel.buffer_bytes
+    count, rest = divmod(channel.depth * channel.buffer_bytes, byte_size(op.operands[1].type))
+    return count > 0 and (rest == 0 or not views_are_whole(function))
 
 
 def named(staging: Staging, channels: tuple[Channel, ...]) -> tuple[tuple[int, str, str], ...]:

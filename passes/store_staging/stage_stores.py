@@ -48,6 +48,7 @@ from wspec.ir.types import (
     StringAttr,
     TensorDescType,
     TensorType,
+    UnitAttr,
     i32,
     signless,
 )
@@ -175,4 +176,4 @@ def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block)
 
 
 def _wait(build: Builder) -> None:
-    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0)})
+    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0), "read_only": UnitAttr()})

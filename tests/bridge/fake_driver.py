@@ -46,6 +46,9 @@ class FakeDriver:
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         return "module", name, 32, 0, 1024
 
+    def unload_module(self, module: Any) -> None:
+        """Triton 3.8 and later ask for it when a kernel is collected."""
+
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         def launch(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
             _launch_metadata, _enter, _exit, *arguments = rest

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import Any
 
 import pytest
 import torch
 import triton
-from triton.backends.nvidia.compiler import CUDABackend
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.bridge.sample_kernels import ADD_SIGNATURE, GEMM_BLOCKS, GEMM_SIGNATURE, add, gemm, gemm_source, wrong
 from wspec import bridge
-from wspec.bridge import frontend, triton_3_6
+from wspec.bridge import frontend
 from wspec.diagnostics import WspecError
-
-
-def _passes(source: str) -> list[str]:
-    return re.findall(r"passes\.(\w+\.add_\w+)\(", source)
-
-
-def test_the_pass_list_is_that_of_the_installed_triton() -> None:
-    theirs = inspect.getsource(CUDABackend.make_ttgir)
-    head, rest = theirs.split("if capability // 10 in [8, 9]:")
-    hopper = rest[: rest.index("nvidia.passes.hopper.add_hopper_warpspec")]
-    assert _passes(inspect.getsource(triton_3_6.add_ttgir_passes)) == _passes(head) + _passes(hopper)
 
 
 def test_ttgir_stands_before_the_pipeliner() -> None:

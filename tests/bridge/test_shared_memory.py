@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-
 import pytest
-from triton.backends.nvidia.compiler import CUDABackend
 
 from tests.check.script import kernel
 from wspec import bridge
-from wspec.bridge.versions import INSTALLED
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area
@@ -26,19 +21,6 @@ def kernel(n):
 
 def ops(module: Operation, name: str) -> list[Operation]:
     return [op for op in module.walk() if op.name == name]
-
-
-def test_the_passes_are_the_first_of_the_back_end() -> None:
-    def passes(function: object) -> list[str]:
-        assert callable(function)
-        found: list[str] = re.findall(r"\.(add_\w+)\(", inspect.getsource(function))
-        return found
-
-    ours = passes(INSTALLED.add_memory_passes)
-    theirs = passes(CUDABackend.make_llir)
-    others = {"add_allocate_tensor_memory", "add_check_matmul_two_cta", "add_concurrency_sanitizer",
-              "add_allocate_global_scratch_memory"}  # fmt: skip
-    assert [one for one in theirs if one not in others][: len(ours)] == ours
 
 
 def test_scratch_has_the_bytes_of_a_buffer_that_is_done_with() -> None:

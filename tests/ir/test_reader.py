@@ -72,6 +72,7 @@ def read_attr(text: str, before: str = "") -> Attribute:
         ("tensor<128x64x!tt.ptr<f16>>", TensorType((128, 64), PointerType(F16))),
         (f"tensor<32xi1, #ttg.slice<{{dim = 1, parent = {BLOCKED_TEXT}}}>>", TensorType((32,), I1, ROW)),
         ("!tt.tensordesc<tensor<128x64xf16>>", TensorDescType(TensorType((128, 64), F16))),
+        ("!tt.tensordesc<128x64xf16>", TensorDescType(TensorType((128, 64), F16))),
         ("() -> ()", FunctionType((), ())),
         ("(i32, f32) -> (i32, i64)", FunctionType((I32, F32), (I32, I64))),
     ],
@@ -105,7 +106,6 @@ def test_memdesc() -> None:
         "none",
         "tuple<i32, tuple<>>",
         '!odd.type<"<{(" -> [{}]>',
-        "!tt.tensordesc<128x64xf16>",
         "!ttg.memdesc<2xf32, future>",
     ],
 )

@@ -122,5 +122,6 @@ def _ptxas_flags(source: KernelSource) -> list[str]:
     flags += [] if options.enable_fp_fusion else ["--fmad=false"]
     flags += ["-v"]
     flags += ["--opt-level", "0"] if knobs.nvidia.disable_ptxas_opt else []
+    flags += INSTALLED.ptxas_flags
     flags += options.ptx_options.split(" ") if options.ptx_options else []
     return [*flags, f"--gpu-name={sm_arch_from_capability(source.target.arch)}"]

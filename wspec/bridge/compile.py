@@ -9,7 +9,6 @@ from pathlib import Path
 
 import triton
 from triton import knobs
-from triton.runtime.jit import get_jit_fn_file_line
 
 from wspec.bridge import cache
 from wspec.bridge.backend import Finished, finish
@@ -187,8 +186,9 @@ def kernel_location(source: KernelSource) -> FileLoc:
     """The line of the kernel's `def`."""
     if isinstance(source.ast, Elsewhere):
         return source.ast.place
-    file, line = get_jit_fn_file_line(source.ast.fn)
-    return FileLoc(file, line, 0)
+    fn = source.ast.fn
+    above = next((count for count, text in enumerate(fn.raw_src) if text.strip().startswith("def ")), 0)
+    return FileLoc(fn.fn.__code__.co_filename, fn.starting_line_number + above, 0)
 
 
 # ------------------------------------------------------------------------------------------ our own failures

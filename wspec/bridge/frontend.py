@@ -19,8 +19,8 @@ from triton.runtime.jit import MockTensor, create_function_from_signature
 
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
-from wspec.diagnostics import Remark, WspecError
-from wspec.ir.stages import NUM_STAGES
+from wspec.diagnostics import Remark, WspecError, function_indent
+from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
 
 HOPPER = GPUTarget("cuda", 90, 32)
 
@@ -180,8 +180,23 @@ def lower(source: KernelSource) -> tuple[str, str]:
     if options.maxnreg is not None:
         module.set_attr("ttg.maxnreg", ir.builder(module.context).get_int32_attr(options.maxnreg))
     module.set_attr(NUM_STAGES, ir.builder(module.context).get_int32_attr(options.num_stages))
+    if INSTALLED.whole_views:
+        module.set_attr(WHOLE_VIEWS, ir.builder(module.context).get_int32_attr(1))
     run_passes(module, partial(INSTALLED.add_ttgir_passes, arch=capability(source), options=options), "wspec_ttgir")
-    return before, generic_text(module)
+    return before, _placed(generic_text(module))
+
+
+_PLACE = re.compile(r'"([^"\n]+)":(\d+):(\d+)(?=[) ])')
+
+
+def _placed(text: str) -> str:
+    """A front end's text with columns counted from 0 in the text of the function, as they are up to Triton 3.7."""
+    return _PLACE.sub(_as_in_the_function, text) if INSTALLED.columns_of_files else text
+
+
+def _as_in_the_function(place: re.Match[str]) -> str:
+    file, line, column = place[1], int(place[2]), int(place[3])
+    return f'"{file}":{line}:{max(column - 1 - function_indent(file, line), 0)}'
 
 
 def plain_ttgir(source: KernelSource) -> str:
@@ -189,7 +204,7 @@ def plain_ttgir(source: KernelSource) -> str:
     module, backend = _ttir_module(source), source.backend
     arch = capability(source)
     captured("make_ttgir failed", lambda: backend.make_ttgir(module, {}, source.options, arch))
-    return generic_text(module)
+    return _placed(generic_text(module))
 
 
 def _ttir_module(source: KernelSource) -> Any:

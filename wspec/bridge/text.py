@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from triton._C.libtriton import ir, nvidia
 
+from wspec.bridge.versions import INSTALLED
+
 T = TypeVar("T")
 _stderr_lock = threading.RLock()
 
@@ -43,7 +45,7 @@ def reparse(text: str, context: Any = None) -> Any:
     """A libtriton module from generic or pretty text, parsed and verified. Raises BridgeError with the diagnostics."""
     context = new_context() if context is None else context
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(text)
+        file.write(INSTALLED.spelled(text))
         file.flush()
         try:
             module = captured("this is not valid IR", partial(ir.parse_mlir_module, file.name, context))

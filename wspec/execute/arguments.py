@@ -72,7 +72,9 @@ def _followers(arguments: Sequence[Value], at: int) -> int:
     rank = len(type.block.shape)
     expected = [ScalarType("i32")] * rank + [ScalarType("i64")] * rank
     after = arguments[at + 1 : at + 1 + 2 * rank]
-    fits = [v.type for v in after] == expected and all(value_name(v.location) == name for v in after)
+    names = [value_name(one.location) for one in after]
+    own = [f"{name}.{what}.{axis}" for what in ("shape", "stride") for axis in range(rank)]  # since Triton 3.8
+    fits = [one.type for one in after] == expected and names in ([name] * 2 * rank, own)
     return 2 * rank if fits else 0
 
 

@@ -2,6 +2,10 @@
 
 The text is what libtriton prints for a module in generic form: quoted operation names, `<{properties}>`,
 `{attributes}`, `: (operand types) -> result types`, `loc(...)`, and aliases that may stand after their uses.
+
+What versions of Triton write differently becomes one thing here: what partitions capture are the operands of
+`ttg.warp_specialize`, also where the text has them at `ttg.warp_specialize.partitions` (from 3.7), and a TMA load says
+how many operands are what (from 3.7) only where it has offsets of an im2col copy.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from wspec.ir.attr_reader import AttrReader
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.cursor import RESOURCES, SUFFIX_ID, ReadError
 from wspec.ir.loc import UNKNOWN, FileLoc, Location
-from wspec.ir.types import Attribute, OpaqueAttr, Type
+from wspec.ir.types import Attribute, DenseArrayAttr, OpaqueAttr, Type
 
 _VALUE = "%" + SUFFIX_ID
 _RESULT = re.compile(rf"({_VALUE})(?::(\d+))?")
@@ -29,7 +33,9 @@ _FLAT_ATTRIBUTES = re.compile(r"\{[^{}\n]*\}")
 _PROPERTIES = re.compile(r"<\{[^\n]*?\}>(?= :| \(| \{)")
 _RESOURCES = re.compile(r"\{-#.*?#-\}", re.S)
 _CUSTOM_FORM = re.compile(r"[A-Za-z_][\w$.]*")
-_ISOLATED = {"builtin.module", "tt.func", "llvm.func", "gpu.module", "gpu.func", "ttg.warp_specialize.partitions"}
+_PARTITIONS = "ttg.warp_specialize.partitions"
+_TMA_LOAD = "ttng.async_tma_copy_global_to_local"
+_ISOLATED = {"builtin.module", "tt.func", "llvm.func", "gpu.module", "gpu.func", _PARTITIONS}
 
 Signature = tuple[tuple[Type, ...], tuple[Type, ...]]
 Entries = dict[str, Attribute]
@@ -100,6 +106,7 @@ class _OpReader(AttrReader):
         self._line_ends = [match.start() for match in re.finditer("\n", text)] if file is not None else []
         self._scope = _Scope(None)
         self._pending: list[_Pending] = []
+        self._capturing: list[Operation] = []  # partitions with operands of their own
         self._blocks: dict[str, tuple[Block, int]] = {}  # of the region being read, with a place that names it
         self._signatures: dict[str, Signature] = {}
         self._dictionaries: dict[str, Entries] = {}
@@ -120,6 +127,8 @@ class _OpReader(AttrReader):
                 ops.append(self.operation())
             self.skip()
         self._settle(0)
+        for partitions in self._capturing:
+            _hand_captures_up(partitions)
         if not ops:
             raise self.error("expected an operation, found the end of the text")
         module = ops[0] if len(ops) == 1 and ops[0].name == "builtin.module" else _wrapped(ops)
@@ -144,6 +153,10 @@ class _OpReader(AttrReader):
         inputs, outputs = self._signature()
         op.location = self._trailing_location() or self._place(start)
         self._operands(op, operands, inputs, head.start(3))
+        if name == _PARTITIONS and inputs:
+            self._capturing.append(op)
+        elif name == _TMA_LOAD:
+            _without_segments(op)
         op.results = [Value(type, op, index) for index, type in enumerate(outputs)]
         if results is not None:
             self._define_results(op, results, start)
@@ -367,6 +380,19 @@ class _OpReader(AttrReader):
             if self.text[self.pos : self.pos + 1] in ("^", "}", ""):
                 return
             block.append(self.operation())
+
+
+def _hand_captures_up(partitions: Operation) -> None:
+    """To the `ttg.warp_specialize` around them."""
+    outer = partitions.parent_op
+    if outer is not None and not outer.operands:
+        outer.operands, partitions.operands = partitions.operands, []
+
+
+def _without_segments(load: Operation) -> None:
+    sizes = load.properties.get("operandSegmentSizes")
+    if isinstance(sizes, DenseArrayAttr) and sizes.values[2:3] == (0,):
+        load.properties = {name: value for name, value in load.properties.items() if value is not sizes}
 
 
 def _wrapped(ops: list[Operation]) -> Operation:

@@ -135,7 +135,7 @@ class TypeReader(LocReader, ABC):
         return PointerType(pointee, self.integer(self.need(_ADDRESS_SPACE, "an address space").group()))
 
     def _tensordesc(self) -> Type:
-        block = self.type()
+        block = self._tensor() if self.text[self.pos : self.pos + 1].isdigit() else self.type()
         if not isinstance(block, TensorType):
             raise self.error("expected a tensor type, as in '!tt.tensordesc<tensor<...>>'")
         return TensorDescType(block)

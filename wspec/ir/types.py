@@ -163,7 +163,10 @@ class MemDescType(Type):
 
 @dataclass(frozen=True, slots=True)
 class TensorDescType(Type):
-    """`!tt.tensordesc<tensor<...>>`: a TMA descriptor; `block` is the tile one copy moves."""
+    """`!tt.tensordesc<tensor<...>>`: a TMA descriptor; `block` is the tile one copy moves.
+
+    From Triton 3.8 its text is `!tt.tensordesc<64x64xbf16, #shared>`, which is read as the same.
+    """
 
     block: TensorType
 

@@ -35,6 +35,7 @@ from wspec.ir.types import (
     StringAttr,
     TensorDescType,
     TensorType,
+    UnitAttr,
     i32,
 )
 from wspec.ir.wgmma import DOT
@@ -202,7 +203,7 @@ def _store(build: Builder, store: Operation, buffer: Value, replica: int, replic
     desc, _, *coordinates = store.operands
     marks: dict[str, Attribute] = {"replica": IntegerAttr(replica, I32)} if replicas > 1 else {}
     build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer], [], None, marks)
-    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0)})
+    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0), "read_only": UnitAttr()})
 
 
 # ------------------------------------------------------------------------------------------------- effects

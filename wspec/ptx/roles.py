@@ -54,13 +54,13 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
     first = Walk(blocks, 0, memory)
     first.until_meeting()
     first.until_meeting()
-    found: dict[int, tuple[list[int], set[int], Walk]] = {}
+    found: dict[tuple[int, int | None], tuple[list[int], set[int], Walk]] = {}  # LLVM merges partitions that are equal
     for warp in range(int(threads[1]) // WARP):
         walk = Walk(blocks, WARP * warp, dict(memory))
         walk.until_meeting()
         stop = walk.number  # where those that are done come back to
         walk.until_meeting()
-        warps, inside, _ = found.setdefault(walk.number, ([], set(), walk))
+        warps, inside, _ = found.setdefault((walk.number, walk.partition), ([], set(), walk))
         warps.append(warp)
         if not inside:
             inside |= _reached(blocks, walk.number, stop if stop != walk.number else -1)
@@ -194,8 +194,8 @@ class Walk:
         values = [self._value(operand) for operand in one.operands[1:]]
         words = one.opcode.split(".")
         match words[0], values:
-            case "mov" | "cvt", [value]:
-                return value
+            case "mov" | "cvt", [value] if value is not None:
+                return _converted(words, value)
             case "shfl", [value, 0, *_] if words[2] == "idx":
                 return value  # of lane 0, which this thread is
             case "add", [tuple((name, offset)), int(by)] | [int(by), tuple((name, offset))]:
@@ -207,20 +207,43 @@ class Walk:
         return None
 
 
+def _width(type: str) -> int:
+    """Bits of a type such as s16 or b32; 0 of what has none."""
+    return int(type[1:]) if type[:1] in ("b", "s", "u") and type[1:].isdigit() else 0
+
+
+def _converted(words: Sequence[str], value: Value) -> Value | None:
+    """By `mov` or `cvt`."""
+    if isinstance(value, tuple):
+        return value
+    source = _width(words[-1])
+    if not source or (words[-1].startswith("s") and value >> (source - 1) & 1 and words[0] == "cvt"):
+        return None
+    value &= (1 << source) - 1
+    return value & ((1 << _width(words[-2])) - 1) if words[0] == "cvt" else value
+
+
 def _computed(words: Sequence[str], left: int, right: int) -> int | None:
-    """Of numbers that are small and not negative, so that their type does not matter."""
+    """Of integers, as so many bits without a sign."""
+    width = _width(words[-1])
+    if not width:
+        return None
+    whole = (1 << width) - 1
+    left, right = left & whole, right & whole
     match words[0]:
         case "add":
-            return left + right
+            return left + right & whole
         case "sub":
-            return left - right if left >= right else None
+            return left - right & whole
         case "and":
             return left & right
-        case "shr":
+        case "shr" if not (words[-1].startswith("s") and left >> (width - 1)):
             return left >> right
-        case "shl":
-            return left << right if left < 1 << 16 and right < 8 else None
+        case "shl" if right < width:
+            return left << right & whole
         case "setp" if len(words) == 3:
+            if words[-1].startswith("s"):
+                left, right = ((value ^ 1 << (width - 1)) - (1 << (width - 1)) for value in (left, right))
             orders = {"lt": left < right, "le": left <= right, "gt": left > right, "ge": left >= right,
                       "eq": left == right, "ne": left != right}  # fmt: skip
             return int(orders[words[1]]) if words[1] in orders else None

@@ -33,7 +33,7 @@ def test_a_sample_of_mutants(kernel: str, variant: str) -> None:
 
 
 ARRIVE = r"\n[^\n]*mbarrier\.arrive\.shared[^\n]*"
-WAIT = r"\n\{\s*\.reg \.pred complete;\s*waitLoop:[^}]*\}"
+WAIT = r"\n\{\s*(?:\.loc[^\n]*\s*)?\.reg \.pred complete;\s*(?:\.loc[^\n]*\s*)?waitLoop:[^}]*\}"
 
 
 @pytest.mark.parametrize(

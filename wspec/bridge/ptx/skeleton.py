@@ -246,7 +246,7 @@ def _of_copy(one: Instruction) -> Event | None:
         return None  # of a thread that makes a descriptor (ttng.tensormap_create)
     if opcode.startswith("cp.async.bulk.commit_group"):
         return ("commit",)
-    if opcode.startswith("cp.async.bulk.wait_group.read"):
+    if opcode.startswith("cp.async.bulk.wait_group"):  # with `.read` or, which is more, without
         return ("store wait", _number(operands[0]) or 0)
     if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
         return ("load",) if ".mbarrier::complete_tx" in opcode else ("store",)
