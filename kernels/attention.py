@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.ready import Memo, Ready, current_stream
+from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -299,11 +299,9 @@ _launches = Memo()
 
 def _key(q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any) -> tuple[Any, ...] | None:
     """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
-    if not (type(q) is type(k) is type(v) is torch.Tensor and type(causal) is bool and type(scale) in _SCALES):
+    if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES:
         return None
     device = q.get_device()
-    if device < 0 or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
-        return None
     return (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         device, k.get_device(), v.get_device(), causal, scale, config, id(kernel), current_stream(device),

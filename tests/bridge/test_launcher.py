@@ -14,6 +14,7 @@ from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cuda, launcher, ready
+from wspec.bridge.launch import WspecFunction
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
 
@@ -161,10 +162,8 @@ def test_types_that_only_triton_knows(driver: Driver, kind: Any) -> None:
 # ------------------------------------------------------------------------------------------------ made again
 
 
-class Kernel:
+class Kernel(WspecFunction):
     """Under wspec.compile, launched through the launcher, with a guard over x and d."""
-
-    wspec_options = None
 
     def __init__(self, run: Callable[..., None], guard: Guard | None = None) -> None:
         self.run, self.guard, self.pre_run_hooks = run, guard, []  # type: ignore[var-annotated]

@@ -13,9 +13,12 @@ from typing import Any
 import torch
 import triton
 from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
 
 from wspec.bridge import cuda
-from wspec.bridge.launcher import has_hooks
+from wspec.bridge.launch import WspecFunction
+from wspec.bridge.launcher import has_hooks, quick
 from wspec.bridge.recording import Recorded, recording
 from wspec.bridge.spans import bounds
 from wspec.bridge.workspace import PER_THREAD
@@ -69,18 +72,49 @@ class Ready:
 
 
 def launch(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Ready | None:
-    """Launch as ever; what makes it again, where that can be had."""
-    if not hasattr(kernel, "wspec_options") or _is_capturing():
+    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had."""
+    if not isinstance(kernel, JITFunction) or _is_capturing():
         kernel[grid](*arguments, **meta)
         return None
     with recording.on() as now:
-        kernel[grid](*arguments, **meta)
+        if isinstance(kernel, WspecFunction) or not _launched_quickly(kernel, grid, arguments, meta):
+            kernel[grid](*arguments, **meta)
     return Ready(kernel, now, arguments) if now.launches == 1 and not now.once else None
+
+
+def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> bool:
+    """Launch a kernel of Triton's own through our launcher, if that can be."""
+    runtime = knobs.runtime
+    if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or kernel.pre_run_hooks:
+        return False
+    compiled = kernel.warmup(*arguments, grid=grid, **meta)
+    if not isinstance(compiled, CompiledKernel):
+        return False
+    theirs = compiled.run
+    run = quick(theirs, compiled)
+    if run is None:
+        return False
+    values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
+    bound = [values.get(parameter.name, parameter.default) for parameter in kernel.params]
+    active = triton.runtime.driver.active
+    stream = active.get_current_stream(active.get_current_device())
+    x, y, z = (*grid, 1, 1)[:3]
+    run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *bound)
+    return True
 
 
 def _is_capturing() -> bool:
     """A graph keeps memory of its own."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def are_alike(tensors: Sequence[Any]) -> bool:
+    """Ordinary tensors on one card that autograd does not follow: what the rest of a key says is all that matters."""
+    follows = torch.is_grad_enabled()
+    for tensor in tensors:
+        if type(tensor) is not torch.Tensor or not tensor.is_cuda or (follows and tensor.requires_grad):
+            return False
+    return True
 
 
 class Memo(dict[Hashable, Any]):
