@@ -139,7 +139,7 @@ def attention_fwd(
 class Config:
     """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it.
 
-    team: how many neighbouring tiles share what they read, when the kernel is specialized.
+    coarsening: how many neighbouring tiles share what they read, when the kernel is specialized; 1: the launch chooses.
     """
 
     block_m: int = 128
@@ -206,16 +206,16 @@ class Choice:
 def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
     """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/results.
 
-    Where the exponentials take as long as the products (head_dim 64) three groups of warps hide them from each other,
-    on three tiles that share K and V; of short sequences too few such triples come, and two blocks share an SM instead.
-    Elsewhere high tiles are best, which read K and V less often.
+    Where the exponentials take as long as the products (head_dim 64) tiles are low, so that warp groups hide them from
+    each other: a team of three on tiles that share K and V, or, as the launch chooses, two blocks an SM. Elsewhere high
+    tiles are best, which read K and V less often.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
         block_n = 64 if causal and seqlen_q < 2048 else 128
-        return Config(64, block_n, num_warps=4, num_stages=2, coarsening=3 if seqlen_q >= 4096 else 1)
+        return Config(64, block_n, num_warps=4, num_stages=2)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
 
 
@@ -236,7 +236,7 @@ def _check_head_dim(head_dim: int) -> None:
 def attention_fwd_ws(team: int = 1) -> Any:
     """`attention_fwd` under `wspec.compile`, made on first use so that the plain kernel needs no compiler of ours.
 
-    With a team of more than one the compiler is told so: it does not know how long sequences will be.
+    With a team of more than one the compiler is told so; else each launch chooses by its sizes.
     """
     import wspec
 

@@ -162,7 +162,7 @@ class Tables:
 
     def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
         """The blocks to launch and the table, for a launch in this stream of the current device."""
-        key = torch.cuda.current_device(), stream, grid, tuple([_value(args, slot) for _, slot in self.slots])
+        key = torch.cuda.current_device(), stream, grid, tuple([value_of(args, slot) for _, slot in self.slots])
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
         entry = self.entries.get(key)
@@ -255,9 +255,10 @@ def is_over(event: Any) -> bool:
         return relaxed and bool(event.query())
 
 
-def _value(args: Sequence[Any], slot: Slot | None) -> int:
+def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
+    """The number at a slot, of a launch's arguments from position `before` on."""
     assert slot is not None, "costs depend on whole numbers only"
     position, kind, axis = slot
     if kind == "value":
-        return int(args[position])
-    return int((args[position].shape if kind == "shape" else args[position].strides)[axis])
+        return int(args[before + position])
+    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])

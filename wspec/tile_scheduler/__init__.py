@@ -12,6 +12,7 @@ from wspec.tile_scheduler.launch import (
     ordered_table,
     partials_words,
 )
+from wspec.tile_scheduler.launch_way import LaunchWay, fastest
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
 from wspec.tile_scheduler.sampled import Sampler
@@ -23,6 +24,7 @@ __all__ = [
     "PARTIALS",
     "TABLE",
     "WINDOW_ROWS",
+    "LaunchWay",
     "LoopCost",
     "Makespan",
     "Order",
@@ -36,6 +38,7 @@ __all__ = [
     "divided_launch",
     "even_launch",
     "even_table",
+    "fastest",
     "launch_table",
     "make_table",
     "ordered_table",

@@ -102,18 +102,28 @@ class Sampler:
         sizes = x, y, z
         if not self.axes:
             return Order(sizes, blocks)
-        if len(self.axes) > 1:
+        four = self.four(grid, values)
+        if four is None:
             return None
-        along = self.axes[0]
-        try:
-            found = [self._cost(along, place, grid, values) for place in _places(grid[along])]
-        except (ArithmeticError, ValueError, OverflowError):
-            return None
+        found, along = four
         if min(found) == max(found):
             return Order(sizes, blocks)
         rises = all(one <= other for one, other in pairwise(found))
         falls = all(one >= other for one, other in pairwise(found))
         return Order(sizes, blocks, along, rises) if rises or falls else None
+
+    def four(self, grid: Grid, values: Mapping[int, int]) -> tuple[list[float], int] | None:
+        """What four tiles cost, at even distances along the axis on which costs depend, and that axis.
+
+        None where they depend on several, or where a division has no result.
+        """
+        if len(self.axes) > 1 or min(grid) < 1:
+            return None
+        along = self.axes[0] if self.axes else 0
+        try:
+            return [self._cost(along, place, grid, values) for place in _places(grid[along])], along
+        except (ArithmeticError, ValueError):
+            return None
 
     def _cost(self, along: int, place: int, grid: Grid, values: Mapping[int, int]) -> float:
         x, y, z = (place if axis == along else 0 for axis in range(3))
