@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
@@ -14,6 +16,12 @@ MAX_GRID_YZ = 65535
 """Most blocks along the second and third grid axis (CUDA programming guide, compute capabilities)."""
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """With the device the current one; nothing is done where it is."""
+    same = device.type == "cuda" and torch.cuda.is_available() and device.index == torch.cuda.current_device()
+    return nullcontext() if same else torch.cuda.device(device)
 
 
 def check_tensor(name: str, value: object, rank: int, dtypes: Iterable[torch.dtype]) -> torch.Tensor:

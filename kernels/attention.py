@@ -28,13 +28,17 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
     MAX_GRID_YZ,
+    TMA_ALIGNMENT_BYTES,
     check_cuda,
     check_no_grad,
     check_same,
     check_tensor,
+    on_device,
     tma_strides,
 )
 from wspec.kernels.reference import exact_float32_products
@@ -135,7 +139,7 @@ def attention_fwd(
 class Config:
     """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it.
 
-    team: how many neighbouring tiles share what they read, when the kernel is specialized.
+    coarsening: how many neighbouring tiles share what they read, when the kernel is specialized; 1: the launch chooses.
     """
 
     block_m: int = 128
@@ -202,16 +206,16 @@ class Choice:
 def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
     """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/results.
 
-    Where the exponentials take as long as the products (head_dim 64) three groups of warps hide them from each other,
-    on three tiles that share K and V; of short sequences too few such triples come, and two blocks share an SM instead.
-    Elsewhere high tiles are best, which read K and V less often.
+    Where the exponentials take as long as the products (head_dim 64) tiles are low, so that warp groups hide them from
+    each other: a team of three on tiles that share K and V, or, as the launch chooses, two blocks an SM. Elsewhere high
+    tiles are best, which read K and V less often.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
     _check_head_dim(head_dim)
     if head_dim == 64:
         block_n = 64 if causal and seqlen_q < 2048 else 128
-        return Config(64, block_n, num_warps=4, num_stages=2, coarsening=3 if seqlen_q >= 4096 else 1)
+        return Config(64, block_n, num_warps=4, num_stages=2)
     return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
 
 
@@ -232,7 +236,7 @@ def _check_head_dim(head_dim: int) -> None:
 def attention_fwd_ws(team: int = 1) -> Any:
     """`attention_fwd` under `wspec.compile`, made on first use so that the plain kernel needs no compiler of ours.
 
-    With a team of more than one the compiler is told so: it does not know how long sequences will be.
+    With a team of more than one the compiler is told so; else each launch chooses by its sizes.
     """
     import wspec
 
@@ -270,27 +274,74 @@ def attention(
     zero included. scale: 1 / sqrt(D) if None; it may be negative. config and kernel: the tile and the jit function to
     launch; with neither given `default_choice` names both, with one given the other is that of the specialized kernel.
 
+    A call like one before, tensors elsewhere, is launched without looking at anything twice.
+
     Returns [B, Hq, Sq, D] in q's dtype and stride order and, with return_lse, the natural log-sum-exp of the scaled
     scores as float32 [B, Hq, Sq]. Raises TypeError (type, dtype) or ValueError (shape, device, strides), naming the
     argument. There is no backward.
     """
+    key = _key(q, k, v, causal, scale, config, kernel)
+    found = _launches.get(key) if key is not None else None
+    if found is None:
+        return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
+    addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
+    out, lse = torch.empty_like(q), torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    again = not (addresses[0] | addresses[1] | addresses[2]) % TMA_ALIGNMENT_BYTES
+    if not (again and found[0](*addresses, out.data_ptr(), lse.data_ptr())):
+        return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
+    return (out, lse) if return_lse else out
+
+
+_SCALES = (float, int, type(None))
+_launches = Memo()
+"""By what decides a launch, the launch to be made again, and the kernel, whose identity is part of that."""
+
+
+def _key(q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any) -> tuple[Any, ...] | None:
+    """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
+    if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES:
+        return None
+    device = q.get_device()
+    return (
+        q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
+        device, k.get_device(), v.get_device(), causal, scale, config, id(kernel), current_stream(device),
+    )  # fmt: skip
+
+
+def _attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    return_lse: bool,
+    config: Config | None,
+    kernel: Any,
+    key: tuple[Any, ...] | None,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """`attention` of inputs that were not seen before; what was launched is kept under the key."""
     check_inputs(q, k, v)
     scale = check_scale(scale, q.shape[-1])
-    if scale < 0:
+    turned = scale < 0
+    if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
     out = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if q.numel() == 0 or k.shape[2] == 0:
         out.zero_()
         lse.fill_(-math.inf)
-    else:
-        if config is None and kernel is None:
-            choice = default_choice(q.shape[-1], causal, q.shape[2])
-            config, kernel = choice.config, None if choice.specialized else attention_fwd
-        tile = config or default_config(q.shape[-1], q.shape[2], causal)
-        for part in _batch_parts(q.shape[0]):
-            launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
-            launch.run(attention_fwd_ws(tile.coarsening) if kernel is None else kernel)
+        return (out, lse) if return_lse else out
+    chosen = kernel
+    if config is None and kernel is None:
+        choice = default_choice(q.shape[-1], causal, q.shape[2])
+        config, chosen = choice.config, None if choice.specialized else attention_fwd
+    tile = config or default_config(q.shape[-1], q.shape[2], causal)
+    parts = _batch_parts(q.shape[0])
+    for part in parts:
+        launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
+        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen)
+        if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
+            _launches.keep(key, (again, kernel))
     return (out, lse) if return_lse else out
 
 
@@ -344,14 +395,14 @@ class Launch:
             device=q.device,
         )
 
-    def run(self, kernel: Any) -> None:
-        """Launch `kernel` on the inputs' device and current stream."""
-        with torch.cuda.device(self.device):
-            kernel[self.grid](*self.args, **self.meta)
+    def run(self, kernel: Any) -> Ready | None:
+        """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
+        with on_device(self.device):
+            return launched(kernel, self.grid, self.args, self.meta)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
-        with torch.cuda.device(self.device):
+        with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
 
 

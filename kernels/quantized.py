@@ -28,7 +28,9 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.kernels.arguments import check_cuda, tma_strides
+from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.ready import launch as launched
+from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, check_cuda, on_device, tma_strides
 from wspec.kernels.weights import check_int4, check_int8
 
 
@@ -196,10 +198,7 @@ def matmul_int8_weights(
 
     Raises TypeError or ValueError, naming the argument.
     """
-    check_int8(a, weight, scale)
-    check_cuda("a", a)
-    launch = Launch.int8(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(8, launch.blocks) if kernel is None else kernel)
+    return _again(8, a, weight, scale, config, kernel)
 
 
 def matmul_int4_weights(
@@ -210,10 +209,37 @@ def matmul_int4_weights(
     a: [M, K] bfloat16; weight: [N, K / 2] int8; scale: [K / group, N] bfloat16. kernel: the jit function to launch; the
     specialized one if None. Raises TypeError or ValueError, naming the argument.
     """
-    check_int4(a, weight, scale)
+    return _again(4, a, weight, scale, config, kernel)
+
+
+_launches = Memo()
+"""By what decides a launch: the launches to be made again, what they write, and the kernel, part of the key."""
+
+
+def _again(
+    bits: int, a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, config: Config | None, kernel: Any
+) -> torch.Tensor:
+    """The product, launched as before where everything but addresses is as before."""
+    key: tuple[Any, ...] | None = None
+    if are_alike((a, weight, scale)):
+        device = a.get_device()
+        key = (
+            bits, a.shape, weight.shape, scale.shape, a.stride(), weight.stride(), scale.stride(), a.dtype,
+            weight.dtype, scale.dtype, device, weight.get_device(), scale.get_device(), config, id(kernel),
+            current_stream(device),
+        )  # fmt: skip
+        found = _launches.get(key)
+        at = a.data_ptr(), weight.data_ptr(), scale.data_ptr()
+        if found is not None and not (at[0] | at[1] | at[2]) % TMA_ALIGNMENT_BYTES:
+            product, shape, dtype, total = found[:4]
+            sums = torch.empty(shape, dtype=dtype, device=a.device)
+            if product(*at, sums.data_ptr()):
+                summed: torch.Tensor = total(sums)
+                return summed
+    (check_int8 if bits == 8 else check_int4)(a, weight, scale)
     check_cuda("a", a)
-    launch = Launch.int4(a, weight, scale, config=config)
-    return launch.run(specialized_kernel(4, launch.blocks) if kernel is None else kernel)
+    launch = (Launch.int8 if bits == 8 else Launch.int4)(a, weight, scale, config=config)
+    return launch.made(specialized_kernel(bits, launch.blocks) if kernel is None else kernel, key, kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,23 +278,49 @@ class Launch:
 
         early: the sum starts early; None: if the product does.
         """
-        parts, m, n = self.sums.shape
-        with torch.cuda.device(self.sums.device):
+        with on_device(self.sums.device):
             kernel[self.grid](*self.args, **self.meta)
-            if parts == 1:
-                return self.sums[0]
-            early = starts_early(kernel) if early is None else early
-            out = torch.empty((m, n), dtype=torch.bfloat16, device=self.sums.device)
-            grid = (triton.cdiv(m * n, SUM_BLOCK),)
-            sum_parts_kernel[grid](
-                self.sums, out, m * n, PARTS=parts, BLOCK=SUM_BLOCK, EARLY=early, launch_pdl=early
-            )  # fmt: skip
-            return out
+            return Sum(starts_early(kernel) if early is None else early)(self.sums)
+
+    def made(self, kernel: Any, key: tuple[Any, ...] | None, given: Any) -> torch.Tensor:
+        """The same; what makes it again is kept under the key, with the kernel that was `given`."""
+        with on_device(self.sums.device):
+            again = launched(kernel, self.grid, self.args, self.meta)
+            total = Sum(starts_early(kernel))
+            aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in self.inputs)
+            if again is not None and key is not None and key[-1] >= 0 and aligned:
+                _launches.keep(key, (again, self.sums.shape, self.sums.dtype, total, given))
+            return total(self.sums)
+
+    @property
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        """A, the weights and their scales."""
+        return tuple(one.base if isinstance(one, TensorDescriptor) else one for one in self.args[:3])
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
-        with torch.cuda.device(self.sums.device):
+        with on_device(self.sums.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+class Sum:
+    """Adds the parts of one product, again and again; `early`: while the product still runs."""
+
+    def __init__(self, early: bool) -> None:
+        self._early = early
+        self._again: Ready | None = None
+
+    def __call__(self, sums: torch.Tensor) -> torch.Tensor:
+        """The sum of [parts, M, N], in bfloat16, in the stream of the first time."""
+        parts, m, n = sums.shape
+        if parts == 1:
+            return sums[0]
+        out = torch.empty((m, n), dtype=torch.bfloat16, device=sums.device)
+        if self._again is None or not self._again(sums.data_ptr(), out.data_ptr()):
+            grid = (triton.cdiv(m * n, SUM_BLOCK),)
+            meta = {"PARTS": parts, "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
+            self._again = launched(sum_parts_kernel, grid, (sums, out, m * n), meta)
+        return out
 
 
 def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[torch.Tensor, list[TensorDescriptor]]:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -18,6 +18,7 @@ from wspec.options import Options, table
 from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
+from wspec.tile_scheduler import LaunchWay
 from wspec.tune.candidates import tuning
 from wspec.verdict import Judge
 
@@ -82,10 +83,13 @@ class Offline:
 
     source: KernelSource
     compiler: _Compiler
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of a launch, with its grid, where there are any
 
     def outcome(self) -> Report:
         """What became of it. Raises what Triton's front end raises on a bad kernel."""
-        return Report(self.source, *self.compiler.obtain(self.source), self.compiler.options.machine)
+        result, group = self.compiler.obtain(self.source)
+        launch = bridge.launch_of(self.source, result.ways, self.arguments)
+        return Report(self.source, result, group, self.compiler.options.machine, launch)
 
     def explain(self) -> str:
         """What was done and why, in terms of the source."""
@@ -105,7 +109,10 @@ class Offline:
 
 
 class Inspectable:
-    """The methods that `wspec.compile` adds to a kernel, an Autotuner or a Heuristics."""
+    """The methods that `wspec.compile` adds to a kernel, an Autotuner or a Heuristics.
+
+    With a `grid` among the arguments, `outcome` and `explain` say what that launch chooses where it has a choice.
+    """
 
     wspec: _Compiler
 
@@ -128,7 +135,8 @@ class Inspectable:
     def _offline(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Offline:
         fn, target = bridge.innermost(self), bridge.current_target()
         args, filled = bridge.fill_in(self, args, kwargs)
-        return Offline(bridge.from_arguments(fn, args, filled, target), self.wspec)
+        named = {**dict(zip(fn.arg_names, args, strict=False)), **filled}
+        return Offline(bridge.from_arguments(fn, args, filled, target), self.wspec, named)
 
 
 class CompiledFunction(Inspectable, bridge.WspecFunction):
@@ -198,10 +206,22 @@ class _Compiler:
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
         kernel = bridge.load_kernel(source, result, group, self._tell)
+        if result.ways:
+            return bridge.choosing(kernel, source.ast.signature, result.ways, lambda way: self._way(source, way))
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
             return kernel
         return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
+
+    def _way(self, source: KernelSource, way: LaunchWay) -> Any | None:
+        """The kernel of another way to launch it; None, with a remark, where it cannot be had."""
+        result, group = replace(self, options=self.options.replace(**way.change)).obtain(source)
+        if result.specialized:
+            return bridge.load_kernel(source, result, group, self._tell)
+        why = result.reason.message if result.reason is not None else "no reason given"
+        place = bridge.kernel_location(source)
+        announce((Remark("specialized", f"no launch has {way.name}: {why}", place),), self.options)
+        return None
 
     def _tell(self, remark: Remark) -> None:
         """Of a launch that runs the plain kernel. With strict=True raises."""

@@ -17,15 +17,21 @@ from wspec.model.machine import Machine, load_machine
 from wspec.plan.plan import Plan
 from wspec.planner.tile_loops import walk_tiles
 from wspec.show.tables import plan_view
+from wspec.tile_scheduler import fastest
 
 TEXT_WIDTH = 150
+Launch = tuple[tuple[int, int, int], Mapping[int, int]]
 
 
 class Report:
     """One specialization: whether it was specialized, why or why not, the plan, the binary."""
 
-    def __init__(self, source: KernelSource, result: Result, group: Group, machine: str) -> None:
+    def __init__(
+        self, source: KernelSource, result: Result, group: Group, machine: str, launch: Launch | None = None
+    ) -> None:
+        """`launch`: the grid and the numbers among the arguments that decide, where they are known."""
         self.source, self.result, self.machine, self._group = source, result, machine, group
+        self._launch = launch
 
     @property
     def specialized(self) -> bool:
@@ -51,6 +57,18 @@ class Report:
         """Arguments, by name, that must not share memory: a launch compares them, and else runs the plain kernel."""
         return tuple(bridge.names_of(self.result.disjoint, self.source.ast.signature))
 
+    @property
+    def choice(self) -> list[tuple[str, float]]:
+        """What a launch may choose between, the chosen one first, with the cycles that the model expects.
+
+        Empty where there is no choice, or where the launch's grid and sizes are not known.
+        """
+        ways = self.result.ways
+        if not ways or self._launch is None:
+            return []
+        ranked = fastest(ways, *self._launch, load_machine(self.machine).sm_count)
+        return [(ways[at].name, cycles) for cycles, at in ranked]
+
     @cached_property
     def plan(self) -> Plan | None:
         """The plan; None when the compiler made none."""
@@ -74,6 +92,13 @@ class Report:
         if self.guarded:
             pairs = ", ".join(f"{one} and {other}" for one, other in self.guarded)
             parts.append(f"a launch runs the plain kernel where two of these share memory: {pairs}")
+        if self.choice:
+            (name, cycles), *others = self.choice
+            beside = ", ".join(f"{other} {took / cycles:.2f} times as long" for other, took in others)
+            parts.append(f"this launch has {name}, expected to take {cycles:,.0f} cycles; {beside}")
+        elif self.result.ways:
+            names = " or ".join(way.name for way in self.result.ways)
+            parts.append(f"a launch chooses by its sizes: {names}; explain(..., grid=...) says which")
         if self.plan is not None:
             found = operations(self.source, self.plan)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
 from wspec.ir.loc import value_name
+from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.plan.plan import Plan
-from wspec.planner.decide import function_of
-from wspec.tile_scheduler import TABLE
+from wspec.planner.decide import function_of, numbered
+from wspec.planner.launch_ways import launch_ways, may_choose
+from wspec.tile_scheduler import TABLE, LaunchWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,17 @@ class Judge:
             return Verdict(module, remarks=remarks, stages=stages)
         constant = None if outcome.module is None else _table(outcome.module)
         edits = PtxEdits(found.elide_barriers, found.hold_waits, found.programmatic_launch, constant)
+        ways = () if module is None or self.plan is not None else self._ways(text, found)
         return Verdict(
-            module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint
-        )
+            module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,
+            ways,
+        )  # fmt: skip
+
+    def _ways(self, text: str, plan: Plan) -> tuple[LaunchWay, ...]:
+        """What launches may choose between; nothing else is made while plans are measured."""
+        if self.options.tune or not may_choose(plan, self.options):
+            return ()
+        return launch_ways(numbered(ir.read(text)), plan, load_machine(self.options.machine), self.options)
 
 
 def _table(module: ir.Operation) -> int | None:

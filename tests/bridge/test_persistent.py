@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,30 +15,43 @@ from wspec.bridge import persistent
 from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
-from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, even_table
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, even_table, launch_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
 from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
-SMS = 3
+SMS, STREAM = 3, 77
 
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A GPU of three SMs whose memory is the CPU's; `capturing` says whether its stream records a graph."""
-    card = SimpleNamespace(current=0, capturing=False, synchronized=0)
+    """A GPU of three SMs whose memory is the CPU's; `capturing` says whether its stream records a graph.
 
-    def synchronize(_: int) -> None:
-        card.synchronized += 1
+    `over` says whether the card has done all it was given, `filled` counts tables that it wrote.
+    """
+    card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, entered=[])
+
+    class Filler:
+        def fill(self, table: torch.Tensor, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
+            card.filled += 1
+            table.copy_(torch.from_numpy(ordered_table(order, grid, coarsening, axis)))
 
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
-        get_device_properties=lambda _: SimpleNamespace(multi_processor_count=SMS),
         is_current_stream_capturing=lambda: card.capturing,
-        synchronize=synchronize,
+        Event=lambda: SimpleNamespace(record=lambda: None),
+        current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
+        ExternalStream=lambda stream, _: stream,
+        stream=lambda stream: nullcontext(card.entered.append(stream)),
     )
-    stand_in = SimpleNamespace(cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy)
+    stand_in = SimpleNamespace(
+        cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy, empty=torch.empty,
+        int32=torch.int32,
+    )  # fmt: skip
     monkeypatch.setattr(persistent, "torch", stand_in)
+    monkeypatch.setattr(persistent, "multiprocessors", lambda _: SMS)
+    monkeypatch.setattr(persistent, "filler", lambda _: Filler())
+    monkeypatch.setattr(persistent, "is_over", lambda _: card.over)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     yield card
 
@@ -75,8 +89,8 @@ def argument(position: int) -> TileLoop:
 def test_the_values_that_decide(device: SimpleNamespace, position: int, value: int) -> None:
     signature = {"d": "tensordesc<bf16[64, 64]>", "n": "i32"}
     found = tables(argument(position), signature)
-    found.get((2, 1, 1), (SimpleNamespace(shape=(50, 60), strides=(7, 8)), 9))
-    assert list(found.entries) == [(0, (2, 1, 1), (value,))]
+    found.get(STREAM, (2, 1, 1), (SimpleNamespace(shape=(50, 60), strides=(7, 8)), 9))
+    assert list(found.entries) == [(0, STREAM, (2, 1, 1), (value,))]
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -85,49 +99,89 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
 @pytest.mark.parametrize(("grid", "per_sm", "blocks"), [((10, 1, 1), 1, 3), ((10, 1, 1), 2, 6), ((2, 1, 1), 2, 2)])
 def test_as_many_blocks_as_fit(device: SimpleNamespace, grid: tuple[int, int, int], per_sm: int, blocks: int) -> None:
     found = tables(blocks_per_sm=per_sm)
-    entry = found.get(grid, ())
-    assert entry.blocks == blocks and entry is found.entries[0, grid, ()] and entry.divided is None
-    assert read(found, (0, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
+    entry = found.get(STREAM, grid, ())
+    assert entry.blocks == blocks and entry is found.entries[0, STREAM, grid, ()] and entry.divided is None
+    assert read(found, (0, STREAM, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
 
 
-def test_a_launch_like_one_before_makes_nothing(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_like_one_before_makes_nothing(device: SimpleNamespace) -> None:
     found = tables(argument(0), {"n": "i32"})
-    first = found.get((8, 2, 1), (640,))
-    monkeypatch.setattr(persistent, "launch_table", None)
-    assert found.get((8, 2, 1), (640,)) == first
+    first = found.get(STREAM, (8, 2, 1), (640,))
+    assert found.get(STREAM, (8, 2, 1), (640,)) is first and device.filled == 1
 
 
 def test_what_a_table_depends_on(device: SimpleNamespace) -> None:
     found = tables(argument(0), {"n": "i32", "other": "i32"})
-    found.get((8, 2, 1), (640, 1))
-    found.get((8, 2, 1), (640, 2))
+    found.get(STREAM, (8, 2, 1), (640, 1))
+    found.get(STREAM, (8, 2, 1), (640, 2))
     assert len(found.entries) == 1, "not on what does not decide how long a tile takes"
-    found.get((8, 2, 1), (64, 1))
-    found.get((8, 1, 2), (640, 1))
+    found.get(STREAM, (8, 2, 1), (64, 1))
+    found.get(STREAM, (8, 1, 2), (640, 1))
     device.current = 1
-    found.get((8, 2, 1), (640, 1))
+    found.get(STREAM, (8, 2, 1), (640, 1))
     assert len(found.entries) == 4
 
 
-def test_old_tables_go_when_nobody_reads_them(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent, "KEPT", 2)
+def test_streams_have_tables_of_their_own(device: SimpleNamespace) -> None:
+    """One is written in the order of its stream: nobody else knows when."""
+    found = tables()
+    one, other = found.get(STREAM, (5, 1, 1), ()), found.get(78, (5, 1, 1), ())
+    assert one.address != other.address and device.entered == [78], "memory belongs to the stream of the launch"
+    assert found.get(78, (5, 1, 1), ()) is other
+    found.get(partials.PER_THREAD, (5, 1, 1), ())
+    assert len(found.entries) == 2, "each thread has another stream of that handle"
+
+
+def test_old_tables_go_when_there_is_too_much(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their memory goes back in the order of the stream: nothing waits for the card."""
+    monkeypatch.setattr(persistent, "KEPT_BYTES", 2 * 4 * 8 * 7)
     found = tables()
     for size in (1, 2, 3):
-        found.get((size, 1, 1), ())
-    assert [key[1][0] for key in found.entries] == [2, 3] and device.synchronized == 1
+        found.get(STREAM, (size, 1, 1), ())
+    assert [key[2][0] for key in found.entries] == [2, 3]
+    assert found.bytes == sum(entry.table.nbytes for entry in found.entries.values())
 
 
-def test_a_graph_keeps_its_own_copy(device: SimpleNamespace) -> None:
-    """The copy runs with the graph; it must not become the table of launches outside."""
+def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:
+    """The writing runs with the graph; it must not become the table of launches outside."""
     found = tables()
     device.capturing = True
-    entry = found.get((5, 1, 1), ())
-    assert entry.blocks == SMS and not found.entries and entry.divided is None
-    ((table, pinned),) = found.captured
-    assert table is entry.table and torch.equal(table, pinned)
+    entry = found.get(STREAM, (5, 1, 1), ())
+    assert entry.blocks == SMS and not found.entries and entry.divided is None and device.filled == 1
     device.capturing = False
-    found.get((5, 1, 1), ())
-    assert len(found.entries) == 1 and len(found.captured) == 1
+    found.get(STREAM, (5, 1, 1), ())
+    assert len(found.entries) == 1 and device.filled == 2
+
+
+def test_a_graph_takes_a_table_that_is_there(device: SimpleNamespace) -> None:
+    """From then on it stays; not one whose writing the card may still have before it."""
+    found = tables()
+    known = found.get(STREAM, (5, 1, 1), ())
+    device.capturing, device.over = True, False
+    assert found.get(99, (5, 1, 1), ()).address != known.address
+    device.over = True
+    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.table]
+    assert found.get(99, (6, 1, 1), ()).address != known.address
+
+
+def up_and_down() -> TileLoop:
+    """A cost that no formula sorts: the middle tiles of an axis take longest."""
+    scalars = (
+        Scalar("constant", 32, (), 0), Scalar("program_id", 32, (), 0), Scalar("constant", 32, (), 9),
+        Scalar("subi", 32, (2, 1)), Scalar("muli", 32, (1, 3)), Scalar("constant", 32, (), 1),
+    )  # fmt: skip
+    return TileLoop(TileCost(1.0, (LoopCost(4, 10.0, (Trips(0, 4, 5),)),), scalars))
+
+
+def test_what_no_formula_says_is_copied(device: SimpleNamespace) -> None:
+    found = tables(up_and_down())
+    found.get(STREAM, (10, 2, 1), ())
+    assert device.filled == 0
+    assert read(found, (0, STREAM, (10, 2, 1), ())) == launch_table(up_and_down(), (10, 2, 1), {}, SMS)[1].tolist()
+    device.capturing = True
+    found.captured.clear()
+    found.get(STREAM, (11, 2, 1), ())
+    assert len(found.captured) == 1, "the graph copies it whenever it runs"
 
 
 # ------------------------------------------------------------------------------------------------- launch
@@ -137,11 +191,11 @@ def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     launches: list[tuple[Any, ...]] = []
     found = tables(argument(0), {"n": "i32"})
     run = persistent._over_tiles(lambda *args: launches.append(args), found)
-    before = ("stream", "function", "packed", "metadata", None, None)
+    before = (STREAM, "function", "packed", "metadata", None, None)
     run(4, 2, 1, *before, 640)
     ((x, y, z, *rest),) = launches
     assert (x, y, z) == (SMS, 1, 1) and tuple(rest[:-1]) == (*before, 640)
-    assert rest[-1] == found.entries[0, (4, 2, 1), (640,)].table.data_ptr()
+    assert rest[-1] == found.entries[0, STREAM, (4, 2, 1), (640,)].table.data_ptr()
 
 
 def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
@@ -153,7 +207,7 @@ def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
 
 # ------------------------------------------------------------------------------------- sums on their way
 
-BEFORE = (77, "function", "packed", "metadata", None, None)  # 77: the stream
+BEFORE = (STREAM, "function", "packed", "metadata", None, None)  # 77: the stream
 
 
 @pytest.fixture
@@ -192,7 +246,7 @@ def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[
 def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     blocks, table, words = launched(found, 4)
-    entry = found.entries[0, (4, 1, 1), (640,)]
+    entry = found.entries[0, STREAM, (4, 1, 1), (640,)]
     assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.table.data_ptr())
     (made,) = partials._made.values()
     assert words == made.data_ptr() and made.numel() == SLOTS * WORDS + SMS * 64 and not made.any()
@@ -202,7 +256,7 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     for grid in (2, SMS, 2 * SMS):
         _, table, words = launched(found, grid)
-        assert (table, words) == (found.entries[0, (grid, 1, 1), (640,)].table.data_ptr(), 0)
+        assert (table, words) == (found.entries[0, STREAM, (grid, 1, 1), (640,)].table.data_ptr(), 0)
     assert not partials._made
 
 
@@ -225,7 +279,7 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
     partials._made.clear()
     setattr(device if why == "capturing" else memory, why, True)
     _, table, words = launched(found, 5)
-    assert (table, words) == (found.entries[0, (5, 1, 1), (640,)].table.data_ptr(), 0)
+    assert (table, words) == (found.entries[0, STREAM, (5, 1, 1), (640,)].table.data_ptr(), 0)
 
 
 def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wspec.bridge.backend import Finished, final_ttgir, finish
     from wspec.bridge.cache import Group, Result
     from wspec.bridge.cache import key as cache_key
+    from wspec.bridge.choice import choosing, launch_of
     from wspec.bridge.compile import Compiler, Verdict, judge, kernel_location, obtain
     from wspec.bridge.everywhere import Switch
     from wspec.bridge.frontend import (
@@ -86,6 +87,8 @@ _HOMES = {
     "kernel_location": "compile",
     "kernel_resources": "sass.resources",
     "load_appended": "hidden_arguments",
+    "choosing": "choice",
+    "launch_of": "choice",
     "load_kernel": "persistent",
     "load_plain": "launch",
     "lower": "frontend",
@@ -129,6 +132,7 @@ __all__ = [
     "Verdict",
     "WspecFunction",
     "cache_key",
+    "choosing",
     "compile_ahead",
     "current_target",
     "fill_in",
@@ -145,6 +149,7 @@ __all__ = [
     "judge",
     "kernel_location",
     "kernel_resources",
+    "launch_of",
     "load_appended",
     "load_kernel",
     "load_plain",

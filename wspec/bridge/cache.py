@@ -23,7 +23,7 @@ from wspec.diagnostics import Remark, from_json, to_json
 from wspec.ir.disjoint import Pair
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
-from wspec.tile_scheduler import TileLoop
+from wspec.tile_scheduler import LaunchWay, TileLoop
 
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 
@@ -41,6 +41,7 @@ class Result:
     blocks_per_sm: int = 1
     disjoint: tuple[Pair, ...] = ()  # arguments of the compiled function whose memory must not overlap, by position
     module: str = ""  # a digest of the specialized module; empty when there is none
+    ways: tuple[LaunchWay, ...] = ()  # what a launch may choose between, this kernel first; none: there is no choice
 
     @property
     def reason(self) -> Remark | None:
@@ -225,6 +226,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "blocks_per_sm": result.blocks_per_sm,
         "disjoint": result.disjoint,
         "module": result.module,
+        "ways": [way.to_data() for way in result.ways],
     }
 
 
@@ -235,5 +237,5 @@ def _result_from(data: dict[str, Any]) -> Result:
     pairs = tuple((int(one), int(other)) for one, other in data["disjoint"])
     return Result(
         bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"]),
-        disjoint=pairs,
+        disjoint=pairs, ways=tuple(LaunchWay.from_data(way) for way in data["ways"]),
     )  # fmt: skip

@@ -30,7 +30,7 @@ from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
 from wspec.target.hopper import ARCH, ARCH_NAME, BACKEND, BLOCK_SHARED_BYTES, BLOCK_THREADS
-from wspec.tile_scheduler import TileLoop
+from wspec.tile_scheduler import LaunchWay, TileLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Verdict:
     stages: Mapping[str, str] = field(default_factory=dict)
     edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
     disjoint: Disjoint = NONE  # what the text takes for granted of its arguments
+    ways: tuple[LaunchWay, ...] = ()  # as Result has them
 
 
 Compiler = Callable[[str], Verdict]
@@ -249,7 +250,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(
         True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
-        tuple(sorted(verdict.disjoint.pairs)),
+        tuple(sorted(verdict.disjoint.pairs)), ways=verdict.ways,
     )  # fmt: skip
     return _Made(made, finished)
 

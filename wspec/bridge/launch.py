@@ -18,6 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cache, digest
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
+from wspec.bridge.launcher import has_hooks, quick
 from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.options import Options
 
@@ -75,11 +76,9 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
 
 
 def load_plain(source: KernelSource) -> Any:
-    """What Triton makes of the kernel as it was."""
+    """What Triton makes of the kernel as it was, with a launch that costs less."""
     kernel = compile_plain(source)
-    if kernel.metadata.global_scratch_size:
-        return LaunchableKernel(kernel.src, kernel.metadata_group)
-    return kernel
+    return LaunchableKernel(kernel.src, kernel.metadata_group)
 
 
 def compile_plain(source: KernelSource) -> Any:
@@ -108,25 +107,38 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
     def _init_handles(self) -> None:
         first = self.module is None
         super()._init_handles()
-        if first and self.early:
-            launcher: Any = self.run
+        if not first:
+            return
+        launcher: Any = self.run
+        self._run: Any = quick(launcher, self) or launcher
+        if self.early:
             launcher.launch_pdl = True
             if self.blocks_per_sm > 1:
-                self._run = _early_where_even(launcher, self.blocks_per_sm)
-        if first and self.metadata.global_scratch_size:
-            launch: Callable[..., None] = self.run
-            self._run = _with_allocator(launch)
+                self._run = _early_where_even(launcher, self._run, self.blocks_per_sm)
+        if self.metadata.global_scratch_size:
+            self._run = _with_allocator(self._run)
+
+    def launch_metadata(self, grid: Any, stream: int, *args: Any) -> Any:
+        """What hooks are told of a launch; nothing where there are none."""
+        return super().launch_metadata(grid, stream, *args) if is_hooked() else None
 
 
-def _early_where_even(launcher: Any, blocks_per_sm: int) -> Callable[..., None]:
+def is_hooked() -> bool:
+    """Does somebody want to hear of launches?"""
+    runtime = knobs.runtime
+    return has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook)
+
+
+def _early_where_even(launcher: Any, run: Callable[..., None], blocks_per_sm: int) -> Callable[..., None]:
+    """`run`, which launches as Triton's `launcher` says."""
     active = triton.runtime.driver.active
     sms = active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
 
-    def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
+    def launch(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
         launcher.launch_pdl = lies_evenly(grid_x * grid_y * grid_z, sms, blocks_per_sm)
-        launcher(grid_x, grid_y, grid_z, *args)
+        run(grid_x, grid_y, grid_z, *args)
 
-    return run
+    return launch
 
 
 def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:

@@ -17,7 +17,8 @@ from triton.compiler import CompiledKernel
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import load_plain
-from wspec.bridge.spans import bounds, share
+from wspec.bridge.recording import recording
+from wspec.bridge.spans import Reach, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
 
@@ -64,6 +65,9 @@ def _with_guard(launch: Run, guard: Guard, plain: _Plain) -> Run:
 
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         found = first_overlap(rest)
+        if recording.count and (now := recording.now) is not None:
+            now.guards.append(guard)
+            now.once |= found is not None or guard.nested
         if found is None:
             launch(x, y, z, stream, function, packed, *rest)
         else:
@@ -80,21 +84,28 @@ class Guard:
         used = sorted({one for pair in pairs for one in pair})
         index = {argument: number for number, argument in enumerate(used)}
         self.names = [at[argument][0] for argument in used]
-        self._nested = any(len(at[argument][1]) > 1 for argument in used)
-        self._places = [at[argument][1] for argument in used]
-        self._first = [_BEFORE + place[0] for place in self._places]
-        self._pairs = [(index[one], index[other]) for one, other in pairs]
+        self.nested = any(len(at[argument][1]) > 1 for argument in used)
+        self.places = [at[argument][1] for argument in used]
+        self.pairs = [(index[one], index[other]) for one, other in pairs]
+        self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
+
+    def pairs_of_arguments(self) -> list[tuple[int, int]]:
+        """The pairs, by the arguments' positions in a launch."""
+        return [(self.places[one][0], self.places[other][0]) for one, other in self.pairs]
 
     def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
         """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
-        values = [rest[at] for at in self._first]
-        if self._nested:
-            values = [_inside(value, place[1:]) for value, place in zip(values, self._places, strict=True)]
-        ranges = [bounds(value) for value in values]
-        for one, other in self._pairs:
+        if self.nested:
+            values = [_inside(rest[_BEFORE + place[0]], place[1:]) for place in self.places]
+            ranges = [look(value) for value, (_, look) in zip(values, self._looks, strict=True)]
+        else:
+            ranges = [look(rest[at]) for at, look in self._looks]
+        for one, other in self.pairs:
             start, end = ranges[one]
-            if start < ranges[other][1] and ranges[other][0] < end and share(values[one], values[other]):
-                return one, other
+            if start < ranges[other][1] and ranges[other][0] < end:
+                first, second = (_inside(rest[_BEFORE + p[0]], p[1:]) for p in (self.places[one], self.places[other]))
+                if share(first, second):
+                    return one, other
         return None
 
 

@@ -1,28 +1,44 @@
 """Launching a kernel whose blocks walk through tiles: the user's grid becomes a table of tiles.
 
 The table is an argument the user does not see. It depends on the grid and on those scalar arguments that decide how
-long tiles take, is made by the latency model the first time such a launch occurs, and stays on the device.
+long tiles take. The first time such a launch occurs on a stream the table is written in the order of that stream, by a
+kernel (fill_table.py) or, where no formula says what stands in it, from memory of the host. So nobody waits for it, and
+its memory can be given back like any tensor's while launches still read it.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
 from wspec.bridge.overlap_guard import Tell, guarded, silent
-from wspec.bridge.workspace import partials_of
-from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, launch_table, partials_words
+from wspec.bridge.recording import recording
+from wspec.bridge.workspace import PER_THREAD, partials_of
+from wspec.tile_scheduler import (
+    PARTIALS,
+    TABLE,
+    Sampler,
+    TileLoop,
+    blocks_of,
+    divided_launch,
+    launch_table,
+    partials_words,
+)
 
-KEPT = 256  # tables a kernel keeps on a device
+KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 
 Run = Callable[..., None]
 
@@ -65,8 +81,10 @@ def _over_tiles(launch: Run, tables: Tables) -> Run:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0)
             return
-        entry = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
-        launch(entry.blocks, 1, 1, *args, entry.table.data_ptr())
+        entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
+        if recording.count:
+            recording.keep(entry)
+        launch(entry.blocks, 1, 1, *args, entry.address)
 
     return run
 
@@ -78,12 +96,14 @@ def _over_parts(launch: Run, tables: Tables) -> Run:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0, 0)
             return
-        entry = tables.get((grid_x, grid_y, grid_z), args[_BEFORE:])
+        entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
+        if recording.count:
+            recording.keep(entry, memory)
         if entry.divided is None or memory is None:
-            launch(entry.blocks, 1, 1, *args, entry.table.data_ptr(), 0)
+            launch(entry.blocks, 1, 1, *args, entry.address, 0)
         else:
-            launch(entry.divided.blocks, 1, 1, *args, entry.divided.table.data_ptr(), memory.data_ptr())
+            launch(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
 
     return run
 
@@ -117,6 +137,14 @@ class _Entry:
     table: torch.Tensor
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
+    written: Any = None  # the event behind the table's writing
+    address: int = 0
+
+    def __post_init__(self) -> None:
+        self.address = self.table.data_ptr()
+
+
+Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
 
 
 class Tables:
@@ -126,47 +154,111 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
-        self.entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
-        self.captured: list[tuple[torch.Tensor, torch.Tensor]] = []  # what CUDA graphs read, and copy from
+        self.sampler = Sampler(tiles.cost)
+        self.entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self.bytes = 0
+        self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
 
-    def get(self, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
-        """The blocks to launch and the table, on the current device."""
-        device = torch.cuda.current_device()
-        values = tuple(_value(args, slot) for _, slot in self.slots)
-        key = (device, grid, values)
+    def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
+        """The blocks to launch and the table, for a launch in this stream of the current device."""
+        key = torch.cuda.current_device(), stream, grid, tuple([value_of(args, slot) for _, slot in self.slots])
+        if torch.cuda.is_current_stream_capturing():
+            return self._captured(key)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._made(key, device, grid, values)
+            entry = self._made(key)
+            if stream != PER_THREAD:  # which names another stream in each thread
+                self._keep(key, entry)
         return entry
 
-    def _made(self, key: tuple[Any, ...], device: int, grid: tuple[int, int, int], values: tuple[int, ...]) -> _Entry:
-        sms = torch.cuda.get_device_properties(device).multi_processor_count
+    def _made(self, key: Key) -> _Entry:
+        """A table that is written in the stream of the launch."""
+        device, stream, grid, values = key
         named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
-        slots = sms * self.blocks_per_sm
-        blocks, table = launch_table(self.tiles, grid, named, slots)
-        host = torch.from_numpy(table)
-        if torch.cuda.is_current_stream_capturing():  # the graph fills its own copy whenever it runs
-            pinned = host.pin_memory()
-            captured = _Entry(blocks, pinned.to(torch.device("cuda", device), non_blocking=True))
-            self.captured.append((captured.table, pinned))
-            return captured
-        entry = _Entry(blocks, host.to(torch.device("cuda", device)))
-        divided = self.tiles.stream_k.value
-        if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
-            made = torch.from_numpy(parts[1]).to(torch.device("cuda", device))
-            entry.divided = _Entry(parts[0], made, words=partials_words(divided, parts[0]))
+        slots = multiprocessors(device) * self.blocks_per_sm
+        with in_stream(device, stream):
+            entry = self._whole(device, stream, grid, named, slots)
+            divided = self.tiles.stream_k.value
+            if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
+                table = self._upload(device, parts[1])
+                entry.divided = _Entry(parts[0], table, words=partials_words(divided, parts[0]))
+            event: Any = torch.cuda.Event
+            entry.written = event()
+            entry.written.record()
+        return entry
+
+    def _whole(
+        self, device: int, stream: int, grid: tuple[int, int, int], values: Mapping[int, int], slots: int
+    ) -> _Entry:
+        tiles = self.tiles
+        blocks = blocks_of(tiles, grid, slots)
+        order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
+        if order is None:
+            return _Entry(blocks, self._upload(device, launch_table(tiles, grid, values, slots)[1]))
+        table = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
+        filler(device).fill(table, order, grid, tiles.coarsening, tiles.axis, stream)
+        return _Entry(blocks, table)
+
+    def _upload(self, device: int, table: Any) -> torch.Tensor:
+        """On the device, in the order of the current stream."""
+        pinned = torch.from_numpy(table).pin_memory()
+        if torch.cuda.is_current_stream_capturing():
+            self.captured.append(pinned)  # the graph copies it whenever it runs
+        return pinned.to(torch.device("cuda", device), non_blocking=True)
+
+    def _keep(self, key: Key, entry: _Entry) -> None:
         with self.lock:
             self.entries[key] = entry
-            if len(self.entries) > KEPT:
-                torch.cuda.synchronize(device)  # a launch that is under way may still read the one that goes
-                self.entries.popitem(last=False)
-        return entry
+            self.bytes += entry.table.nbytes
+            while self.bytes > KEPT_BYTES and len(self.entries) > 1:
+                self.bytes -= self.entries.popitem(last=False)[1].table.nbytes
+
+    def _captured(self, key: Key) -> _Entry:
+        """For a launch that a graph will make: one that is there already and stays, or one that the graph writes."""
+        device, stream, grid, values = key
+        with self.lock:
+            known = [
+                one for (where, _, *what), one in self.entries.items() if where == device and what == [grid, values]
+            ]
+        for entry in known:
+            if entry.written is not None and is_over(entry.written):
+                self.captured.append(entry.table)
+                return replace(entry, divided=None)
+        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
+        return self._whole(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
 
 
-def _value(args: Sequence[Any], slot: Slot | None) -> int:
+@functools.cache
+def multiprocessors(device: int) -> int:
+    """SMs of the device."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def in_stream(device: int, stream: int) -> AbstractContextManager[Any]:
+    """With the stream torch's current one, to which memory belongs; nothing is done where it is."""
+    if torch.cuda.current_stream(device).cuda_stream == stream:
+        return nullcontext()
+    external: Any = torch.cuda.ExternalStream
+    return torch.cuda.stream(external(stream, device))
+
+
+@functools.cache
+def filler(device: int) -> Filler:
+    """What writes tables on the device."""
+    return Filler()
+
+
+def is_over(event: Any) -> bool:
+    """Has the card come past the event? Asked while a graph is captured, which such a question would break off."""
+    with cuda.relaxed_capture() as relaxed:
+        return relaxed and bool(event.query())
+
+
+def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
+    """The number at a slot, of a launch's arguments from position `before` on."""
     assert slot is not None, "costs depend on whole numbers only"
     position, kind, axis = slot
     if kind == "value":
-        return int(args[position])
-    return int((args[position].shape if kind == "shape" else args[position].strides)[axis])
+        return int(args[before + position])
+    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])

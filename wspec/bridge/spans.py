@@ -45,38 +45,36 @@ def _span(start: int, shape: tuple[int, ...], strides: tuple[int, ...], size: in
 
 
 def bounds(argument: Any) -> tuple[int, int]:
-    """The first address of an argument and the one behind its last; all of memory for what does not say.
-
-    Quick for contiguous tensors, and for descriptors of a shape that was seen before: it is asked at every launch.
-    """
-    kind = type(argument)
-    if kind is TensorDescriptor:
-        base = argument.base
-        try:
-            elements = _REACH[argument.shape, argument.strides]
-        except (KeyError, TypeError):  # a list is not remembered
-            elements = _reach(argument)
-        start = base.data_ptr()
-        return start, start + elements * base.itemsize
-    if (kind is torch.Tensor or isinstance(argument, torch.Tensor)) and argument.is_contiguous():
-        start = argument.data_ptr()
-        return start, start + argument.nbytes
-    span = span_of(argument)
-    return (0, 1 << 64) if span is None else (span.start, span.end)
+    """The first address of an argument and the one behind its last; all of memory for what does not say."""
+    return Reach().bounds(argument)
 
 
-_REACH: dict[tuple[Any, Any], int] = {}  # shape, strides -> elements from the first to the one behind the last
-_MOST = 1024  # of them
+class Reach:
+    """The same of one argument of many launches, whose shape seldom changes: it is asked at every launch."""
 
+    def __init__(self) -> None:
+        self._seen: tuple[Any, Any, int] = (None, None, 0)  # a descriptor's shape, strides, and bytes that it reaches
 
-def _reach(descriptor: Any) -> int:
-    shape, strides = descriptor.shape, descriptor.strides
-    elements = 1 + sum((int(count) - 1) * int(stride) for count, stride in zip(shape, strides, strict=True))
-    if isinstance(shape, tuple) and isinstance(strides, tuple):
-        if len(_REACH) >= _MOST:
-            _REACH.clear()
-        _REACH[shape, strides] = elements
-    return elements
+    def bounds(self, argument: Any) -> tuple[int, int]:
+        kind = type(argument)
+        if kind is TensorDescriptor:
+            base, seen = argument.base, self._seen
+            if argument.shape != seen[0] or argument.strides != seen[1]:
+                seen = self._look(argument)
+            start = base.data_ptr()
+            return start, start + seen[2]
+        if (kind is torch.Tensor or isinstance(argument, torch.Tensor)) and argument.is_contiguous():
+            start = argument.data_ptr()
+            return start, start + argument.nbytes
+        span = span_of(argument)
+        return (0, 1 << 64) if span is None else (span.start, span.end)
+
+    def _look(self, descriptor: Any) -> tuple[Any, Any, int]:
+        shape, strides = descriptor.shape, descriptor.strides
+        elements = 1 + sum((int(count) - 1) * int(stride) for count, stride in zip(shape, strides, strict=True))
+        kept = [list(value) if isinstance(value, list) else value for value in (shape, strides)]
+        self._seen = kept[0], kept[1], elements * descriptor.base.itemsize
+        return self._seen
 
 
 def share(one: Any, other: Any) -> bool:

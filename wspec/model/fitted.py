@@ -61,6 +61,16 @@ MARGIN = _set(
     "decides none of them: all are 3 % apart and more; of kernels drawn at random it leaves alone products with rings "
     "of two, 0.92 to 1.12 x plain (docs/results/drawn.md)",
 )  # fmt: skip
+ALONE = _set(
+    "alone", 1.16,
+    "times as long as expected takes an iteration of a warp group with a tile of its own, where it could be in a team",
+    "attention at D=64 with and without teams, S = 1024, 4096, 16384, full and causal (docs/results/attention.md)",
+    _NOT_TRIED,
+)  # fmt: skip
+TEAM_START = _set(
+    "team_start", 900.0, "cycles of an SM that a tile of a team takes beside its loop, more than one by itself",
+    "the same", _NOT_TRIED,
+)  # fmt: skip
 HELD_SHARE = _set(
     "held_share", 0.75, "of the late products' time that exponentials must take for a wait to be held behind them",
     "attention, D = 64, 128 and 256 (docs/results)", _NOT_TRIED,

@@ -2,15 +2,20 @@
 
 from wspec.tile_scheduler.costs import LoopCost, TileCost, tile_cost
 from wspec.tile_scheduler.launch import (
+    blocks_of,
     chosen_launch,
     coarse_costs,
     divided_launch,
     even_launch,
     even_table,
     launch_table,
+    ordered_table,
     partials_words,
 )
+from wspec.tile_scheduler.launch_way import LaunchWay, fastest
 from wspec.tile_scheduler.names import TABLE
+from wspec.tile_scheduler.order import WINDOW_ROWS, Order
+from wspec.tile_scheduler.sampled import Sampler
 from wspec.tile_scheduler.table import Makespan, make_table, predicted_waves
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS
@@ -18,18 +23,25 @@ from wspec.tile_scheduler.workspace import PARTIALS
 __all__ = [
     "PARTIALS",
     "TABLE",
+    "WINDOW_ROWS",
+    "LaunchWay",
     "LoopCost",
     "Makespan",
+    "Order",
+    "Sampler",
     "StreamK",
     "TileCost",
     "TileLoop",
+    "blocks_of",
     "chosen_launch",
     "coarse_costs",
     "divided_launch",
     "even_launch",
     "even_table",
+    "fastest",
     "launch_table",
     "make_table",
+    "ordered_table",
     "partials_words",
     "predicted_waves",
     "tile_cost",

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
 from wspec.tile_scheduler.names import TABLE
+from wspec.tile_scheduler.order import Order
+from wspec.tile_scheduler.sampled import Sampler
 from wspec.tile_scheduler.table import Costs, make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
@@ -21,12 +23,31 @@ def launch_table(
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """(blocks to launch, the table as flat int32): `slots` blocks run at a time, `values` as `TileCost.evaluate` takes.
 
-    The table is the header (entries of a block, gx, gy, gz, zeros) and what `make_table` gives, block by block, with
-    the parts of tiles behind the places. Nothing is divided. Raises ValueError as that does.
+    The table is the header (entries of a block, gx, gy, gz, zeros) and the tiles of each block, block by block, with
+    the parts of tiles behind the places: in the order that `Sampler.order` gives, or else as `make_table` does. Nothing
+    is divided. Raises ValueError as that does.
     """
+    blocks = blocks_of(tiles, grid, slots)
+    order = Sampler(tiles.cost).order(grid, values, blocks, tiles.coarsening, tiles.axis) if min(grid) > 0 else None
+    if order is not None:
+        return blocks, ordered_table(order, grid, tiles.coarsening, tiles.axis)
     costs = coarse_costs(tiles.cost.evaluate(grid, values), tiles.coarsening, tiles.axis)
-    blocks = max(1, min(slots, costs.size))
     return blocks, _flat(grid, make_table(costs, blocks), tiles.coarsening, tiles.axis)
+
+
+def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
+    """How many blocks are launched."""
+    x, y, z = (-(-size // tiles.coarsening) if at == tiles.axis else size for at, size in enumerate(grid))
+    return max(1, min(slots, x * y * z))
+
+
+def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.NDArray[np.int32]:
+    """The flat table of an order. `bridge.fill_table` writes the same on the card."""
+    row, block, coordinates = order.places()
+    table = np.zeros((order.rows + 1, order.blocks, 4), np.int32)
+    table[row, block, :3] = coordinates.T
+    table[0, :, 3] = order.counts()
+    return _flat(grid, table, coarsening, axis)
 
 
 def divided_launch(

@@ -1,0 +1,97 @@
+"""The order of tiles in closed form: every tile once, dearest first in a window, equal work; and what says which."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wspec.tile_scheduler import LoopCost, Order, Sampler, TileCost, make_table, ordered_table, predicted_waves
+from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.scalars import Scalar
+
+sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
+orders = st.builds(Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans())
+
+
+@settings(max_examples=300, deadline=None)
+@given(orders)
+def test_every_tile_once_and_rows_dealt_out(order: Order) -> None:
+    row, block, found = order.places()
+    assert {tuple(tile) for tile in found.T} == {tuple(tile) for tile in np.ndindex(order.sizes)}
+    assert found.shape[1] == order.tiles and row.max() + 1 == order.rows
+    assert (np.bincount(block, minlength=order.blocks) == order.counts()).all()
+    assert len(set(zip(row.tolist(), block.tolist(), strict=True))) == order.tiles
+    assert all((np.diff(row[block == one]) == 1).all() for one in range(order.blocks)), "no holes"
+
+
+@settings(max_examples=200, deadline=None)
+@given(orders)
+def test_windows_are_neighbours_and_dearest_first(order: Order) -> None:
+    found = order.coordinates(np.arange(order.tiles))
+    along, second, third = order.dimensions
+    number = (found[third] * order.sizes[second] + found[second]) * order.sizes[along] + found[along]
+    if order.axis is None:
+        assert (number == np.arange(order.tiles)).all()
+        return
+    size, count = order.window
+    for window in range(count):
+        part = slice(window * size, order.tiles if window == count - 1 else (window + 1) * size)
+        assert sorted(number[part]) == list(range(order.tiles))[part]
+        steps = np.diff(found[along][part])
+        assert ((steps <= 0) if order.rising else (steps >= 0)).all()
+
+
+@pytest.mark.parametrize("blocks", [132, 264])
+@pytest.mark.parametrize("heads", [4, 16, 64])
+@pytest.mark.parametrize("tiles", [16, 32, 63, 125, 128, 512])
+def test_causal_tiles_are_spread_as_well_as_by_list_scheduling(blocks: int, heads: int, tiles: int) -> None:
+    costs = np.broadcast_to((1500 + 2048 * np.arange(tiles, 0, -1)).astype(np.float32), (1, heads, tiles)).copy()
+    blocks = min(blocks, costs.size)
+    _, block, (x, _, _) = Order((tiles, heads, 1), blocks, 0).places()
+    busiest = np.bincount(block, costs[0, 0, x]).max()
+    assert busiest <= 1.04 * predicted_waves(costs, make_table(costs, blocks)).busiest
+
+
+def causal(*, rising: bool = False) -> TileCost:
+    """A loop of argument 0 minus, or plus, the program's number, each of 10 cycles."""
+    scalars = (
+        Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 0), Scalar("program_id", 32, (), 1),
+        Scalar("addi" if rising else "subi", 32, (1, 2)), Scalar("constant", 32, (), 1),
+    )  # fmt: skip
+    return TileCost(5.0, (LoopCost(7, 10.0, (Trips(0, 3, 4),)),), scalars)
+
+
+def test_samples_say_which_order() -> None:
+    grid = (4, 20, 2)
+    assert Sampler(causal()).order(grid, {0: 100}, 8) == Order(grid, 8, 1, rising=False)
+    assert Sampler(causal(rising=True)).order(grid, {0: 100}, 8) == Order(grid, 8, 1, rising=True)
+    assert Sampler(causal()).order(grid, {0: -5}, 8) == Order(grid, 8), "no tile has an iteration"
+    assert Sampler(TileCost(5.0)).order(grid, {}, 8) == Order(grid, 8)
+    assert Sampler(causal()).order(grid, {0: 100}, 8, 3, 1) == Order((4, 7, 2), 8, 1, rising=False)
+
+
+@given(st.integers(-50, 200), st.booleans())
+def test_a_sample_is_the_cost(value: int, rising: bool) -> None:
+    grid, cost = (2, 30, 1), causal(rising=rising)
+    expected = cost.evaluate(grid, {0: value})
+    sample = Sampler(cost)
+    assert all(sample.at(0, y, 0, *grid, {0: value}) == expected[0, y, 0] for y in range(30))
+
+
+def test_what_four_tiles_do_not_sort() -> None:
+    two = TileCost(5.0, (), (Scalar("program_id", 32, (), 0), Scalar("program_id", 32, (), 1)))
+    assert Sampler(two).order((4, 4, 1), {}, 8) is None
+    zero = (Scalar("program_id", 32, (), 0), Scalar("constant", 32, (), 0), Scalar("divsi", 32, (0, 1)))
+    divided = TileCost(5.0, (LoopCost(7, 10.0, (Trips(1, 2, 0),)),), zero)
+    assert Sampler(divided).order((4, 4, 1), {}, 8) is None
+
+
+def test_the_table_of_an_order() -> None:
+    """Tiles 5 4 3 2 1 over two blocks, to and fro: 5 and 2 and 1, 4 and 3."""
+    table = ordered_table(Order((5, 1, 1), 2, 0), (5, 1, 1), 1, 0)
+    assert table[:8].tolist() == [4, 5, 1, 1, 0, 0, 0, 0]
+    entries = table[8:].reshape(2, 4, 8)
+    assert entries[0, :, 0].tolist() == [0, 3, 4, 0] and entries[1, :, 0].tolist() == [1, 2, 0, 0]
+    assert entries[:, 0, 3].tolist() == [3, 2] and (entries[:, :, 4:] == [0, 0, -1, -1]).all()

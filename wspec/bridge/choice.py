@@ -1,0 +1,120 @@
+"""A kernel of several binaries. The model, which knows a launch's sizes, picks one, and then it is compiled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+from triton.compiler import CompiledKernel
+
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.persistent import Slot, slots_of, value_of
+from wspec.tile_scheduler import LaunchWay, fastest
+from wspec.tile_scheduler.costs import Grid
+
+_BEFORE = 3  # launch metadata, and the hooks before and after
+MOST = 4096  # launches whose way is remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What launches of a kernel choose between."""
+
+    ways: tuple[LaunchWay, ...]  # the first one is the kernel itself
+    slots: Sequence[Slot | None]  # where a launch has the arguments of the compiled function
+    load: Callable[[LaunchWay], Any | None]  # the compiled kernel of another way; None where it may not run after all
+
+
+def choosing(kernel: Any, signature: Any, ways: tuple[LaunchWay, ...], load: Callable[[LaunchWay], Any | None]) -> Any:
+    """The kernel, which has another binary launched where that is expected to be faster."""
+    if len(ways) < 2:
+        return kernel
+    kind = type(kernel)
+    kernel.__class__ = type(f"Choosing{kind.__name__}", (_Choosing, kind), {})
+    kernel.wspec_ways = Ways(ways, slots_of(signature), load)
+    return kernel
+
+
+class _Choosing(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """Mixed into a kernel's class."""
+
+    wspec_ways: Ways
+    _run: Any
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = Chooser(self._run, self.wspec_ways)
+
+
+class Chooser:
+    """What launches: for each size the kernel of the way that the model expects to be fastest."""
+
+    def __init__(self, run: Callable[..., None], ways: Ways) -> None:
+        self.run, self.ways = run, ways
+        used = sorted({index for way in ways.ways for index in way.cost.parameters})
+        self.slots = [(index, ways.slots[index]) for index in used]
+        self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
+        self.kernels: dict[int, Any | None] = {0: None}
+        self.lock = threading.Lock()
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        key = (x, y, z, *[value_of(rest, slot, _BEFORE) for _, slot in self.slots])
+        other = self.chosen[key] if key in self.chosen else self._choose(key)
+        if other is None:
+            self.run(x, y, z, stream, function, packed, *rest)
+        else:
+            run = other.run  # loads it first
+            run(x, y, z, stream, other.function, other.packed_metadata, *rest)
+
+    def _choose(self, key: tuple[int, ...]) -> Any | None:
+        x, y, z, *values = key
+        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
+        ranked = fastest(self.ways.ways, (x, y, z), named, _sms())
+        other = None
+        for _, at in ranked:
+            other = self._kernel(at)
+            if other is not None or at == 0:
+                break
+        with self.lock:
+            if len(self.chosen) >= MOST:
+                self.chosen.clear()
+            self.chosen[key] = other
+        return other
+
+    def _kernel(self, at: int) -> Any | None:
+        with self.lock:
+            if at not in self.kernels:
+                self.kernels[at] = self.ways.load(self.ways.ways[at])
+            return self.kernels[at]
+
+
+def _sms() -> int:
+    active = triton.runtime.driver.active
+    found: dict[str, int] = active.utils.get_device_properties(active.get_current_device())
+    return found["multiprocessor_count"]
+
+
+def launch_of(
+    source: KernelSource, ways: tuple[LaunchWay, ...], named: Mapping[str, Any]
+) -> tuple[Grid, dict[int, int]] | None:
+    """The grid, and the numbers that decide by their position in the compiled function, of a launch with arguments
+    named like this; None where the grid is not among them, or the text of a type stands for a number."""
+    grid = named.get("grid")
+    if grid is None:
+        return None
+    grid = grid(named) if callable(grid) else grid
+    x, y, z = (*grid, 1, 1, 1)[:3]
+    signature, found = source.ast.signature, {}
+    given, slots = [named.get(name) for name in signature], slots_of(signature)
+    for index in sorted({index for way in ways for index in way.cost.parameters}):
+        slot = slots[index]
+        try:
+            found[index] = value_of(given, slot)
+        except (AttributeError, TypeError, ValueError):
+            return None
+    return (int(x), int(y), int(z)), found

@@ -1,0 +1,75 @@
+"""The calls of the CUDA driver that a launch makes, without a layer in between, and their structures (cuda.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PROGRAMMATIC_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: of a thread that has not used the card yet
+
+
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_uint), ("pad", ctypes.c_uint), ("value", ctypes.c_uint64 * 8))
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint),
+        ("block_y", ctypes.c_uint),
+        ("block_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_uint64),
+        ("attributes", ctypes.c_uint64),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@functools.cache
+def launch_call() -> Callable[[int, int, int, None], int] | None:
+    """cuLaunchKernelEx(config, function, addresses of the arguments, None), which gives a status; None without CUDA."""
+    try:
+        call = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    call.restype = ctypes.c_int
+    found: Any = call
+    made: Callable[[int, int, int, None], int] = found
+    return made
+
+
+@contextmanager
+def relaxed_capture() -> Iterator[bool]:
+    """While a graph is captured, lets this thread ask what has nothing to do with the graph; False where it cannot."""
+    try:
+        exchange = ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    except (OSError, AttributeError):
+        yield False
+        return
+    mode = ctypes.c_int(_RELAXED)
+    if exchange(ctypes.byref(mode)):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        exchange(ctypes.byref(mode))
+
+
+def error(status: int) -> RuntimeError:
+    """As Triton's launcher raises it."""
+    text = ctypes.c_char_p()
+    ctypes.CDLL("libcuda.so.1").cuGetErrorString(status, ctypes.byref(text))
+    return RuntimeError(f"Triton Error [CUDA]: {(text.value or b'unknown error').decode()}")

@@ -1,0 +1,304 @@
+"""The last step of a launch: a kernel's arguments in memory as the driver takes them, and one call of the driver.
+
+Triton's launcher takes a list of Python objects apart at every launch and encodes each descriptor anew. Here memory
+for the arguments is laid out once for a compiled kernel. A descriptor's tensor map stays as long as its shape and
+strides do, and its address alone is written: it is the first eight bytes of a map, which is looked at before it is
+relied on. What is out of the ordinary (hooks, clusters, scratch memory, a launcher that is not known) goes Triton's
+way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import inspect
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from triton.backends.nvidia import driver as nvidia
+from triton.knobs import HookChain
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.bridge import cuda
+from wspec.bridge.recording import recording
+
+Run = Callable[..., None]
+MAP_BYTES = 128  # CUtensorMap, whose address must be a multiple of 64
+_SCALARS = {
+    "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
+    "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d",
+}  # fmt: skip
+"""Of a type in a kernel's signature, how `struct` writes it."""
+
+_CONFIG = "7I4xQQI4x"  # cuda.Config
+_SHAPE = [field.name for field in dataclasses.fields(TensorDescriptor) if field.name not in ("base", "block_shape")]
+"""What a tensor map is made of beside the address and what the kernel's type says."""
+
+
+def quick(theirs: Any, kernel: Any) -> Run | None:
+    """What launches like `theirs`, Triton's launcher of the compiled kernel; None where that cannot be had."""
+    call = cuda.launch_call()
+    metadata = kernel.metadata
+    known: Any = getattr(nvidia, "CudaLauncher", None)
+    if call is None or known is None or type(theirs) is not known:
+        return None
+    if theirs.num_ctas != 1 or theirs.launch_cooperative_grid or getattr(theirs, "gsan_enabled", False):
+        return None
+    if theirs.global_scratch_size or theirs.profile_scratch_size:
+        return None
+    try:
+        return made(theirs, kernel.src.signature, getattr(metadata, "tensordesc_meta", None), call)
+    except NotKnown:
+        return None
+
+
+def has_hooks(chain: Any) -> bool:
+    """Of what stands in Triton's `knobs.runtime` for those that want to hear of launches."""
+    return chain is not None and (type(chain) is not HookChain or bool(chain.calls))
+
+
+class NotKnown(Exception):
+    """An argument or a launcher that only Triton knows how to pass."""
+
+
+def made(
+    theirs: Any, signature: Mapping[str, Any], maps: Sequence[Any] | None, call: Callable[[int, int, int, None], int]
+) -> Run:
+    """The same, for arguments of these types; `maps` is what Triton notes of each descriptor. Raises NotKnown."""
+    return _Layout(tuple(signature.values()), maps or ()).launcher(theirs, call)
+
+
+class _Layout:
+    """Where in a block of memory the arguments of one kernel lie, and the function that writes them there."""
+
+    def __init__(self, kinds: Sequence[Any], maps: Sequence[Any]) -> None:
+        self.kinds = kinds
+        scalars: list[tuple[str, int, str]] = []  # format, argument, what is written; then where
+        addresses: dict[tuple[int, int], int] = {}  # (argument, part of it) -> offset
+        descriptors = [at for at, kind in enumerate(kinds) if isinstance(kind, str) and kind.startswith("tensordesc")]
+        if len(maps) != len(descriptors) or any(one is None for one in maps):
+            raise NotKnown
+        for at, kind in enumerate(kinds):
+            if kind == "constexpr" or at in descriptors:
+                continue
+            if not isinstance(kind, str):
+                raise NotKnown
+            if kind.startswith("*"):
+                scalars.append(("Q", at, _POINTER.format(at)))
+            elif kind in _SCALARS:
+                scalars.append((_SCALARS[kind], at, f"a{at}"))
+            else:
+                raise NotKnown
+        scalars.sort(key=lambda one: -struct.calcsize(one[0]))
+        offset = struct.calcsize(f"<{_CONFIG}")
+        for form, at, _ in scalars:
+            addresses[at, 0] = offset
+            offset += struct.calcsize(form)
+        self.scalars = scalars
+        self.first = addresses
+        offset += -offset % MAP_BYTES
+        self.descriptors: list[tuple[int, int, int, Any]] = []  # argument, offset, rank, what Triton notes of it
+        for at, noted in zip(descriptors, maps, strict=True):
+            rank = kinds[at].count(",", kinds[at].index("[")) + 1
+            self.descriptors.append((at, offset, rank, noted))
+            addresses[at, 0] = offset
+            for axis in range(rank):
+                addresses[at, 1 + axis] = offset + MAP_BYTES + 8 * rank + 4 * axis
+                addresses[at, 1 + rank + axis] = offset + MAP_BYTES + 8 * axis
+            offset += MAP_BYTES + 12 * rank
+            offset += -offset % MAP_BYTES
+        self.scratch = offset  # two empty addresses
+        self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
+        self.size = offset + 16
+
+    def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Run:
+        block = Block(self.size, self.addresses)
+        names = [f"a{at}" for at in range(len(self.kinds))]
+        lines, space = [], {
+            "call": call, "theirs": theirs, "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
+            "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
+            "pack": struct.Struct("<" + _CONFIG + "".join(form for form, _, _ in self.scalars)).pack_into,
+            "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
+            "struct_error": struct.error, "places": self.places(), "refused": _refused,
+        }  # fmt: skip
+        for index, (at, offset, rank, noted) in enumerate(self.descriptors):
+            space[f"d{index}"] = _Slot(block, offset, rank, noted)
+            changed = " or ".join(f"a{at}.{name} != d{index}.{name}" for name in _SHAPE)
+            lines += [f"if {changed}: d{index}.fill(a{at})", f"d{index}.address.value = a{at}.base.data_ptr()"]
+        written = "".join(f", {value}" for _, _, value in self.scalars)
+        source = _TEMPLATE.format(
+            arguments=", ".join(names), descriptors="\n            ".join(lines) or "pass", written=written
+        )
+        exec(compile(source, "<wspec launcher>", "exec"), space)
+        made: Run = space["launch"]
+        return made
+
+    def places(self) -> list[int]:
+        """Where in the block the address of each tensor and descriptor is written; -1 of other arguments."""
+        found = [-1] * len(self.kinds)
+        for at, kind in enumerate(self.kinds):
+            if isinstance(kind, str) and kind.startswith(("*", "tensordesc")):
+                found[at] = self.first[at, 0]
+        return found
+
+
+_POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
+_TEMPLATE = """
+def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
+    if x * y * z <= 0 or (enter is not None and hooked(enter)) or (leave is not None and hooked(leave)):
+        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+        return
+    with lock:
+        try:
+            {descriptors}
+            pack(
+                buffer, base, x, y, z, 32 * packed[0], 1, 1, packed[2], stream, attribute, theirs.launch_pdl{written}
+            )
+            status = call(config, function, params, None)
+        except (TypeError, AttributeError, struct_error, Unlike):
+            status = -1
+        if status == 0 and recording.count:
+            recording.note(block, function, places)
+    if status:
+        refused(status)
+        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+"""
+
+
+class Unlike(Exception):
+    """An argument, or something of Triton's, is not what is expected: its own launcher knows what to do."""
+
+
+def _refused(status: int) -> None:
+    """Raises what the driver says; not where Triton's launcher is to be asked."""
+    if status not in (-1, cuda.NO_CONTEXT):
+        raise cuda.error(status)
+
+
+def _address(argument: Any) -> int:
+    """Of an argument that is no ordinary tensor of the card."""
+    if argument is None:
+        return 0
+    if type(argument) is int:
+        return argument
+    if isinstance(argument, torch.Tensor) and argument.is_cuda:
+        return argument.data_ptr()
+    raise Unlike
+
+
+class Block:
+    """Memory for the arguments of one kernel: how it is launched, the arguments, and the addresses of these."""
+
+    def __init__(self, size: int, offsets: Sequence[int]) -> None:
+        self.size = size
+        self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
+        start = ctypes.addressof(self.memory)
+        self.base = -start % MAP_BYTES  # where in the memory the block begins
+        self.address = start + self.base
+        self.offsets = tuple(offsets)
+        self._pointers = (ctypes.c_uint64 * len(offsets))(*(self.address + offset for offset in offsets))
+        self._attributes = (cuda.Attribute * 1)(cuda.Attribute(cuda.PROGRAMMATIC_START))
+        self._attributes[0].value[0] = 1
+        self.parameters = ctypes.addressof(self._pointers)
+        self.attribute = ctypes.addressof(self._attributes)
+
+    def copy(self) -> Block:
+        """Another one with the same contents."""
+        other = Block(self.size, self.offsets)
+        ctypes.memmove(other.address, self.address, self.size)
+        cuda.Config.from_address(other.address).attributes = other.attribute
+        return other
+
+    def slot(self, offset: int) -> ctypes.c_uint64:
+        """An address in it."""
+        return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
+
+
+class _Slot:
+    """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them."""
+
+    def __init__(self, block: Block, offset: int, rank: int, noted: Any) -> None:
+        self.block, self.offset, self.noted = block, offset, noted
+        self.address = block.slot(offset)
+        self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
+        self.known: dict[Any, bytes] = {}
+        self.looked = False
+        for name in _SHAPE:
+            setattr(self, name, None)
+
+    def fill(self, descriptor: Any) -> None:
+        """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
+        key = tuple(tuple(value) if isinstance(value, list) else value for value in _of(descriptor))
+        data = self.known.get(key)
+        if data is None:
+            data = self._encoded(descriptor)
+            if len(self.known) >= _MOST:
+                self.known.clear()
+            self.known[key] = data
+        ctypes.memmove(self.block.address + self.offset, data, len(data))
+        for name, value in zip(_SHAPE, _of(descriptor), strict=True):
+            setattr(self, name, list(value) if isinstance(value, list) else value)
+
+    def _encoded(self, descriptor: Any) -> bytes:
+        encoded, *numbers = _encode(descriptor, self.noted)
+        found = _map_bytes(encoded)
+        if not self.looked:
+            self._look(descriptor, found)
+        rank = len(numbers) // 2
+        return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
+
+    def _look(self, descriptor: Any, found: bytes) -> None:
+        """Is the address what a map begins with, and is nothing else made of it?"""
+        address = descriptor.base.data_ptr()
+        other = _elsewhere(descriptor, address ^ 0x5A5A5A00)
+        elsewhere = _map_bytes(_encode(other, self.noted)[0])
+        expected = struct.pack("<Q", address), struct.pack("<Q", address ^ 0x5A5A5A00)
+        if (found[:8], elsewhere[:8]) != expected or found[8:] != elsewhere[8:]:
+            raise Unlike
+        self.looked = True
+
+
+_MOST = 4096  # shapes a descriptor is remembered with
+
+
+def _of(descriptor: Any) -> list[Any]:
+    return [getattr(descriptor, name) for name in _SHAPE]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Somewhere:
+    """Stands for a tensor at an address."""
+
+    address: int
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def _elsewhere(descriptor: Any, address: int) -> Any:
+    new = object.__new__(type(descriptor))
+    new.__dict__.update(descriptor.__dict__)
+    new.base = _Somewhere(address)
+    return new
+
+
+def _encode(descriptor: Any, noted: Any) -> list[Any]:
+    """The tensor map, the shape and the strides, as Triton's launcher makes them of a descriptor."""
+    make: Any = getattr(nvidia, "make_tensordesc_arg", None)
+    if make is None:
+        raise Unlike
+    more = len(inspect.signature(make).parameters) - 2
+    found: list[Any] = make(descriptor, noted, *[None] * more)
+    return found
+
+
+def _map_bytes(encoded: Any) -> bytes:
+    """The map in Triton's object, which ends with it."""
+    size = type(encoded).__basicsize__
+    start = id(encoded) + size - MAP_BYTES
+    if size != 2 * MAP_BYTES or start % MAP_BYTES:
+        raise Unlike
+    return ctypes.string_at(start, MAP_BYTES)

@@ -1,0 +1,138 @@
+"""A launch that is made again with other addresses: nothing is looked up, checked or laid out a second time.
+
+Everything that decided the first one (kernel, grid, sizes, stream) has to be the same; who asks keeps it as a key. What
+remains is to see that arguments do not overlap that must not, to write addresses, and to call the driver.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+import triton
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.runtime.jit import JITFunction
+
+from wspec.bridge import cuda
+from wspec.bridge.launch import WspecFunction
+from wspec.bridge.launcher import has_hooks, quick
+from wspec.bridge.recording import Recorded, recording
+from wspec.bridge.spans import bounds
+from wspec.bridge.workspace import PER_THREAD
+
+MOST = 4096  # launches that are remembered of one function
+
+
+class Ready:
+    """Called with an address for each of the arguments that have one, in their order."""
+
+    def __init__(self, kernel: Any, recorded: Recorded, arguments: Sequence[Any]) -> None:
+        self._kernel, self._kept = kernel, recorded.kept
+        block = recorded.block
+        at = [index for index, place in enumerate(recorded.places) if place >= 0 and index < len(arguments)]
+        self._slots = [block.slot(recorded.places[index]) for index in at]
+        order = {index: number for number, index in enumerate(at)}
+        sizes = []
+        for index in at:
+            start, end = bounds(arguments[index])
+            sizes.append(end - start)
+        self._apart = [  # (one, its bytes, the other, its bytes)
+            (order[one], sizes[order[one]], order[other], sizes[order[other]])
+            for guard in recorded.guards
+            for one, other in guard.pairs_of_arguments()
+        ]
+        self._block, self._function = block, recorded.function
+        self._call, self._lock = cuda.launch_call(), threading.Lock()
+
+    def __call__(self, *addresses: int) -> bool:
+        """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
+        for one, size, other, other_size in self._apart:
+            start, end = addresses[one], addresses[other]
+            if start < end + other_size and end < start + size:
+                return False
+        runtime = knobs.runtime
+        if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or self._kernel.pre_run_hooks:
+            return False
+        if self._kept and _is_capturing():
+            return False  # a graph would have to keep it, too
+        block, call = self._block, self._call
+        assert call is not None
+        with self._lock:
+            for slot, address in zip(self._slots, addresses):  # noqa: B905  # every call counts
+                slot.value = address
+            status = call(block.address, self._function, block.parameters, None)
+        if status == cuda.NO_CONTEXT:
+            return False
+        if status:
+            raise cuda.error(status)
+        return True
+
+
+def launch(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Ready | None:
+    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had."""
+    if not isinstance(kernel, JITFunction) or _is_capturing():
+        kernel[grid](*arguments, **meta)
+        return None
+    with recording.on() as now:
+        if isinstance(kernel, WspecFunction) or not _launched_quickly(kernel, grid, arguments, meta):
+            kernel[grid](*arguments, **meta)
+    return Ready(kernel, now, arguments) if now.launches == 1 and not now.once else None
+
+
+def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> bool:
+    """Launch a kernel of Triton's own through our launcher, if that can be."""
+    runtime = knobs.runtime
+    if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or kernel.pre_run_hooks:
+        return False
+    compiled = kernel.warmup(*arguments, grid=grid, **meta)
+    if not isinstance(compiled, CompiledKernel):
+        return False
+    theirs = compiled.run
+    run = quick(theirs, compiled)
+    if run is None:
+        return False
+    values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
+    bound = [values.get(parameter.name, parameter.default) for parameter in kernel.params]
+    active = triton.runtime.driver.active
+    stream = active.get_current_stream(active.get_current_device())
+    x, y, z = (*grid, 1, 1)[:3]
+    run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *bound)
+    return True
+
+
+def _is_capturing() -> bool:
+    """A graph keeps memory of its own."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def are_alike(tensors: Sequence[Any]) -> bool:
+    """Ordinary tensors on one card that autograd does not follow: what the rest of a key says is all that matters."""
+    follows = torch.is_grad_enabled()
+    for tensor in tensors:
+        if type(tensor) is not torch.Tensor or not tensor.is_cuda or (follows and tensor.requires_grad):
+            return False
+    return True
+
+
+class Memo(dict[Hashable, Any]):
+    """What was made for a key; all of it goes when there is too much."""
+
+    def keep(self, key: Hashable, value: Any) -> None:
+        if len(self) >= MOST:
+            self.clear()
+        self[key] = value
+
+
+def current_stream(device: int) -> int:
+    """The current stream of the device as the driver takes it.
+
+    -1 where the device is not the current one, and of a stream whose handle is that of others in other threads.
+    """
+    active = triton.runtime.driver.active
+    if active.get_current_device() != device:
+        return -1
+    stream: int = active.get_current_stream(device)
+    return -1 if stream == PER_THREAD else stream

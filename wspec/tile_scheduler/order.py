@@ -1,0 +1,104 @@
+"""The order of a launch's tiles in closed form: which tile is the k-th of a block, without a table to look into.
+
+Tiles are numbered along the axis on which their cost depends first, then along the others: a *line* is the tiles that
+differ on that axis alone. Numbers are cut into windows of four rows, a row being a tile for each block, as neighbours
+share data in the cache; the last window has what is left. Tiles of a window go dearest first, which is by their place
+on the axis. Rows are dealt out to and fro: the block that gets the dearest of one gets the cheapest of the next, so
+that two rows are the same work for all where costs grow evenly.
+
+Tiles that all cost the same go around in the order of the launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.int64]
+WINDOW_ROWS = 4  # an even number: pairs of rows are what is balanced
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Of tiles [x, y, z] over so many blocks."""
+
+    sizes: tuple[int, int, int]
+    blocks: int
+    axis: int | None = None  # on which the cost depends; None: all tiles cost the same
+    rising: bool = False  # the dearest tile is the last one of the axis
+
+    @property
+    def tiles(self) -> int:
+        x, y, z = self.sizes
+        return x * y * z
+
+    @property
+    def rows(self) -> int:
+        """Tiles of the block that has most."""
+        return -(-self.tiles // self.blocks)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Tiles of a window, and how many windows there are; the last one may have more tiles."""
+        size = WINDOW_ROWS * self.blocks
+        return size, max(1, self.tiles // size)
+
+    @property
+    def dimensions(self) -> tuple[int, int, int]:
+        """The axes, in the order in which tiles are numbered."""
+        first = 0 if self.axis is None else self.axis
+        left = [axis for axis in range(3) if axis != first]
+        return first, left[0], left[1]
+
+    def counts(self) -> Array:
+        """Tiles of each block."""
+        full, rest = divmod(self.tiles, self.blocks)
+        at = np.arange(self.blocks)
+        return full + (self._column(np.full(self.blocks, full), at) < rest)
+
+    def places(self) -> tuple[Array, Array, Array]:
+        """(row, block, coordinates [3, n]) of every tile in turn."""
+        turn = np.arange(self.tiles)
+        row, column = turn // self.blocks, turn % self.blocks
+        return row, self._column(row, column), self.coordinates(turn)
+
+    def _column(self, row: Array, column: Array) -> Array:
+        """To and fro: its own inverse."""
+        return np.where(row % 2 == 1, self.blocks - 1 - column, column) if self.axis is not None else column
+
+    def coordinates(self, turn: Array) -> Array:
+        """[3, n]: x, y and z of the tiles with these turns, by the closed form that `bridge.fill_table` has too."""
+        along, second, third = self.dimensions
+        length, width = self.sizes[along], self.sizes[second]
+        if self.axis is None:
+            at, line = turn % length, turn // length
+        else:
+            size, count = self.window
+            window = np.minimum(turn // size, count - 1)
+            start = window * size
+            end = np.where(window == count - 1, self.tiles, start + size)
+            inside = turn - start
+            if self.rising:
+                inside = end - start - 1 - inside
+            first, skipped = start // length, start % length
+            last, part = end // length, end % length
+            lines = last - first
+            low, high = np.minimum(skipped, part), np.maximum(skipped, part)
+            more = lines + np.sign(part - skipped)
+            before_low, before_high = low * lines, low * lines + (high - low) * more
+            at = np.where(
+                inside < before_low,
+                inside // np.maximum(lines, 1),
+                np.where(
+                    inside < before_high,
+                    low + (inside - before_low) // np.maximum(more, 1),
+                    high + (inside - before_high) // np.maximum(lines, 1),
+                ),
+            )
+            before = at * lines + np.minimum(at, part) - np.minimum(at, skipped)
+            line = first + (at < skipped) + inside - before
+        found = np.zeros((3, turn.size), np.int64)
+        found[along], found[second], found[third] = at, line % width, line // width
+        return found
