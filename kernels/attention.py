@@ -41,6 +41,7 @@ from wspec.kernels.arguments import (
     on_device,
     tma_strides,
 )
+from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
 
 HEAD_DIMS = (64, 128, 256)
@@ -280,6 +281,9 @@ def attention(
     scores as float32 [B, Hq, Sq]. Raises TypeError (type, dtype) or ValueError (shape, device, strides), naming the
     argument. There is no backward.
     """
+    if config is None and kernel is None and is_traced(q, k, v):
+        traced: tuple[torch.Tensor, torch.Tensor] = _operator(q, k, v, causal, scale)
+        return traced if return_lse else traced[0]
     key = _key(q, k, v, causal, scale, config, kernel)
     found = _launches.get(key) if key is not None else None
     if found is None:
@@ -292,6 +296,27 @@ def attention(
     return (out, lse) if return_lse else out
 
 
+def _computed(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, scale: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the operator runs on tensors with memory."""
+    return attention(q, k, v, causal=causal, scale=scale, return_lse=True)
+
+
+def _fake(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = False, scale: float | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What comes out; raises as `attention` does for what is wrong whatever lies in memory."""
+    check_forms(q, k, v)
+    check_scale(scale, q.shape[-1])
+    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+_operator = operator(
+    "attention(Tensor q, Tensor k, Tensor v, bool causal=False, float? scale=None) -> (Tensor, Tensor)",
+    lambda *args, **named: _computed(*args, **named),
+    _fake,
+)
 _SCALES = (float, int, type(None))
 _launches = Memo()
 """By what decides a launch, the launch to be made again, and the kernel, whose identity is part of that."""
@@ -416,6 +441,16 @@ def _batch_parts(batch: int) -> list[slice]:
 
 def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, need_cuda: bool = True) -> None:
     """Raises TypeError or ValueError naming the argument that `attention` cannot take."""
+    check_forms(q, k, v)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if need_cuda:
+            check_cuda(name, tensor)
+        if tensor.numel():
+            tma_strides(name, tensor)
+
+
+def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """The same of what can be told without the tensors' memory."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         check_tensor(name, tensor, 4, HALF_DTYPES)
         check_no_grad(name, tensor)
@@ -424,12 +459,8 @@ def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, need_cuda
         raise ValueError(f"q: head dimension must be one of {HEAD_DIMS}, got {q.shape[-1]}")
     if q.shape[1] > MAX_GRID_YZ:
         raise ValueError(f"q: at most {MAX_GRID_YZ} heads, got {q.shape[1]}")
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
+    for name, tensor in (("k", k), ("v", v)):
         check_same(name, tensor, "q", q)
-        if need_cuda:
-            check_cuda(name, tensor)
-        if tensor.numel():
-            tma_strides(name, tensor)
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:

@@ -32,6 +32,7 @@ from wspec.kernels.arguments import (
     on_device,
     tma_strides,
 )
+from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
 
 Variant = Literal["descriptor", "pointer"]
@@ -205,6 +206,9 @@ def matmul(
 
     Raises TypeError (type, dtype) or ValueError (shape, device, strides, variant), naming the argument.
     """
+    if config is None and kernel is None and is_traced(a, b):
+        traced: torch.Tensor = _operator(a, b, out_dtype, variant)
+        return traced
     key = _key(a, b, out_dtype, variant, config, kernel)
     found = _launches.get(key) if key is not None else None
     if found is None:
@@ -217,6 +221,28 @@ def matmul(
     return out if n == shape[1] else out[:, :n].contiguous()
 
 
+def _computed(
+    a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None = None, variant: Variant = "descriptor"
+) -> torch.Tensor:
+    """What the operator runs on tensors with memory."""
+    return matmul(a, b, out_dtype=out_dtype, variant=variant)
+
+
+def _fake(
+    a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None = None, variant: Variant = "descriptor"
+) -> torch.Tensor:
+    """What comes out; raises as `matmul` does for what is wrong whatever lies in memory."""
+    check_inputs(a, b, need_cuda=False)
+    check_variant(variant)
+    dtype = a.dtype if out_dtype is None else check_out_dtype(out_dtype)
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=dtype)
+
+
+_operator = operator(
+    'matmul(Tensor a, Tensor b, ScalarType? out_dtype=None, str variant="descriptor") -> Tensor',
+    lambda *args, **named: _computed(*args, **named),
+    _fake,
+)
 _launches = Memo()
 """By what decides a launch: the launch to be made again, what it writes, and the kernel, part of the key."""
 

@@ -31,6 +31,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, check_cuda, on_device, tma_strides
+from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
 
@@ -198,6 +199,9 @@ def matmul_int8_weights(
 
     Raises TypeError or ValueError, naming the argument.
     """
+    if config is None and kernel is None and is_traced(a, weight, scale):
+        traced: torch.Tensor = _int8_operator(a, weight, scale)
+        return traced
     return _again(8, a, weight, scale, config, kernel)
 
 
@@ -209,9 +213,25 @@ def matmul_int4_weights(
     a: [M, K] bfloat16; weight: [N, K / 2] int8; scale: [K / group, N] bfloat16. kernel: the jit function to launch; the
     specialized one if None. Raises TypeError or ValueError, naming the argument.
     """
+    if config is None and kernel is None and is_traced(a, weight, scale):
+        traced: torch.Tensor = _int4_operator(a, weight, scale)
+        return traced
     return _again(4, a, weight, scale, config, kernel)
 
 
+def _int8_fake(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    check_int8(a, weight, scale)
+    return a.new_empty((a.shape[0], weight.shape[0]))
+
+
+def _int4_fake(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    check_int4(a, weight, scale)
+    return a.new_empty((a.shape[0], weight.shape[0]))
+
+
+_ARGUMENTS = "(Tensor a, Tensor weight, Tensor scale) -> Tensor"
+_int8_operator = operator("matmul_int8_weights" + _ARGUMENTS, lambda *args: matmul_int8_weights(*args), _int8_fake)
+_int4_operator = operator("matmul_int4_weights" + _ARGUMENTS, lambda *args: matmul_int4_weights(*args), _int4_fake)
 _launches = Memo()
 """By what decides a launch: the launches to be made again, what they write, and the kernel, part of the key."""
 

@@ -12,11 +12,12 @@ import triton
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
+from tests.support import host_tables
 from wspec import api
 from wspec.bridge import choice, persistent
 from wspec.bridge.choice import Chooser, Ways
 from wspec.kernels import attention
-from wspec.tile_scheduler import LaunchWay, LoopCost, TileCost, ordered_table
+from wspec.tile_scheduler import LaunchWay, LoopCost, TileCost
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
 
@@ -72,16 +73,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     fake = FakeDriver()
     monkeypatch.setattr(triton.runtime.driver, "_active", fake)
     monkeypatch.setattr(api, "_announced", set())
-
-    def get(self: Any, stream: int, grid: Any, args: Any) -> Any:
-        values = {index: persistent.value_of(args, slot) for index, slot in self.slots}
-        blocks = persistent.blocks_of(self.tiles, grid, 132 * self.blocks_per_sm)
-        order = self.sampler.order(grid, values, blocks, self.tiles.coarsening, self.tiles.axis)
-        assert order is not None
-        table = ordered_table(order, grid, self.tiles.coarsening, self.tiles.axis)
-        return persistent._Entry(blocks, torch.from_numpy(table))
-
-    monkeypatch.setattr(persistent.Tables, "get", get)
+    monkeypatch.setattr(persistent.Tables, "get", host_tables.get)
     return fake
 
 

@@ -15,6 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import wspec
 from tests.bridge.fake_driver import FakeDriver
 from tests.bridge.sample_kernels import GEMM_BLOCKS, add, add_source, gemm
+from tests.support import host_tables
 from wspec import bridge
 from wspec.bridge import Choice, Tuning, persistent, tuned, tuning
 from wspec.bridge.cloned_arguments import CannotCopy, copied
@@ -190,14 +191,7 @@ def test_a_graph_runs_what_the_model_chose(driver: FakeDriver, monkeypatch: pyte
 
 def test_a_kernel_under_tune(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """The planner's own plan and another one, checked and compiled; the second function knows the choice."""
-    cuda = SimpleNamespace(
-        current_device=lambda: 0,
-        get_device_properties=lambda _: SimpleNamespace(multi_processor_count=132),
-        is_current_stream_capturing=lambda: False,
-        synchronize=lambda _: None,
-    )
-    stand_in = SimpleNamespace(cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy)
-    monkeypatch.setattr(persistent, "torch", stand_in)
+    monkeypatch.setattr(persistent.Tables, "get", host_tables.get)
     counts: list[int] = []
 
     def timer(runs: Sequence[Callable[[], None]], restore: Callable[[], None]) -> list[float]:
