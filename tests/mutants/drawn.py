@@ -43,10 +43,8 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
     (r"global memory|outside of|negative coordinates|not a multiple of \d+$|column", "which memory of the GPU"),
     (r"the step of a loop is|division|divides|by zero", "arithmetic"),
     (r"more than \d+ operations", "too long"),
-    (
-        r"not supported|does not know|cannot read|cannot be had|inline assembly with|another view of the same bytes",
-        "not known to the executor",
-    ),
+    (r"not supported|does not know|cannot read|cannot be had|inline assembly with", "not known to the executor"),
+    (r"another view of the same bytes", "not known to the executor"),
     (r"bytes of shared memory; a block has at most", "refused at the launch"),
     (r"assumes? does not hold|assertion failed", "an assumption of the kernel"),
 )
