@@ -45,6 +45,7 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
     (r"more than \d+ operations", "too long"),
     (r"not supported|does not know|cannot read|cannot be had|inline assembly with", "not known to the executor"),
     (r"another view of the same bytes", "not known to the executor"),
+    (r"in part has never been written", "parts of a buffer"),
     (r"bytes of shared memory; a block has at most", "refused at the launch"),
     (r"assumes? does not hold|assertion failed", "an assumption of the kernel"),
 )

@@ -205,6 +205,8 @@ class View:
             for view, effect in self.buffer.filling:
                 if view.overlaps(self):
                     return _STATES[state], effect.op
+        if state == EMPTY and bool((self.state == WRITTEN).any()):
+            return f"in part {_STATES[state]}", None
         return _STATES[state], None
 
 
