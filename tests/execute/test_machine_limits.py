@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 import torch
 
 from tests.check.script import kernel
-from wspec.bridge.allocated import allocated
+from wspec.bridge import placement
+from wspec.bridge.text import generic_text, reparse, run_passes
+from wspec.bridge.versions import INSTALLED
 from wspec.execute import Kernel, ProgramError
 from wspec.execute.errors import ExecutionError
-from wspec.ir import print_module, read
+from wspec.ir import print_module, read, shared_memory
 from wspec.ir.core import Operation
 from wspec.ir.types import i32
+from wspec.target.hopper import ARCH
 
 
 def ran(module: Operation, tiles: int = 0) -> None:
@@ -26,7 +30,8 @@ def ran(module: Operation, tiles: int = 0) -> None:
 
 def placed(text: str) -> Operation:
     """A script as Triton gives it shared memory."""
-    return read(allocated(print_module(kernel(text))))
+    module = kernel(text)
+    return shared_memory.placed(module, placement(module))
 
 
 REFUSED: dict[str, tuple[str, str]] = {
@@ -165,7 +170,7 @@ def test_a_buffer_that_a_store_still_reads_under_another() -> None:
 
 
 def test_loops_and_tasks_run_as_blocks() -> None:
-    """Where memory is given out, loops have become branches, in the tasks too."""
+    """Where Triton itself gives memory out, loops have become branches, in the tasks too."""
     text = """
         def kernel(n):
             tile, full, empty = buffer(2, 64, 64), barriers(2), barriers(2)
@@ -182,10 +187,34 @@ def test_loops_and_tasks_run_as_blocks() -> None:
                         expect(full[i % 2], 8192)
                         copy(tile[i % 2], full[i % 2])
     """
-    module = placed(text)
+
+    def lowered(text: str) -> Operation:
+        made = reparse(print_module(kernel(text)))
+        run_passes(made, functools.partial(INSTALLED.add_memory_passes, arch=ARCH), "test_allocate")
+        return read(generic_text(made))
+
+    module = lowered(text)
     assert any(op.name == "cf.cond_br" for op in module.walk()) and not any(
         op.name == "scf.for" for op in module.walk()
     )
     ran(module, tiles=1)
     with pytest.raises(ProgramError, match="deadlock"):
-        ran(placed(text.replace("arrive(empty[i % 2])", "pass")), tiles=1)
+        ran(lowered(text.replace("arrive(empty[i % 2])", "pass")), tiles=1)
+
+
+def test_two_tasks_that_write_with_nothing_between() -> None:
+    """Whatever the order in which they happen to run, and though both write the same."""
+    text = """
+        def kernel(n):
+            tile, done = buffer(64, 64), barriers(1)
+            with specialize():
+                with task(4):
+                    store(tile)
+                    {tell}
+                with task(4):
+                    {wait}
+                    store(tile)
+    """
+    with pytest.raises(ProgramError, match=r"writes tile .*, which ttg.local_store of .* touched, and nothing orders"):
+        ran(kernel(text.format(tell="pass", wait="pass")))
+    ran(kernel(text.format(tell="arrive(done[0])", wait="wait(done[0], 0)")))

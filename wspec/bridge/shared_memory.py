@@ -42,19 +42,22 @@ def placement(module: Operation, *, apart: bool = False) -> Placement:
         return _placement(module)
     ops = list(module.walk())
     numbers = {op: number for number, op in enumerate(ops)}
-    areas, fences = _in_child(partial(_as_numbers, module, numbers))
+    areas, fences, total = _in_child(partial(_as_numbers, module, numbers))
     return Placement(
-        {ops[number]: Area(start, stop) for number, start, stop in areas}, frozenset(ops[number] for number in fences)
+        {ops[number]: Area(start, stop) for number, start, stop in areas},
+        frozenset(ops[number] for number in fences),
+        total,
     )
 
 
-Numbers = tuple[list[tuple[int, int, int]], list[int]]  # areas: operation, start, stop; operations with fences
+Numbers = tuple[list[tuple[int, int, int]], list[int], int]
+"""Areas: operation, start, stop; operations with fences; bytes in all."""
 
 
 def _as_numbers(module: Operation, numbers: dict[Operation, int]) -> Numbers:
     found = _placement(module)
     areas = [(numbers[op], area.start, area.stop) for op, area in found.areas.items()]
-    return areas, [numbers[op] for op in found.fences]
+    return areas, [numbers[op] for op in found.fences], found.total_bytes
 
 
 def _in_child(work: Callable[[], Numbers]) -> Numbers:
@@ -84,8 +87,8 @@ def _in_child(work: Callable[[], Numbers]) -> Numbers:
     answer = json.loads(text)
     if isinstance(answer, str):
         raise BridgeError(answer)
-    areas, fences = answer
-    return [(number, start, stop) for number, start, stop in areas], [*fences]
+    areas, fences, total = answer
+    return [(number, start, stop) for number, start, stop in areas], [*fences], total
 
 
 def _placement(module: Operation) -> Placement:
@@ -106,7 +109,8 @@ def _placement(module: Operation) -> Placement:
         if any(guess.overlaps(one) for one in apart):
             guess = Area(guess.start, guess.start + _asked_bytes(_alone(op, _warps(op, module))))
         areas[op] = guess
-    return Placement(areas, frozenset(ops[number] for number in fences))
+    total = _TOTAL.search(text)
+    return Placement(areas, frozenset(ops[number] for number in fences), int(total[1]) if total is not None else 0)
 
 
 def _numbered(module: Operation) -> str:

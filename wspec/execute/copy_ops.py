@@ -15,7 +15,7 @@ from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.races import learn
 from wspec.execute.shared import View
-from wspec.execute.shared_ops import check_fenced, check_free, check_overtaken, check_readable, memdesc
+from wspec.execute.shared_ops import check_fenced, check_free, check_ordered, check_overtaken, check_readable, memdesc
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr
 
@@ -29,6 +29,7 @@ Fetch = Callable[[], torch.Tensor]
 def _begin(task: Task, op: Operation, at: int, view: View) -> None:
     """What must hold before TMA fills a buffer."""
     check_free(task, op, at, view)
+    check_ordered(task, op, at, view, writes=True, copies=True)
     check_overtaken(task, op, at, view)
     task.fence(view)  # Triton's proxy fence insertion: between a task's own accesses and its own copies
 
@@ -106,6 +107,7 @@ def _store(op: Operation, decoder: Decoder, prepare: Callable[[Task], Write]) ->
     def store(task: Task) -> None:
         view: View = task.frame[buffer]
         check_readable(task, op, at, view)
+        check_ordered(task, op, at, view, writes=False)
         write = prepare(task)
         if not check_fenced(task, op, at, view):
             write = _of_poison(write)
@@ -197,6 +199,7 @@ def decode_async_copy(op: Operation, decoder: Decoder) -> Step:
     def copy(task: Task) -> None:
         view: View = task.frame[buffer]
         check_free(task, op, 1, view)
+        check_ordered(task, op, 1, view, writes=True, copies=True)
         addresses = task.tensor(pointers, op)
         chosen = None if mask is None else task.tensor(mask, op)
         default = None if other is None else task.tensor(other, op)

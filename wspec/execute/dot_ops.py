@@ -13,7 +13,7 @@ from wspec.execute.errors import ExecutionError
 from wspec.execute.limits import WARP_GROUP
 from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.shared import View
-from wspec.execute.shared_ops import check_fenced, check_readable, poisoned
+from wspec.execute.shared_ops import check_fenced, check_ordered, check_readable, poisoned
 from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import IntegerAttr, MemDescType, TensorType
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
@@ -67,6 +67,7 @@ def _factor(task: Task, op: Operation, at: int, item: Item) -> Factor:
         tensor: torch.Tensor = item
         return tensor
     check_readable(task, op, at, item)
+    check_ordered(task, op, at, item, writes=False)
     return item if check_fenced(task, op, at, item) else poisoned(item)
 
 

@@ -20,7 +20,7 @@ from wspec.execute.evaluate import handles, prepare
 from wspec.execute.limits import check_limits, first_named
 from wspec.execute.machine import Item, Limits, Machine, Rules, Task
 from wspec.execute.memory import GlobalMemory
-from wspec.execute.races import Races
+from wspec.execute.races import Races, SharedRaces
 from wspec.execute.replay import ProgramError, Replay
 from wspec.execute.schedule import FirstReady, Program, Schedule, adversarial
 from wspec.ir import warp_specialize as ws
@@ -137,6 +137,7 @@ class Kernel:
         machine = Machine(context, rules, schedule.chooser(context.program), self._sites)
         machine.first_named = self._first_named
         machine.races = context.memory.races = Races() if self.tasks > 1 else None
+        machine.shared_races = SharedRaces() if self.tasks > 1 else None
         frame = self.main.slots.frame()
         for value, item in bound:
             frame[self.main.slots.of(value)] = item

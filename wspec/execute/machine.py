@@ -17,7 +17,7 @@ from wspec.execute.barrier import NamedBarrier
 from wspec.execute.context import Context
 from wspec.execute.effects import Effect
 from wspec.execute.errors import ExecutionError
-from wspec.execute.races import Known, Party, Races
+from wspec.execute.races import Known, Party, Races, SharedRaces
 from wspec.execute.schedule import Actor, Chooser
 from wspec.execute.shared import Buffer, View
 from wspec.ir.core import Operation
@@ -130,7 +130,11 @@ class Task:
     def touches(self, op: Operation) -> None:
         """It is about to touch global memory."""
         if self.machine.races is not None:
-            self.machine.races.party = Party(self.number, self.known[self.number], self.known, self, op)
+            self.machine.races.party = self.party(op)
+
+    def party(self, op: Operation) -> Party:
+        """It, at this moment."""
+        return Party(self.number, self.known[self.number], self.known, self, op)
 
     def fence(self, view: View | None = None) -> None:
         """What it wrote and read by ordinary instructions so far, or of it what overlaps the view, is fenced."""
@@ -166,7 +170,8 @@ class Machine:
         self.choices: list[int] = []
         self.faults: list[ExecutionError] = []
         self.first_named = 0  # hardware barriers below are Triton's
-        self.races: Races | None = None  # of a kernel of several tasks
+        self.races: Races | None = None  # of a kernel of several tasks, on global memory
+        self.shared_races: SharedRaces[View] | None = None  # and on shared memory
         self.operations = 0
         self.left = rules.limits.operations
 

@@ -1,18 +1,18 @@
-"""Races on global memory inside one program: two tasks touch the same bytes, one of them writes, nothing orders them.
+"""Races inside one program: two tasks touch the same bytes, one of them writes, nothing orders them.
 
 What a task knows is, for each of the others, up to which moment of that one it comes after: a number that counts what
 the other one has told anybody (vector clocks). Arrivals tell a barrier, waits learn from it. A copy or a store by TMA
 is somebody of its own, whom the task that waits for it learns of. Whether two accesses are ordered does not hang on the
 schedule, but which accesses there are does.
 
-Two stores of the same value are let pass: a team's last member may do its neighbour's tile once more.
+Two stores of the same value to global memory are let pass: a team's last member may do its neighbour's tile once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -114,3 +114,48 @@ def _race(before: Access, now: Access) -> ExecutionError:
     where = place_text(one.op.location)
     text = f"{other.op.name} {now.kind} global memory that {one.op.name} of {one.task.title} {before.kind}"
     return ExecutionError(f"{text}{f' at {where}' if where else ''}, and nothing orders the two", other.op.location)
+
+
+class Bytes(Protocol):
+    """A view of shared memory."""
+
+    def overlaps(self, other: Self) -> bool: ...
+
+
+View = TypeVar("View", bound=Bytes)
+
+
+@dataclass(slots=True)
+class _History:
+    write: Party | None = None
+    reads: dict[int, Party] = field(default_factory=dict)  # by who
+
+
+@dataclass(slots=True)
+class SharedRaces(Generic[View]):
+    """The last accesses of one program to each view of shared memory. What is still under way, the buffers know."""
+
+    seen: dict[View, _History] = field(default_factory=dict)
+
+    def note(self, view: View, now: Party, writes: bool, as_party: Party | None = None) -> Party | None:
+        """An access, before it is made: an earlier one that nothing orders with it, if there is one.
+
+        `as_party`: who it is done by, where that is a copy and not the task.
+        """
+        for other, history in self.seen.items():
+            if other is not view and not other.overlaps(view):
+                continue
+            found: list[Party | None] = [history.write, *(history.reads.values() if writes else ())]
+            for before in found:
+                if before is not None and not _comes_after(now, before):
+                    return before
+        kept = self.seen.setdefault(view, _History())
+        if writes:
+            kept.write, kept.reads = as_party or now, {}
+        else:
+            kept.reads[now.who] = now
+        return None
+
+
+def _comes_after(now: Party, before: Party) -> bool:
+    return before.task is now.task or now.known.get(before.who, 0) >= before.moment

@@ -22,12 +22,13 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 
 BARRIER_BYTES = 8
-WRITTEN, EMPTY, FLYING, LOST, FREED = range(5)
+WRITTEN, EMPTY, FLYING, LOST, FREED, TAKEN = range(6)
 _STATES = {
     EMPTY: "has never been written",
     FLYING: "is being filled by a copy that need not be there yet",
     LOST: "was overwritten through another view of the same bytes",
     FREED: "was freed",
+    TAKEN: "was overwritten by who has the same bytes for another buffer",
 }
 
 
@@ -39,7 +40,8 @@ class Buffer:
     data: torch.Tensor
     state: torch.Tensor  # int8, one for each element of data
     base_bytes: int = 0  # of its first byte, in the allocation
-    group: list[Buffer] = field(default_factory=list)  # the allocation under all its types, itself included
+    group: list[Buffer] = field(default_factory=list)  # all that may share bytes with it, itself included
+    under: Buffer | None = None  # what it is another type of
     filling: list[tuple[View, Effect]] = field(default_factory=list)  # copies on their way
     readers: list[tuple[View, Effect]] = field(default_factory=list)  # dots and stores that may still read
     barriers: dict[int, Barrier] = field(default_factory=dict)  # by element
@@ -60,20 +62,25 @@ class Buffer:
         return View(self, self.data)
 
     @property
+    def allocation(self) -> Buffer:
+        """Itself, or what it is another type of."""
+        return self if self.under is None else self.under.allocation
+
+    @property
     def cell_bytes(self) -> int:
         """What the swizzle keeps together: the last two dimensions of a buffer."""
         rows = self.data.shape[-2:]
         return math.prod(rows) * self.data.element_size()
 
-    def lose(self, first: int, last: int) -> None:
-        """Bytes [first, last) of the allocation were written through another type."""
+    def lose(self, first: int, last: int, state: int) -> None:
+        """Bytes [first, last) of the allocation were written through another type, or for another buffer."""
         size, cell = self.data.numel() * self.data.element_size(), self.cell_bytes
         first, last = max(first - self.base_bytes, 0), min(last - self.base_bytes, size)
         if first >= last:
             return
         touched = slice(first // cell, -(-last // cell))
         fill_poison(self.data.view(-1, *self.data.shape[-2:])[touched])
-        self.state.view(-1, *self.state.shape[-2:])[touched].fill_(LOST)
+        self.state.view(-1, *self.state.shape[-2:])[touched].fill_(state)
 
 
 class View:
@@ -100,7 +107,7 @@ class View:
     def under_type(self, op: Operation, shape: tuple[int, ...], dtype: torch.dtype) -> View:
         """The same bytes as another buffer. The shape may be smaller than these."""
         made = Buffer.allocate(op, shape, dtype)
-        made.group = self.buffer.group
+        made.group, made.under = self.buffer.group, self.buffer
         made.group.append(made)
         made.base_bytes = self.buffer.base_bytes + self.first
         made.forget(LOST if bool((self.state == WRITTEN).any()) else EMPTY)
@@ -178,7 +185,7 @@ class View:
         if len(buffer.group) > 1:
             for other in buffer.group:
                 if other is not buffer:
-                    other.lose(*self.cells)
+                    other.lose(*self.cells, LOST if other.allocation is buffer.allocation else TAKEN)
 
     def busy(self) -> tuple[str, Operation] | None:
         """Who may still fill or read some of it: (what it is doing, its operation)."""
@@ -198,6 +205,8 @@ class View:
             for view, effect in self.buffer.filling:
                 if view.overlaps(self):
                     return _STATES[state], effect.op
+        if state == EMPTY and bool((self.state == WRITTEN).any()):
+            return f"in part {_STATES[state]}", None
         return _STATES[state], None
 
 

@@ -11,6 +11,7 @@ from wspec.execute.code import Decoder, Step, plain, point
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Task
+from wspec.execute.races import Party
 from wspec.execute.shared import EMPTY, FREED, Buffer, View, describe, poison_of
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr, MemDescType
@@ -77,6 +78,23 @@ def check_overtaken(task: Task, op: Operation, operand: int, view: View) -> None
                         op,
                         note=_issued(access),
                     )
+
+
+def check_ordered(task: Task, op: Operation, operand: int, view: View, writes: bool, copies: bool = False) -> None:
+    """A fault if another task touched it, one of the two writes, and nothing orders them: whatever this run did.
+
+    `copies`: it is written by a copy that is about to be issued.
+    """
+    races = task.machine.shared_races
+    if races is None:
+        return
+    now = task.party(op)
+    by = Party(-task.number, task.issued + 1, task.known, task, op) if copies else None
+    before = races.note(view, now, writes, by)
+    if before is not None:
+        what = f"{before.op.name} of {before.task.title} touched"
+        text = f"{op.name} {'writes' if writes else 'reads'} {describe(op.operands[operand], view)}"
+        task.fault(f"{text}, which {what}, and nothing orders the two", op, note=_issued(before.op))
 
 
 def use_scratch(task: Task, op: Operation) -> None:
@@ -148,6 +166,8 @@ def decode_local_alloc(op: Operation, decoder: Decoder) -> Step:
         else:
             reallocate(task, view)
         if source is not None:
+            check_free(task, op, 0, view)
+            check_ordered(task, op, 0, view, writes=True)
             put(task, op, view, task.tensor(source, op))
         task.frame[result] = view
 
@@ -185,6 +205,7 @@ def decode_local_load(op: Operation, decoder: Decoder) -> Step:
     def load(task: Task) -> None:
         view: View = task.frame[slot]
         check_readable(task, op, 0, view)
+        check_ordered(task, op, 0, view, writes=False)
         task.read[view] = op
         task.frame[result] = view.data.clone()
 
@@ -197,6 +218,7 @@ def decode_local_store(op: Operation, decoder: Decoder) -> Step:
     def store(task: Task) -> None:
         view: View = task.frame[slot]
         check_free(task, op, 1, view)
+        check_ordered(task, op, 1, view, writes=True)
         put(task, op, view, task.tensor(source, op))
 
     return point(store)
