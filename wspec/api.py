@@ -127,11 +127,17 @@ class Inspectable:
     def _offline(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Offline:
         fn, target = bridge.innermost(self), bridge.current_target()
         args, filled = bridge.fill_in(self, args, kwargs)
-        return Offline(bridge.from_arguments(fn, args, filled, target), self.wspec)
+        return Offline(bridge.from_arguments(fn, args, filled, target), fn.wspec)
 
 
 class CompiledFunction(Inspectable, bridge.WspecFunction):
     """A JITFunction under `wspec.compile`."""
+
+
+bridge.answer(
+    CompiledFunction,
+    {name: getattr(Inspectable, name) for name in ("outcome", "explain", "plan", "dump", "_offline")},
+)  # what `@triton.autotune` over `@wspec.compile` makes has them too
 
 
 # ---------------------------------------------------------------------------------------------- the compiler
