@@ -136,11 +136,17 @@ class Inspectable:
         fn, target = bridge.innermost(self), bridge.current_target()
         args, filled = bridge.fill_in(self, args, kwargs)
         named = {**dict(zip(fn.arg_names, args, strict=False)), **filled}
-        return Offline(bridge.from_arguments(fn, args, filled, target), self.wspec, named)
+        return Offline(bridge.from_arguments(fn, args, filled, target), fn.wspec, named)
 
 
 class CompiledFunction(Inspectable, bridge.WspecFunction):
     """A JITFunction under `wspec.compile`."""
+
+
+bridge.answer(
+    CompiledFunction,
+    {name: getattr(Inspectable, name) for name in ("outcome", "explain", "plan", "dump", "_offline")},
+)  # what `@triton.autotune` over `@wspec.compile` makes has them too
 
 
 # ---------------------------------------------------------------------------------------------- the compiler

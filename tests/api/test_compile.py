@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -338,3 +339,20 @@ def test_only_the_bridge_imports_triton_in_the_compiler() -> None:
     files = [*package.glob("*.py"), *package.glob("ir/*.py"), *package.glob("plan/*.py"), *(ROOT / "passes").glob("*")]
     guilty = [str(file) for file in files if file.suffix == ".py" and "import triton" in file.read_text()]
     assert guilty == []
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_an_autotuner_over_a_kernel_of_ours_answers_too(stacked: bool, fresh_cache: Path) -> None:
+    kernel: Any = triton.autotune([triton.Config({"BLOCK_K": 64}, num_warps=4)], key=["K"])(wspec.compile(gemm))
+    if stacked:
+        kernel = triton.heuristics({"BLOCK_M": lambda _: 128})(kernel)
+    given = {**GEMM_SIGNATURE, **GEMM_BLOCKS}
+    for name in ("BLOCK_K", "BLOCK_M")[: 1 + stacked]:
+        del given[name]
+    assert kernel.explain(**given).startswith("gemm(a_desc: tensordesc<fp16[128, 64]>")
+    assert "warp_group_dot" in kernel.dump("ttgir", **given)
+    assert kernel.plan(**given) == kernel.outcome(**given).plan
+    with pytest.raises(AttributeError, match="no attribute 'bogus'"):
+        _ = kernel.bogus
+    plain: Any = triton.autotune([triton.Config({})], key=[])(gemm)
+    assert not hasattr(plain, "explain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import triton
+from triton.runtime.cache import FileCacheManager
 
 import wspec
 from tests.bridge.sample_kernels import ADD_SIGNATURE, add, add_source, gemm_source, twice
@@ -17,8 +19,9 @@ from wspec import bridge
 from wspec.bridge import cache, digest
 from wspec.decision import Decision
 from wspec.diagnostics import Remark
-from wspec.ir.loc import FileLoc
+from wspec.ir.loc import FileLoc, file_loc
 from wspec.options import Options
+from wspec.specs.kernel_file import load_kernel
 from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
@@ -72,7 +75,7 @@ def test_a_kernel_that_became_another_module_is_not_shared(fresh_cache: Path, mo
     assert cache.load_shared("share", second, add_source(), "ours", "made otherwise") is None
     shared = cache.load_shared("share", second, add_source(), "ours", "made")
     assert shared is not None and shared[0] == cache.Result(False, (), "ours", module="made")
-    assert cache.load(second, add_source().name) == shared
+    assert cache.load(second, add_source()) == shared
 
 
 def test_the_key_changes_with_the_source_of_a_helper() -> None:
@@ -111,9 +114,9 @@ def test_store_and_load(fresh_cache: Path) -> None:
     remark = Remark("no-loop", "no loop", FileLoc("a.py", 3, 4), (("step", FileLoc("b.py", 5, 6)),), "note", "warning")
     result = bridge.Result(False, (remark,), plan="version = 1", ptxas_log="log", proof="proved")
     key = cache.key(add_source(), Options())
-    assert cache.load(key, "add") is None
+    assert cache.load(key, add_source()) is None
     cache.store(key, add_source(), result)
-    found = cache.load(key, "add")
+    found = cache.load(key, add_source())
     assert found is not None and found[0] == result
 
 
@@ -124,7 +127,7 @@ def test_how_blocks_take_tiles_is_kept(fresh_cache: Path, stream_k: Decision[Str
     key = cache.key(add_source(), Options())
     for tiles in (TileLoop(cost, stream_k=stream_k), TileLoop(cost, 3, 1)):
         cache.store(key, add_source(), bridge.Result(False, (), tile_loop=tiles, blocks_per_sm=2))
-        found = cache.load(key, "add")
+        found = cache.load(key, add_source())
         assert found is not None and found[0].tile_loop == tiles and found[0].blocks_per_sm == 2
 
 
@@ -132,7 +135,7 @@ def _stored(source: bridge.KernelSource, key: str) -> bridge.Group:
     ttir, ttgir = bridge.lower(source)
     finished = bridge.finish(ttgir, source)
     cache.store(key, source, bridge.Result(True, ()), ttir, finished)
-    found = cache.load(key, source.name)
+    found = cache.load(key, source)
     assert found is not None and found[0].specialized
     return found[1]
 
@@ -157,7 +160,7 @@ def test_a_damaged_entry_is_a_miss(fresh_cache: Path, damage: str) -> None:
     else:
         path = Path(group["add.json" if "metadata" in damage else "add.wspec"])
         path.write_text(path.read_text()[:20])
-    assert cache.load("cd" * 32, "add") is None
+    assert cache.load("cd" * 32, add_source()) is None
     _stored(add_source(), "cd" * 32)  # and it can be written again
 
 
@@ -204,3 +207,43 @@ def test_a_plan_is_made_once(fresh_cache: Path) -> None:
     run = [sys.executable, "-c", PLANNED]
     said = [subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout for _ in range(2)]
     assert said == ["True 1 2\n", "True 0 2\n"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"remarks": 1}', b"\xff\xfe\x00", b"null"])
+@pytest.mark.parametrize("which", ["add.wspec", "__grp__add.wspec", "add.json", "add.cubin", "add.ptx"])
+def test_whatever_stands_in_a_file_of_the_cache_it_is_made_again(fresh_cache: Path, which: str, damage: bytes) -> None:
+    group = _stored(add_source(), "ef" * 32)
+    Path(group["add.cubin"]).with_name(which).write_bytes(damage)
+    assert cache.load("ef" * 32, add_source()) is None
+    _stored(add_source(), "ef" * 32)
+
+
+def test_a_copy_of_a_kernel_has_remarks_on_its_own_file(fresh_cache: Path, tmp_path: Path) -> None:
+    text = (
+        "import triton, triton.language as tl\n@triton.jit\ndef tail(x):\n    tl.store(x, 1.0)\n\n"
+        "@triton.jit\ndef copied(x):\n    tail(x)\n"
+    )
+    places = []
+    for name in ("one", "two"):
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        kernel = load_kernel(f"{file}:copied").function
+        report = wspec.offline(kernel, {"x": "*fp32:16"}).outcome()
+        assert report.reason is not None and report.reason.code == "no-loop"
+        place = file_loc(report.reason.location)
+        assert place is not None
+        places.append((place.file, place.line))
+    assert places == [(str(tmp_path / "one.py"), 7), (str(tmp_path / "two.py"), 7)]
+    assert len(list(fresh_cache.glob("*/__grp__copied.wspec"))) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_leaves_the_kernel_alone(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FileCacheManager, "put", full)
+    report = wspec.offline(add, ADD_SIGNATURE).outcome()
+    assert report.reason is not None and report.reason.code == "cache-unusable"
+    assert "TRITON_CACHE_DIR" in report.reason.message and str(fresh_cache) in report.reason.message

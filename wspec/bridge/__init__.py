@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         replace_innermost,
         require_jit,
     )
+    from wspec.bridge.outermost import answer
     from wspec.bridge.persistent import load_kernel
     from wspec.bridge.proof import Checker, Proof, Ruling, rule
     from wspec.bridge.ptx.edits import PtxEdits
@@ -70,6 +71,7 @@ _HOMES = {
     "Tuning": "tuning",
     "Verdict": "compile",
     "WspecFunction": "launch",
+    "answer": "outermost",
     "compile_ahead": "ahead",
     "current_target": "launch",
     "fill_in": "launch",
@@ -131,6 +133,7 @@ __all__ = [
     "Tuning",
     "Verdict",
     "WspecFunction",
+    "answer",
     "cache_key",
     "choosing",
     "compile_ahead",

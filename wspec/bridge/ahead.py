@@ -92,7 +92,7 @@ def _missing(sources: Iterable[KernelSource], options: Options, plan: str) -> di
     found = {}
     for source in sources:
         key = cache.key(source, options, plan)
-        if not_asked(source, options) is None and not cache.is_expected(key) and cache.load(key, source.name) is None:
+        if not_asked(source, options) is None and not cache.is_expected(key) and cache.load(key, source) is None:
             found[key] = source
     return found
 

@@ -18,8 +18,9 @@ from triton.runtime.cache import FileCacheManager, get_cache_manager
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.digest import triton_key, wspec_digest
+from wspec.bridge.files import files_of, moved
 from wspec.bridge.frontend import KernelSource
-from wspec.diagnostics import Remark, from_json, to_json
+from wspec.diagnostics import Remark, bad_input, from_json, to_json
 from wspec.ir.disjoint import Pair
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
@@ -72,12 +73,12 @@ def _without_triton(
 
 def note_stored(source: KernelSource, options: Options, plan: str) -> None:
     """Remember that the kernel is in the cache, so that it can be told before Triton's digest is there."""
-    get_cache_manager(sha256("stored", *_without_triton(source, options, plan))).put("", "stored")
+    _manager(sha256("stored", *_without_triton(source, options, plan))).put("", "stored")
 
 
 def seems_stored(source: KernelSource, options: Options, plan: str) -> bool:
     """Has the kernel been stored, by this Triton or another? A hint: what is run comes under its full key."""
-    manager = get_cache_manager(sha256("stored", *_without_triton(source, options, plan)))
+    manager = _manager(sha256("stored", *_without_triton(source, options, plan)))
     return manager.get_file("stored") is not None
 
 
@@ -86,18 +87,22 @@ def sha256(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def load(key: str, name: str) -> tuple[Result, Group] | None:
-    """What is stored under `key`; None when nothing is, or when a file of it is gone or damaged."""
-    name = _file_name(name)
-    group = get_cache_manager(key).get_group(f"{name}.wspec") or {}
+def load(key: str, source: KernelSource) -> tuple[Result, Group] | None:
+    """What is stored under `key`, with remarks on the source's own files.
+
+    None when nothing is, or when a file of it is gone or damaged: it is made again then, and stored over it.
+    """
+    name = _file_name(source.name)
     try:
-        result = _result_from(json.loads(Path(group[f"{name}.wspec"]).read_text()))
-        if result.specialized:
-            json.loads(Path(group[f"{name}.json"]).read_text())
-            _ = group[f"{name}.cubin"]
-    except (KeyError, OSError, ValueError):
+        group = _manager(key).get_group(f"{name}.wspec") or {}
+        data = json.loads(Path(group[f"{name}.wspec"]).read_text())
+        result = _result_from(data)
+        if any(_digest(Path(group[file]).read_bytes()) != digest for file, digest in data["files"].items()):
+            return None
+        places, here = tuple(data["places"]), files_of(source)
+        return replace(result, remarks=tuple(moved(one, places, here) for one in result.remarks)), group
+    except (KeyError, OSError, ValueError, TypeError, AttributeError):
         return None
-    return result, group
 
 
 def store(
@@ -105,17 +110,48 @@ def store(
 ) -> tuple[Result, Group]:
     """Write the result, and the kernel if there is one; several processes may do so at once.
 
-    Every file is replaced atomically, and the list of files that `load` reads comes last.
+    Every file is replaced atomically, and the list of files that `load` reads comes last. Raises OSError, which says
+    how to choose another folder.
     """
-    name, manager = _file_name(source.name), get_cache_manager(key)
-    files: dict[str, str | bytes] = {"wspec": json.dumps(_result_json(result))}
+    files: dict[str, str | bytes] = {}
     if finished is not None:
         metadata = json.dumps(_metadata(key, source, finished), default=vars)
         texts = {"ttir": ttir, "ttgir": finished.final, "llir": finished.llir, "ptx": finished.ptx}
-        files |= {**texts, "cubin": finished.cubin, "json": metadata}
-    group = {f"{name}.{kind}": manager.put(data, f"{name}.{kind}") for kind, data in files.items()}
-    manager.put_group(f"{name}.wspec", group)
+        files = {**texts, "cubin": finished.cubin, "json": metadata}
+    name = _file_name(source.name)
+    return _write(key, source, result, {f"{name}.{kind}": data for kind, data in files.items()})
+
+
+def _write(key: str, source: KernelSource, result: Result, files: Mapping[str, str | bytes]) -> tuple[Result, Group]:
+    name, manager = _file_name(source.name), _manager(key)
+    digests = {file: _digest(data.encode() if isinstance(data, str) else data) for file, data in files.items()}
+    head = json.dumps({**_result_json(result), "files": digests, "places": files_of(source)})
+    try:
+        group = {file: manager.put(data, file) for file, data in {**files, f"{name}.wspec": head}.items()}
+        manager.put_group(f"{name}.wspec", group)
+    except OSError as error:
+        raise _not_written(error) from error
     return result, group
+
+
+def _not_written(error: OSError) -> OSError:
+    """The error of a folder that is full or read-only, with the setting that names another."""
+    why = f"cannot write to Triton's cache: {error.strerror or error}; TRITON_CACHE_DIR names another folder"
+    return OSError(error.errno, why, str(knobs.cache.dir))
+
+
+def _manager(key: str) -> Any:
+    """Triton's manager of the cache's folder of that key. Raises WspecError where there can be none."""
+    try:
+        return get_cache_manager(key)
+    except RuntimeError as error:
+        raise bad_input(f"Triton has no cache: {error}", "TRITON_CACHE_DIR names its folder") from None
+    except OSError as error:
+        raise _not_written(error) from error
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 # --------------------------------------------------------------------- kernels that are equal, kernels on their way
@@ -151,28 +187,25 @@ def load_shared(share: str, key: str, source: KernelSource, plan: str, module: s
     if other == key:
         return None
     wait_for(other)
-    found = load(other, source.name)
+    found = load(other, source)
     if found is None:
         return None
     result, group = found
     if result.module != module:
         return None
     result = replace(result, plan=plan)
-    name, manager = _file_name(source.name), get_cache_manager(key)
-    own: dict[str, str] = {}
+    own: dict[str, str | bytes] = {}
     try:
         for file, path in group.items():
             data = Path(path).read_bytes()
-            if file == f"{name}.json":
+            if file.endswith(".json"):
                 launched = {"hash": key, "num_stages": source.options.num_stages}
-                data = json.dumps({**json.loads(data), **launched}).encode()
-            elif file == f"{name}.wspec":
-                data = json.dumps(_result_json(result)).encode()
-            own[file] = manager.put(data, file)
+                own[file] = json.dumps({**json.loads(data), **launched}).encode()
+            elif not file.endswith(".wspec"):
+                own[file] = data
+        return _write(key, source, result, own)
     except OSError:
         return None
-    manager.put_group(f"{name}.wspec", own)
-    return result, own
 
 
 def expect(key: str, done: threading.Event) -> None:

@@ -15,6 +15,7 @@ from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.collector import collector_paused
 from wspec.bridge.digest import hash_library_ahead, is_library_hashed
+from wspec.bridge.files import files_of
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
@@ -62,14 +63,27 @@ def obtain(
     hindered = not_asked(source, options)
     if hindered is not None:
         return Result(False, (hindered,)), {}
+    try:
+        return _obtained(source, options, compiler, checker, plan)
+    except OSError as error:  # no space, no permission: where the plain kernel is in the cache, it runs
+        where = f" ({error.filename})" if error.filename else ""
+        message = f"{source.name} is not specialized: {error.strerror or error}{where}"
+        note = "TRITON_CACHE_DIR and TMPDIR name the folders that are written to"
+        remark = Remark("cache-unusable", message, kernel_location(source), note=note, severity="error")
+        return Result(False, (remark,)), {}
+
+
+def _obtained(
+    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, plan: str
+) -> tuple[Result, Group]:
     hash_library_ahead()
     with collector_paused():
         begun = _begun(source, options, compiler, plan)
         key = cache.key(source, options, plan)
         if may_reuse(options):
-            found = cache.load(key, source.name)
+            found = cache.load(key, source)
             if found is None and cache.wait_for(key):
-                found = cache.load(key, source.name)
+                found = cache.load(key, source)
             if found is not None:
                 if begun.lowered is not None:
                     cache.note_stored(source, options, plan)
@@ -176,11 +190,12 @@ class Elsewhere:
 
     name: str
     place: FileLoc
+    files: tuple[str, ...]
 
 
 def elsewhere(source: KernelSource) -> KernelSource:
     """The source without its function, as it can be sent to another process."""
-    return replace(source, ast=Elsewhere(source.name, kernel_location(source)))
+    return replace(source, ast=Elsewhere(source.name, kernel_location(source), files_of(source)))
 
 
 def kernel_location(source: KernelSource) -> FileLoc:

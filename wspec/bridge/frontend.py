@@ -17,6 +17,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.compiler.compiler import filter_traceback
 from triton.runtime.jit import MockTensor, create_function_from_signature
 
+from wspec.bridge import printed
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Remark, WspecError, function_indent
@@ -212,7 +213,8 @@ def _ttir_module(source: KernelSource) -> Any:
     backend, options = source.backend, source.options
     codegen = backend.get_codegen_implementation(options)
     try:
-        module = source.ast.make_ir(source.target, options, codegen, backend.get_module_map(), context)
+        with printed.once(source):
+            module = source.ast.make_ir(source.target, options, codegen, backend.get_module_map(), context)
     except Exception as error:
         filter_traceback(error)  # as triton.compile does: the user's own lines are what matters
         raise

@@ -15,7 +15,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cache, digest
+from wspec.bridge import cache, digest, printed
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import has_hooks, quick
@@ -86,7 +86,8 @@ def compile_plain(source: KernelSource) -> Any:
     ast = source.ast
     fn = ast.fn.plain if isinstance(ast.fn, WspecFunction) else ast.fn
     plain = ASTSource(fn, ast.signature, ast.constants, ast.attrs)
-    return triton.compile(plain, target=source.target, options=source.options.__dict__)
+    with printed.once(source):
+        return triton.compile(plain, target=source.target, options=source.options.__dict__)
 
 
 class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyped
