@@ -174,6 +174,7 @@ class _Compiler:
     def _function(self, plain: Any) -> CompiledFunction:
         function = CompiledFunction(plain, self.options, self.plan_text, self.launch, self._load)
         function.wspec = self
+        function.wspec_say = self._tell
         return function
 
     def _wrapper(self, wrapper: Any) -> Any:

@@ -12,14 +12,16 @@ from triton import knobs
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cache, digest, printed
+from wspec.bridge import cache, digest, inductor, printed
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import has_hooks, quick
 from wspec.bridge.ptx.programmatic_launch import WAIT
+from wspec.diagnostics import Remark
+from wspec.ir.loc import FileLoc
 from wspec.options import Options
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
@@ -50,8 +52,21 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
         self.wspec_options = options
         self.wspec_plan = plan
         self._obtain, self._load = obtain, load
+        self.wspec_say: Callable[[Remark], None] = lambda remark: None
         if options.enabled:
             digest.hash_ahead()
+            inductor.know(self)
+
+    @property
+    def wspec_digest(self) -> str:
+        """Of wspec, its options and the plan: what its part of a launch depends on beside the source."""
+        return cache.function_digest(self.wspec_options, self.wspec_plan)
+
+    @property
+    def wspec_place(self) -> FileLoc:
+        """The line of the kernel's `def`."""
+        file, line = get_jit_fn_file_line(self)
+        return FileLoc(file, line, 0)
 
     @property
     def cache_key(self) -> str:

@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 Table = npt.NDArray[np.int32]
-_Part = tuple[int, int, int, int]  # first, end, from, to
-_Work = tuple[int, _Part]  # a tile and the part of it
+_Indices = npt.NDArray[np.int64]
 FIELDS = 8  # x, y, z, n, first, end, from, to
 WHOLE = (0, 0, -1, -1)
 """The last four fields of a tile that is done from its first iteration to its last."""
@@ -41,51 +40,52 @@ def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int
     waves, left = divmod(tiles, blocks)
     if not left or not waves or trips < 2 * shortest:
         return None
-    start = (waves - 1) * blocks
-    cuts = [_cut(block, tiles - start, trips, blocks, shortest) for block in range(blocks + 1)]
-    shares = [_share(block, cuts, trips) for block in range(blocks)]
-    numbers = _numbers(shares)
+    shared, start = tiles - (waves - 1) * blocks, (waves - 1) * blocks
+    cuts = _cuts(shared, trips, blocks, shortest)
+    block = np.arange(blocks)
+    first, skipped = np.divmod(cuts[:-1], trips)
+    last, part = np.divmod(cuts[1:], trips)
+    begins, ends = part > 0, skipped > 0  # has it the first part of a tile, and the rest of one?
+    count = last - first - ends  # of tiles that are the block's alone
+    owner = np.repeat(block, count)
+    nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
+    whole = (first + ends)[owner] + nth
+    number = _numbers(shared, whole, part[owner])
     table = np.zeros((waves + 4, blocks, FIELDS), np.int32)
-    for block in range(blocks):
-        rows = [(wave * blocks + block, WHOLE) for wave in range(waves - 1)]
-        rows += [(start + numbers[tile], part) for tile, part in shares[block]]
-        z, y, x = np.unravel_index([tile for tile, _ in rows], shape)
-        table[: len(rows), block, :3] = np.stack((x, y, z), axis=-1)
-        table[: len(rows), block, 4:] = [part for _, part in rows]
-        table[0, block, 3] = len(rows)
+
+    def put(row: _Indices, column: _Indices, tile: _Indices, *parts: _Indices | int) -> None:
+        z, y, x = np.unravel_index(tile, shape)
+        for field, value in zip((0, 1, 2, 4, 5, 6, 7), (x, y, z, *parts), strict=True):
+            table[row, column, field] = value
+
+    row, column = np.divmod(np.arange(start), blocks)
+    put(row, column, np.arange(start), *WHOLE)
+    mine = block[begins]
+    put(np.full(mine.size, waves - 1), mine, start + number[last[begins]], 0, part[begins], -1, mine)
+    put(waves - 1 + begins[owner] + nth, owner, start + number[whole], *WHOLE)
+    mine = block[ends]
+    behind = (waves - 1 + begins + count)[ends]
+    put(behind, mine, start + number[first[ends]], skipped[ends], trips, mine - 1, -1)
+    table[0, :, 3] = waves - 1 + begins + count + ends
     return table[: int(table[0, :, 3].max()) + 1]
 
 
-def _numbers(shares: list[list[_Work]]) -> dict[int, int]:
+def _numbers(shared: int, whole: _Indices, begun: _Indices) -> _Indices:
     """Which of the shared tiles each of them, as they stand in a row, is: those begun at the same time are neighbours.
 
-    Neighbours read the same data, and L2 keeps it for a while. First parts all begin at once, and rests end at once.
+    `whole` are those that one block does, `begun` when. Neighbours read the same data, and L2 keeps it for a while.
+    First parts all begin at once, and rests end at once: divided tiles come last.
     """
-    begun = {}
-    for work in shares:
-        time = 0
-        for tile, part in work:
-            if part == WHOLE:
-                begun[tile] = time
-            else:
-                time += part[1] - part[0]
-    divided = sorted({tile for work in shares for tile, _ in work} - set(begun))
-    order = [*sorted(begun, key=lambda tile: (begun[tile], tile)), *divided]
-    return {tile: number for number, tile in enumerate(order)}
+    order = whole[np.lexsort((whole, begun))]
+    divided = np.ones(shared, bool)
+    divided[whole] = False
+    found = np.empty(shared, np.int64)
+    found[np.concatenate((order, np.flatnonzero(divided)))] = np.arange(shared)
+    return found
 
 
-def _cut(block: int, tiles: int, trips: int, blocks: int, shortest: int) -> int:
-    """The iteration, of all those of the shared tiles in a row, at which the block's share begins."""
-    at = (2 * block * tiles * trips + blocks) // (2 * blocks)
+def _cuts(tiles: int, trips: int, blocks: int, shortest: int) -> _Indices:
+    """The iterations, of all those of the shared tiles in a row, at which shares begin, and where the last one ends."""
+    at = (2 * np.arange(blocks + 1) * tiles * trips + blocks) // (2 * blocks)
     inside = at % trips
-    if inside < shortest:
-        return at - inside
-    return at - inside + trips if trips - inside < shortest else at
-
-
-def _share(block: int, cuts: list[int], trips: int) -> list[_Work]:
-    """(tile, part) in the order in which the block does them."""
-    (first, skipped), (last, part) = divmod(cuts[block], trips), divmod(cuts[block + 1], trips)
-    found = [(last, (0, part, -1, block))] if part else []
-    found += [(tile, WHOLE) for tile in range(first + bool(skipped), last)]
-    return [*found, (first, (skipped, trips, block - 1, -1))] if skipped else found
+    return np.where(inside < shortest, at - inside, np.where(trips - inside < shortest, at - inside + trips, at))

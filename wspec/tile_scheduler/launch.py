@@ -10,7 +10,7 @@ import numpy.typing as npt
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import Order
-from wspec.tile_scheduler.sampled import Sampler
+from wspec.tile_scheduler.sampled import Sampler, even_tiles
 from wspec.tile_scheduler.table import Costs, make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
@@ -61,16 +61,15 @@ def divided_launch(
     """
     if (divided := tiles.stream_k.value) is None or min(grid) < 1:
         return None
-    if (trips := tiles.cost.trips(grid, values).get(divided.loop)) is None:
+    count = grid[0] * grid[1] * grid[2]
+    blocks = min(slots, count)
+    found = even_tiles(tiles.cost, divided.loop, grid, values)
+    if blocks > SLOTS or found is None:
         return None
-    costs = tiles.cost.evaluate(grid, values)
-    blocks = min(slots, costs.size)
-    if blocks > SLOTS:
+    cost, trips = found
+    if not (must or cost * (1 - count % blocks / blocks) > divided.fix_up_cycles):
         return None
-    saved = float(costs.flat[0]) * (1 - costs.size % blocks / blocks)
-    if trips.min() != trips.max() or costs.min() != costs.max() or not (must or saved > divided.fix_up_cycles):
-        return None
-    table = divided_table(costs.shape, int(trips.flat[0]), blocks, 1 if must else SHORTEST)
+    table = divided_table(grid[::-1], trips, blocks, 1 if must else SHORTEST)
     return None if table is None else (blocks, _flat(grid, table, 1, 0))
 
 

@@ -8,6 +8,8 @@ that is in which order tiles are worked on, not which.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from wspec.tile_scheduler.costs import Branch, Grid, TileCost
@@ -132,3 +134,24 @@ class Sampler:
 
 def _places(size: int) -> tuple[int, int, int, int]:
     return 0, size // 3, 2 * size // 3, size - 1
+
+
+@lru_cache(maxsize=256)
+def _samplers(cost: TileCost, loop: int) -> tuple[Sample, Sample] | None:
+    """Of a tile's cost, and of how often it goes round the loop; None where tiles differ or that is not known."""
+    known = [one for one in cost.loops if one.loop == loop and not one.unknown]
+    if not known or not cost.uniform:
+        return None
+    return sampler(cost), sampler(TileCost(0.0, (replace(known[0], cycles=1.0),), cost.scalars))
+
+
+def even_tiles(cost: TileCost, loop: int, grid: Grid, values: Mapping[int, int]) -> tuple[float, int] | None:
+    """(cost, iterations of the loop) of tiles that are all alike; None where they are not, or it cannot be told."""
+    samples = _samplers(cost, loop)
+    if samples is None:
+        return None
+    try:
+        found, trips = (sample(0, 0, 0, *grid, values) for sample in samples)
+    except (ArithmeticError, ValueError):
+        return None
+    return found, int(trips)
