@@ -168,8 +168,20 @@ class _Compiler:
         if bridge.is_interpreted(kernel):
             announce((Remark("interpreter", "TRITON_INTERPRET=1: wspec leaves every kernel alone"),), self.options)
             return kernel
+        unknown = bridge.unknown_version()
+        if unknown is not None:
+            return self._left_alone(kernel, unknown)
         bridge.require_jit(kernel)
         return bridge.replace_innermost(kernel, self._function, self._wrapper)
+
+    def _left_alone(self, kernel: Any, why: Remark) -> Any:
+        """The kernel under a Triton that is not known: Triton's own in all it does, with our methods if they fit."""
+        self._tell(why)
+        try:
+            bridge.require_jit(kernel)
+            return bridge.replace_innermost(kernel, self._function, self._wrapper)
+        except Exception:  # whatever of Triton has changed
+            return kernel
 
     def _function(self, plain: Any) -> CompiledFunction:
         function = CompiledFunction(plain, self.options, self.plan_text, self.launch, self._load)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from wspec.bridge.shared_memory import placement
     from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
     from wspec.bridge.tuning import Choice, Tuning, tuned
+    from wspec.bridge.versions import unknown_version
 
 _HOMES = {
     "Appended": "hidden_arguments",
@@ -110,6 +111,7 @@ _HOMES = {
     "ttir": "frontend",
     "tuned": "tuning",
     "unassigned": "sass.miscompiled",
+    "unknown_version": "versions",
 }
 _RENAMED = {"cache_key": ("cache", "key"), "sass_text": ("sass.resources", "sass")}
 
@@ -174,6 +176,7 @@ __all__ = [
     "ttir",
     "tuned",
     "unassigned",
+    "unknown_version",
 ]
 
 

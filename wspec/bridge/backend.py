@@ -12,14 +12,17 @@ from functools import partial
 from typing import Any
 
 from triton import knobs
-from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.ptx.shown import shown
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
+from wspec.bridge.versions.internals import internal
 from wspec.ptx.validation.validate import Validation
+
+get_ptxas = internal("triton.backends.nvidia.compiler", "get_ptxas")
+sm_arch_from_capability = internal("triton.backends.nvidia.compiler", "sm_arch_from_capability")
 
 
 @dataclass(frozen=True, slots=True)

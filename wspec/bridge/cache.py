@@ -13,18 +13,21 @@ from typing import Any
 
 import triton
 from triton import knobs
-from triton._C.libtriton import get_cache_invalidating_env_vars
-from triton.runtime.cache import FileCacheManager, get_cache_manager
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.digest import triton_key, wspec_digest
 from wspec.bridge.files import files_of, moved
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, bad_input, from_json, to_json
 from wspec.ir.disjoint import Pair
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
 from wspec.tile_scheduler import LaunchWay, TileLoop
+
+get_cache_invalidating_env_vars = internal("triton._C.libtriton", "get_cache_invalidating_env_vars")
+FileCacheManager = internal("triton.runtime.cache", "FileCacheManager")
+get_cache_manager = internal("triton.runtime.cache", "get_cache_manager")
 
 Group = Mapping[str, str]  # file name -> path, as Triton's cache managers give it
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import triton
 from triton import knobs
 
 from wspec.bridge import cache
@@ -25,7 +24,7 @@ from wspec.bridge.sass.miscompiled import refusal
 from wspec.bridge.sass.resources import ptxas_notes, sass, spill_bytes
 from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
-from wspec.bridge.versions import KNOWN, VERSION
+from wspec.bridge.versions import unknown_version
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
@@ -175,9 +174,9 @@ def not_asked(source: KernelSource, options: Options) -> Remark | None:
     if (source.target.backend, source.target.arch) != (BACKEND, ARCH) or source.options.arch != ARCH_NAME:
         target = f"{source.target.backend}:{source.target.arch}"
         return Remark("not-hopper", f"the target is {target}; wspec specializes for cuda:90", place)
-    if VERSION is None:
-        message = f"Triton {triton.__version__} is not supported"
-        return Remark("triton-version", message, place, note=f"wspec knows Triton {', '.join(KNOWN)}")
+    unknown = unknown_version()
+    if unknown is not None:
+        return replace(unknown, location=place)
     overridden = source.options.ir_override or knobs.compilation.override or source.options.instrumentation_mode
     if overridden or knobs.runtime.add_stages_inspection_hook is not None:
         return Remark("disabled", "Triton's own compilation is overridden or instrumented", place)

@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITFunction
-
 from wspec.bridge.launch import WspecFunction, innermost, is_wrapper
+from wspec.bridge.versions.internals import internal
+
+Autotuner = internal("triton.runtime.autotuner", "Autotuner")
+Heuristics = internal("triton.runtime.autotuner", "Heuristics")
+JITFunction = internal("triton.runtime.jit", "JITFunction")
 
 Copy = Callable[[Any], Any]  # of a kernel: one that compiles through wspec, or None where it stays as it is
 
@@ -36,7 +38,7 @@ class Switch:
     def on(self) -> None:
         with _lock:
             if not _switches:
-                for kind in _KINDS:
+                for kind in (kind for kind in _KINDS if hasattr(kind, "run")):
                     _originals[kind] = kind.run
                     kind.run = _routed(kind.run)
             _switches.append(self)

@@ -14,10 +14,12 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from triton.runtime.jit import JITFunction, get_jit_fn_file_line
-
+from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location, file_loc
+
+JITFunction = internal("triton.runtime.jit", "JITFunction")
+get_jit_fn_file_line = internal("triton.runtime.jit", "get_jit_fn_file_line")
 
 if TYPE_CHECKING:
     from wspec.bridge.frontend import KernelSource

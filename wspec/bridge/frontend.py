@@ -12,17 +12,19 @@ from typing import Any
 from triton import knobs
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDAOptions
 from triton.compiler import ASTSource, make_backend
-from triton.compiler.compiler import filter_traceback
-from triton.runtime.jit import MockTensor, create_function_from_signature
 
 from wspec.bridge import printed
 from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
+from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, WspecError, function_indent
 from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
 
+CUDAOptions = internal("triton.backends.nvidia.compiler", "CUDAOptions")
+MockTensor = internal("triton.runtime.jit", "MockTensor")
+create_function_from_signature = internal("triton.runtime.jit", "create_function_from_signature")
+filter_traceback = internal("triton.compiler.compiler", "filter_traceback")
 HOPPER = GPUTarget("cuda", 90, 32)
 
 

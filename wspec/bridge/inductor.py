@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-from triton.runtime.autotuner import Autotuner
-from triton.runtime.jit import JITFunction
-
+from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark
+
+Autotuner = internal("triton.runtime.autotuner", "Autotuner")
+JITFunction = internal("triton.runtime.jit", "JITFunction")
 
 _MODULE = "torch._inductor.ir"
 _SOURCE = "user_defined_triton_kernel_transitive_closure_source_code"

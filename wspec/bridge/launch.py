@@ -10,9 +10,6 @@ import torch
 import triton
 from triton import knobs
 from triton.compiler import ASTSource, CompiledKernel
-from triton.runtime import _allocation
-from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cache, digest, inductor, printed
@@ -20,15 +17,23 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import has_hooks, quick
 from wspec.bridge.ptx.programmatic_launch import WAIT
+from wspec.bridge.versions import VERSION
+from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
+
+_allocation = internal("triton.runtime", "_allocation")
+Autotuner = internal("triton.runtime.autotuner", "Autotuner")
+Heuristics = internal("triton.runtime.autotuner", "Heuristics")
+JITFunction = internal("triton.runtime.jit", "JITFunction")
+get_jit_fn_file_line = internal("triton.runtime.jit", "get_jit_fn_file_line")
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
 Load = Callable[[KernelSource, Result, Group], Any]
 
 
-class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
+class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is untyped
     """A kernel whose specializations come from `obtain`.
 
     Only compiling differs: `run` and everything on the path of a warm launch is JITFunction's. As a device function
@@ -71,12 +76,15 @@ class WspecFunction(JITFunction):  # type: ignore[misc]  # triton is untyped
     @property
     def cache_key(self) -> str:
         """The function's own key and ours: Triton's caches, the autotuner's among them, must tell the two apart."""
+        if VERSION is None:
+            return str(super().cache_key)
         return f"{super().cache_key}-{cache.function_digest(self.wspec_options, self.wspec_plan)}"
 
     def create_binder(self) -> Any:
-        """Triton's, which also names the function that compiles."""
+        """Triton's, which also names the function that compiles: ours, where the version is known."""
         caches = super().create_binder()
-        self.compile = self._compile
+        if VERSION is not None:
+            self.compile = self._compile
         return caches
 
     def _compile(self, src: Any, target: Any, options: Mapping[str, Any], _env_vars: Any = None) -> Any:
@@ -191,7 +199,7 @@ def host_descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
 
 def is_wrapper(kernel: Any) -> bool:
     """Whether `kernel` is an Autotuner or Heuristics around another kernel."""
-    return isinstance(kernel, Autotuner | Heuristics)
+    return isinstance(kernel, (Autotuner, Heuristics))
 
 
 def is_autotuner(kernel: Any) -> bool:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from triton.runtime.autotuner import Autotuner, Heuristics
-
 from wspec.bridge.launch import innermost
+from wspec.bridge.versions.internals import internal
+
+Autotuner = internal("triton.runtime.autotuner", "Autotuner")
+Heuristics = internal("triton.runtime.autotuner", "Heuristics")
 
 
 def answer(kind: type, methods: Mapping[str, Any]) -> None:

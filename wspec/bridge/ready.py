@@ -14,14 +14,16 @@ import torch
 import triton
 from triton import knobs
 from triton.compiler import CompiledKernel
-from triton.runtime.jit import JITFunction
 
 from wspec.bridge import cuda
 from wspec.bridge.launch import WspecFunction
 from wspec.bridge.launcher import has_hooks, quick
 from wspec.bridge.recording import Recorded, recording
 from wspec.bridge.spans import bounds
+from wspec.bridge.versions.internals import internal
 from wspec.bridge.workspace import PER_THREAD
+
+JITFunction = internal("triton.runtime.jit", "JITFunction")
 
 MOST = 4096  # launches that are remembered of one function
 

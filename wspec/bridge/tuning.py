@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 from triton.compiler import CompiledKernel
-from triton.runtime.cache import get_cache_manager
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.cache import sha256
 from wspec.bridge.cloned_arguments import CannotCopy, copied
+from wspec.bridge.versions.internals import internal
+
+get_cache_manager = internal("triton.runtime.cache", "get_cache_manager")
 
 ROUNDS, WINDOW_MS, MOST_LAUNCHES = 7, 2.0, 200
 TIE = 0.99  # of the time of the kernel that would have run; what gains less is not worth another plan

@@ -24,6 +24,7 @@ from wspec.ptx.inline import read_inline
 from wspec.ptx.operands import Number, Operand
 from wspec.ptx.roles import Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
+from wspec.ptx.validation.arrivals import show_arrivals
 
 Event = tuple[str | int, ...]
 """What happens, and its numbers."""
@@ -285,6 +286,7 @@ def show_order(function: Operation, entry: Function) -> None:
     own = frozenset(number for number in range(16) if number not in asked)
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
+    show_arrivals(blocks, roles)
     for role in roles:
         empty = role.partition is not None and role.partition + 1 >= len(made)
         index = 0 if role.partition is None else role.partition + 1

@@ -96,7 +96,7 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
         number = work.pop()
         state, threads = entry[number], GROUP if number in groups else widest
         for one in steps[number]:
-            state = _after(state, one, id(one) in missing, threads)
+            state = after(state, one, id(one) in missing, threads)
         for way in blocks[number].follow:
             joined = state if way not in entry else entry[way].joined(state)
             if way not in entry or joined != entry[way]:
@@ -107,7 +107,7 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
         for one in steps[number]:
             if (state.exposed or state.making_exposed) and id(one) not in missing:
                 _check(state, one, makers, threads)
-            state = _after(state, one, id(one) in missing, threads)
+            state = after(state, one, id(one) in missing, threads)
 
 
 def show_own(blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Instruction]) -> frozenset[int]:
@@ -165,7 +165,7 @@ def meets(one: Instruction, threads: int) -> bool:
     return isinstance(count, Number) and (count.value or 0) >= threads
 
 
-def _after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:
+def after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:
     """What may have happened behind an instruction. `threads`: how many there may be that go the same way."""
     if is_gone:
         if one.name not in ("bar", "barrier"):
