@@ -12,9 +12,9 @@ from typing import Any, TypeVar, overload
 
 from wspec import bridge, ledger
 from wspec.bridge import Group, KernelSource, Result
-from wspec.diagnostics import Remark, WspecError, render
+from wspec.diagnostics import Remark, WspecError, bad_input, render
 from wspec.model.machine import MachineError, load_machine
-from wspec.options import Options, table
+from wspec.options import Options, misspelt, table
 from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
@@ -47,6 +47,7 @@ def compile(kernel: Any = None, *, plan: Plan | str | Path | None = None, **opti
     for bad options and for what is not a kernel; with `strict=True` also, at the first launch, for a kernel left alone.
     """
     compiler = _Compiler(_checked(Options.from_env(**options)), _read_plan(plan))
+    announce(tuple(replace(one.remark, severity="warning") for one in misspelt()), compiler.options)
     return compiler.wrap if kernel is None else compiler.wrap(kernel)
 
 
@@ -70,8 +71,8 @@ def offline(
     fn = bridge.innermost(kernel)
     filled = bridge.fill_in(kernel, (), {**signature, **(constexprs or {}), **launch})[1]
     values = {name: value for name, value in filled.items() if name not in signature}
-    source = bridge.from_signature(fn, signature, values)
-    return Offline(source, compiler_of(fn, ours, plan))
+    compiler = compiler_of(fn, ours, plan)
+    return Offline(_taken(fn, lambda: bridge.from_signature(fn, signature, values)), compiler)
 
 
 # ------------------------------------------------------------------------------------------- what comes back
@@ -136,7 +137,7 @@ class Inspectable:
         fn, target = bridge.innermost(self), bridge.current_target()
         args, filled = bridge.fill_in(self, args, kwargs)
         named = {**dict(zip(fn.arg_names, args, strict=False)), **filled}
-        return Offline(bridge.from_arguments(fn, args, filled, target), fn.wspec, named)
+        return Offline(_taken(fn, lambda: bridge.from_arguments(fn, args, filled, target)), fn.wspec, named)
 
 
 class CompiledFunction(Inspectable, bridge.WspecFunction):
@@ -274,6 +275,17 @@ class _Compiler:
         if verdict.text is not None:
             texts["specialized"] = verdict.text
         return texts
+
+
+def _taken(fn: Any, make: Callable[[], KernelSource]) -> KernelSource:
+    """The source; what Triton does not take of its launch options or arguments becomes one error."""
+    try:
+        return make()
+    except WspecError:
+        raise
+    except Exception as error:
+        said = str(error).strip().split("\n")[0] or type(error).__name__
+        raise bad_input(f"Triton does not take this of {fn.__name__}: {said}") from error
 
 
 def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path | None = None) -> _Compiler:

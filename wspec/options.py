@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -231,6 +232,21 @@ def table() -> dict[str, Spec]:
 def env_name(option: str) -> str:
     """The environment variable of an option: depth -> WSPEC_DEPTH."""
     return f"WSPEC_{option.upper()}"
+
+
+OTHER_VARIABLES = ("WSPEC_TEST_JOBS",)  # that are no options
+
+
+def misspelt(env: Mapping[str, str] | None = None) -> list[WspecError]:
+    """An error for each `WSPEC_*` variable that is no option's, with the names that are close to it."""
+    env = os.environ if env is None else env
+    known = [env_name(name) for name in table()]
+    found = []
+    for name in sorted(name for name in env if name.startswith("WSPEC_") and name not in (*known, *OTHER_VARIABLES)):
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        guess = f"; did you mean {close[0]}?" if close else ""
+        found.append(_bad(f"no option has the variable {name}{guess}", "docs/options.md lists them"))
+    return found
 
 
 def flag_name(option: str) -> str:

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
+from wspec.cli.environment import bound_memory, check_variables, out_of_memory
 from wspec.cli.parser import make_parser
 from wspec.diagnostics import WspecError, render
 
@@ -26,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = make_parser().parse_args(argv)
         show_traceback = args.traceback
+        check_variables()
+        bound_memory()
         code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -44,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(error: Exception) -> int:
     """One error on stderr; what nobody foresaw is a bug."""
+    error = out_of_memory(error) or error
     if isinstance(error, WspecError):
         print(render(error.remark), file=sys.stderr)
         return UNUSABLE if error.remark.code in ("bad-input", "bad-option", "plan-mismatch") else FAILED

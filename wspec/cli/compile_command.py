@@ -19,6 +19,8 @@ _FAILURES = ("internal-error", "compile-error", "miscompiled", "check-failed")
 def run(args: argparse.Namespace) -> int:
     """Remarks, plan, resources; with `-o` every stage in a folder."""
     subject = open_input(args)
+    if args.output is not None:
+        _make_folder(Path(args.output))
     binary, specialized, remarks = subject.binary, subject.specialized, subject.remarks
     show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
     show(*(remark_text(remark) for remark in remarks), "")
@@ -55,14 +57,21 @@ def verdict(subject: Subject, remarks: tuple[Remark, ...], specialized: bool) ->
 
 def write_stages(subject: Subject, folder: Path) -> int:
     """Every stage as a numbered file, and the cubin; how many files. Raises WspecError."""
+    _make_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         files = dict(_files(subject))
         for name, data in files.items():
             (folder / name).write_bytes(data)
     except OSError as error:
         raise bad_input(f"cannot write to {folder}: {error.strerror}") from None
     return len(files)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad_input(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _files(subject: Subject) -> Iterator[tuple[str, bytes]]:

@@ -94,10 +94,14 @@ def refuse_kernel_flags(args: argparse.Namespace, more: tuple[str, ...] = ()) ->
 def open_kernel(args: argparse.Namespace) -> KernelSubject:
     """The kernel the command line names. Raises WspecError."""
     from wspec import api
+    from wspec.bridge import printed
+    from wspec.cli.environment import check_folders
     from wspec.cli.subject import KernelSubject
     from wspec.specs.kernel_file import load_kernel
 
     options, plan = given_options(args), read_plan(args.plan)
+    check_folders()
+    printed.to_stderr = True
     kernel = load_kernel(args.input)
     signature = signature_of(args, kernel)
     merged = {**signature.options, **options}

@@ -17,7 +17,7 @@ from wspec.cli.inputs import is_ir, open_input, signature_of
 from wspec.cli.modules import read_text
 from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_sizes, random_maker
 from wspec.cli.run_table import Line, Worst, view
-from wspec.cli.screen import remark_text, show
+from wspec.cli.screen import counted, remark_text, show
 from wspec.cli.subject import Subject
 from wspec.diagnostics import bad_input
 from wspec.execute import (
@@ -153,11 +153,17 @@ class _Session:
     def all(self) -> int:
         """Every seed, and the table."""
         first = self.args.first_seed
-        for seed in range(first, first + self.args.seeds):
-            self.plain = {}
-            for name, kernel in self.kernels.items():
-                for kind, schedule in self._schedules(name, kernel, seed):
-                    self._run(name, f"{name}, {kind}" if kind else name, seed, schedule)
+        seeds = range(first, first + self.args.seeds)
+        runs = [(seed, name, kind, schedule) for seed in seeds for name, kernel in self.kernels.items()
+                for kind, schedule in self._schedules(name, kernel, seed)]  # fmt: skip
+        with counted("runs on the CPU", len(runs)) as bar:
+            for at, (seed, name, kind, schedule) in enumerate(runs):
+                if name == PLAIN or at == 0 or runs[at - 1][0] != seed:
+                    self.plain = {}
+                what = f"{name}, {kind}" if kind else name
+                bar.update(bar.task_ids[0], description=f"{what}, seed {seed}")
+                self._run(name, what, seed, schedule)
+                bar.advance(bar.task_ids[0])
         self._report()
         wrong = [text for line in self.lines.values() for text in line.wrong]
         for text in wrong:

@@ -39,6 +39,7 @@ class Trial:
     outputs: Mapping[str, Output]
 
 
+_MOST_PROGRAMS = 1 << 20
 Maker = Callable[[int], Trial]
 """Inputs from a seed: the same for the same seed."""
 
@@ -180,4 +181,7 @@ def parse_grid(args: argparse.Namespace) -> tuple[int, ...]:
     parts = (args.grid or "1").split(",")
     if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
         raise bad_input(f"--grid: {args.grid!r} is not one to three sizes", "for example --grid 4,2")
-    return tuple(int(part) for part in parts)
+    grid = tuple(int(part) for part in parts)
+    if not 0 < math.prod(grid) <= _MOST_PROGRAMS:
+        raise bad_input(f"--grid: {args.grid} has {math.prod(grid)} programs; 1 to {_MOST_PROGRAMS} can be run here")
+    return grid

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -239,11 +243,16 @@ class KernelSubject(Subject):
 
         if report.specialized:
             return report.kernel
+        printed = io.StringIO()  # Triton prints the whole PTX that ptxas refuses
         try:
-            return captured("its passes fail", lambda: report.kernel)
-        except BridgeError as error:
-            message = f"Triton does not compile {self.name} as it is: {first_line(error)}"
-            raise WspecError(Remark("bad-input", message, self.location, severity="error")) from None
+            with contextlib.redirect_stdout(printed):
+                return captured("its passes fail", lambda: report.kernel)
+        except OSError:
+            raise
+        except Exception as error:
+            why = first_line(error) if isinstance(error, BridgeError) else _complaint(f"{error}\n{printed.getvalue()}")
+            message = f"Triton does not compile {self.name} as it is: {why}"
+            raise WspecError(Remark("bad-input", message, self.location, note=_tools(), severity="error")) from None
 
     def _lowered(self, source: KernelSource) -> tuple[str, str]:
         """What Triton raises over a kernel it does not understand becomes one error."""
@@ -262,11 +271,27 @@ class KernelSubject(Subject):
         while innermost.__cause__ is not None:
             innermost = innermost.__cause__
         said = str(innermost).strip() or type(innermost).__name__
+        last = said.splitlines()[-1]
+        if isinstance(innermost, RecursionError) or (last.startswith("KeyError") and f".{self.name}__" in last):
+            said = "it calls itself, with no end that is known when it is compiled"
         place, node = self.location, getattr(error, "node", None)
         if node is not None:
             place = FileLoc(place.file, place.line + node.lineno - 1, node.col_offset)
         message = f"Triton does not compile {self.name}: {said.splitlines()[-1]}"
         return WspecError(Remark("bad-input", message, place, severity="error"))
+
+
+def _complaint(said: str) -> str:
+    """The first line of what ptxas said that names an error, without the file that nobody has any more."""
+    lines = [line.strip() for line in said.splitlines()]
+    found = next((line for line in lines if line.startswith("ptxas") and re.search(r"\b(error|fatal)\b", line)), "")
+    return re.sub(r"^ptxas \S+, (line \d+); ", r"ptxas, \1 of the PTX: ", found) or next(filter(None, lines), "")
+
+
+def _tools() -> str:
+    """The variables that change what ptxas is asked, where they are set."""
+    names = ("PTXAS_OPTIONS", "TRITON_PTXAS_PATH", "DISABLE_PTXAS_OPT")
+    return ", ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
 
 
 # ----------------------------------------------------------------------------------------------- a module
@@ -283,6 +308,8 @@ class TextSubject(Subject):
         self.module = read_module(text, file)
         if problems := ir.verify(self.module):
             raise invalid(problems, file)
+        if all(op.name != "tt.func" for op in self.module.walk()):
+            raise bad_input(f"{file} has no function", "a module with a kernel is what `wspec dump` prints")
         self.ttgir = ir.print_module(self.module)
 
     @property

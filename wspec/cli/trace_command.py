@@ -17,7 +17,7 @@ from wspec import ir
 from wspec.cli import trace_measured
 from wspec.cli.inputs import is_ir, open_input, signature_of
 from wspec.cli.modules import invalid, read_module, write_output
-from wspec.cli.screen import remark_text, show
+from wspec.cli.screen import remark_text, show, working
 from wspec.cli.subject import Subject
 from wspec.diagnostics import bad_input
 from wspec.lab.persistent_launch import walked_launch
@@ -34,6 +34,8 @@ from wspec.specs.signature import split_items
 from wspec.tile_scheduler import TABLE
 
 Grid = tuple[int, int, int]
+_MOST_TILES = 1 << 20  # of a launch; its table and its blocks are held in memory
+_MOST_DRAWN = 500_000  # steps of a timeline, 100 MB of JSON
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,13 +47,23 @@ def run(args: argparse.Namespace) -> int:
     simulator = Simulator(module, load_machine(subject.options.machine), registers, edits=Edits.of(plan))
     blocks = args.together or simulator.blocks_per_sm
     given, tiles = _launch(args, simulator)
-    arguments, grid = _persistent(subject, simulator, given, tiles, blocks)
-    prediction = simulator.predict(arguments, grid, args.together, args.clock)
+    _check_size(tiles)
+    with working(f"a launch of {_shown(tiles)} is simulated"):
+        arguments, grid = _persistent(subject, simulator, given, tiles, blocks)
+        prediction = simulator.predict(arguments, grid, args.together, args.clock)
     first = _triple("--program", args.program or "0")
     if any(not 0 <= at < size for at, size in zip(first, grid, strict=True)):
         raise bad_input(f"--program: {args.program} is not in the grid {_shown(grid)}")
     together = prediction.blocks_per_sm
-    played = simulator.play(simulator.block(arguments, grid, first), together, record=True)
+    block = simulator.block(arguments, grid, first)
+    steps = together * sum(len(task.actions) for task in block.tasks)
+    if args.output is not None and steps > _MOST_DRAWN:
+        raise bad_input(
+            f"-o: a timeline of {steps} steps is longer than anyone reads, the limit is {_MOST_DRAWN}",
+            "a smaller --grid gives each block fewer tiles, and the same timeline of each",
+        )
+    with working("one program is played"):
+        played = simulator.play(block, together, record=args.output is not None)
     walks = f", tiles {_shown(tiles)} walked by {grid[0]} blocks" if grid != tiles or TABLE in arguments else ""
     show(
         f"{title}{walks or f', grid {_shown(grid)}'}",
@@ -127,6 +139,18 @@ def _launch(args: argparse.Namespace, simulator: Simulator) -> tuple[dict[str, i
         raise bad_input(f"a launch of {args.input} needs {what}")
     example, grid = _example(args)
     return {**example, **given}, grid if args.grid is None else _triple("--grid", args.grid)
+
+
+def _check_size(grid: Grid) -> None:
+    """Raises WspecError for a launch of nothing, and for one too large to be held in memory."""
+    total = grid[0] * grid[1] * grid[2]
+    if not total:
+        raise bad_input(f"a grid of {_shown(grid)} launches nothing")
+    if total > _MOST_TILES:
+        raise bad_input(
+            f"a grid of {_shown(grid)} has {total} programs, more than the {_MOST_TILES} that are simulated",
+            "time grows with the number of programs once every SM has several: take a smaller grid",
+        )
 
 
 def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:

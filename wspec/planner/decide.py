@@ -23,7 +23,7 @@ from wspec.plan.plan import Plan
 from wspec.planner.chain import has_converter
 from wspec.planner.planner import make_plan
 from wspec.planner.tile_loops import WHOLE, check_tile_loop, has_no_tile_loop, walk_tiles, with_costs
-from wspec.planner.validate import validate
+from wspec.planner.validate import check_numbers, validate
 from wspec.tile_scheduler import StreamK, TileLoop
 
 _DIVIDED = replace(WHOLE, stream_k=Decision(StreamK(0, 0.0, 1)))
@@ -67,6 +67,7 @@ def _flat(plan: Plan, options: Options) -> Plan:
 
 def given(module: Operation, plan: Plan, machine: Machine) -> Plan:
     """A plan that comes from outside, once it is known to fit the module. Raises Declined."""
+    check_numbers(plan, function_of(module))
     check_tile_loop(function_of(module), machine, plan)
     try:
         looped = walk_tiles(module.clone({}), plan.tile_loop)

@@ -7,6 +7,8 @@ field at fault.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
@@ -32,12 +34,14 @@ from wspec.plan.partition import (
     find_loops,
     find_streams,
 )
-from wspec.plan.plan import Channel, Plan, is_shallow, source_warps
+from wspec.plan.plan import VERSION, Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.stores import BUFFER, OWN, SUBTILES, Place
 from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
 from wspec.planner.validate_chain import check_chain
-from wspec.target.hopper import WARP_GROUP
+from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, WARP_GROUP
+
+_MOST_WARPS = BLOCK_THREADS // 32
 
 
 def validate(plan: Plan, function: Operation, machine: Machine) -> None:
@@ -66,6 +70,39 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
     _packed(plan, function)
     _deferred(plan, function, loops)
     _memory(plan, function, sites, machine, scratch)
+
+
+def check_numbers(plan: Plan, function: Operation) -> None:
+    """Raises Declined for a number that no plan of any kernel has."""
+    bounds: dict[str, tuple[float, float, float]] = {
+        "source_warps": (plan.source_warps, 1, _MOST_WARPS),
+        "smem_bytes": (plan.smem_bytes, 0, BLOCK_SHARED_BYTES),
+        "blocks_per_sm": (plan.blocks_per_sm, 1, _MOST_WARPS),
+        "version": (plan.version, 1, VERSION),
+    }
+    for task in plan.tasks:
+        bounds |= {
+            f"tasks.{task.name}.warps": (task.warps, 1, _MOST_WARPS),
+            f"tasks.{task.name}.replicas": (task.replicas, 1, _MOST_WARPS // WARP_GROUP),
+            f"tasks.{task.name}.registers": (task.registers, 24, 256),
+        }
+    for channel in plan.channels:
+        bounds |= {
+            f"channels.{channel.name}.depth": (channel.depth, 1, BLOCK_SHARED_BYTES),
+            f"channels.{channel.name}.buffer_bytes": (channel.buffer_bytes, 1, BLOCK_SHARED_BYTES),
+            f"channels.{channel.name}.sliced_dim": (channel.sliced_dim, -1, 4),
+            f"channels.{channel.name}.result": (channel.result, 0, 1 << 10),
+        }
+    numbers = asdict(plan.prediction)
+    bounds |= {f"prediction.{name}": (one, 0, 1e12) for name, one in numbers.items() if isinstance(one, int | float)}
+    if (tiles := plan.tile_loop) is not None:
+        bounds |= {f"tile_loop.cost.loops.{loop.loop}.cycles": (loop.cycles, 0, 1e12) for loop in tiles.cost.loops}
+        bounds["tile_loop.cost.fixed"] = (tiles.cost.fixed, 0, 1e12)
+        if tiles.stream_k.value is not None:
+            bounds["tile_loop.stream_k.fix_up_cycles"] = (tiles.stream_k.value.fix_up_cycles, 0, 1e12)
+    for name, (found, low, high) in bounds.items():
+        if not low <= found <= high:  # nor what is no number at all
+            raise _mismatch(name, f"{found} is not in {low}..{high:g}", function)
 
 
 def _mismatch(field: str, message: str, function: Operation) -> Declined:

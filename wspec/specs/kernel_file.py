@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -58,13 +59,21 @@ def kernels_of(module: ModuleType) -> dict[str, Any]:
     from wspec import bridge
 
     found: dict[str, Any] = {}
-    for name, value in vars(module).items():
+    for name, value in _named(vars(module), module.__name__):
         with contextlib.suppress(Exception):  # some objects answer nothing sensible to any question
             inner = bridge.innermost(value)
             bridge.require_jit(inner)
             if inner.fn.__module__ == module.__name__:
                 found[name] = value
     return found
+
+
+def _named(names: Mapping[str, Any], module: str) -> Iterator[tuple[str, Any]]:
+    """What stands in a module, and in its classes as `Class.name`."""
+    for name, value in names.items():
+        if isinstance(value, type) and value.__module__ == module:
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in vars(value))
+        yield name, value
 
 
 def _load(place: str) -> tuple[ModuleType, Path]:
