@@ -234,7 +234,7 @@ def env_name(option: str) -> str:
     return f"WSPEC_{option.upper()}"
 
 
-OTHER_VARIABLES = ("WSPEC_TEST_JOBS",)  # that are no options
+OTHER_VARIABLES = ("WSPEC_SUMMARY", "WSPEC_TEST_JOBS")  # that are no options
 
 
 def misspelt(env: Mapping[str, str] | None = None) -> list[WspecError]:
