@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from triton.runtime import cache as triton_cache
 
 from tests.bridge.sample_kernels import gemm_source
 from wspec import api, bridge
+from wspec.bridge import cache, digest
 from wspec.bridge import compile as compiling
-from wspec.bridge import digest
 
 
 def test_it_is_tritons_key_to_the_letter() -> None:
@@ -39,3 +41,24 @@ def test_the_first_steps_are_made_once(hashed: bool, monkeypatch: pytest.MonkeyP
     assert len(lowered) == 1
     again, _ = compiler.obtain(gemm_source())
     assert first == again and len(lowered) == 1
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_kernel_that_is_new_does_not_wait_for_its_key(
+    hashed: bool, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path
+) -> None:
+    """It is needed when there is something to store, unless it is there before."""
+    steps: list[str] = []
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: (steps.append(name), function(*args, **kwargs))[1]
+
+    monkeypatch.setattr(compiling, "finish", noting("finish", compiling.finish))
+    monkeypatch.setattr(cache, "key", noting("key", cache.key))
+    monkeypatch.setattr(cache, "_shared", {})
+    monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
+    compiler = api._Compiler(api.Options(gate="off"))
+    made, _ = compiler.obtain(gemm_source())
+    assert made.specialized and steps == (["key", "finish"] if hashed else ["finish", "key"])
+    steps.clear()
+    assert compiler.obtain(gemm_source())[0] == made and steps == ["key"]

@@ -126,20 +126,25 @@ os.register_at_fork(after_in_child=_expected.clear)  # nobody would tell a fork 
 
 
 def share(source: KernelSource, text: str, options: Options, plan: str) -> str:
-    """A digest over what decides the specialized kernel once `text`, the TTGIR, is there.
+    """A digest over what decides the specialized kernel in this process once `text`, the TTGIR, is there.
 
     All but `num_stages`: it is for Triton's pipeliner, which a specialized kernel does not pass through. Whether it is
     specialized may hang on it.
     """
     text = text.replace(f'"{NUM_STAGES}" = {source.options.num_stages} : i32', "")
     theirs = sorted((name, str(value)) for name, value in source.options.__dict__.items() if name != "num_stages")
-    tools = (triton_key(), source.backend.hash(), str(sorted(get_cache_invalidating_env_vars().items())))
+    tools = (source.backend.hash(), str(sorted(get_cache_invalidating_env_vars().items())))
     return sha256(function_digest(options, plan), source.name, text, str(theirs), str(source.target), *tools)
 
 
 def remember(share: str, key: str) -> bool:
     """What is or will be stored under `key` is what every kernel with that `share` becomes. Is it the first of them?"""
     return _shared.setdefault(share, key) == key
+
+
+def is_shared(share: str) -> bool:
+    """Is, or will be, a kernel with that `share` stored?"""
+    return share in _shared
 
 
 def load_shared(share: str, key: str, source: KernelSource, plan: str, module: str) -> tuple[Result, Group] | None:
