@@ -11,8 +11,9 @@ from triton.runtime import cache as triton_cache
 
 from tests.bridge.sample_kernels import gemm_source
 from wspec import api, bridge
-from wspec.bridge import cache, digest
+from wspec.bridge import backend, cache, digest
 from wspec.bridge import compile as compiling
+from wspec.options import Options
 
 
 def test_it_is_tritons_key_to_the_letter() -> None:
@@ -36,7 +37,7 @@ def test_the_first_steps_are_made_once(hashed: bool, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(compiling, "lower", lower)
     monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
-    compiler = api._Compiler(api.Options(gate="off"))
+    compiler = api._Compiler(Options(gate="off"))
     first, _ = compiler.obtain(gemm_source())
     assert len(lowered) == 1
     again, _ = compiler.obtain(gemm_source())
@@ -51,13 +52,17 @@ def test_a_kernel_that_is_new_does_not_wait_for_its_key(
     steps: list[str] = []
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: (steps.append(name), function(*args, **kwargs))[1]
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            steps.append(name)
+            return function(*args, **kwargs)
 
-    monkeypatch.setattr(compiling, "finish", noting("finish", compiling.finish))
+        return noted
+
+    monkeypatch.setattr(compiling, "finish", noting("finish", backend.finish))
     monkeypatch.setattr(cache, "key", noting("key", cache.key))
     monkeypatch.setattr(cache, "_shared", {})
     monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
-    compiler = api._Compiler(api.Options(gate="off"))
+    compiler = api._Compiler(Options(gate="off"))
     made, _ = compiler.obtain(gemm_source())
     assert made.specialized and steps == (["key", "finish"] if hashed else ["finish", "key"])
     steps.clear()
