@@ -105,7 +105,7 @@ class Simulator:
         one = self.numbers
         return Limits(
             one.issue_one, one.issue_all, one.beside_one, one.beside_all, one.dots_beside_copies, one.smem_left,
-            one.copies_beside_stores,
+            one.copies_beside_stores, ahead=self.machine.smem_bytes / one.load,
         )  # fmt: skip
 
     def walker(self, arguments: Arguments, grid: Grid, origins: Origins) -> Walker:
