@@ -99,12 +99,10 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS, burst: bool = Fal
     return tuple(speeds), tuple(unit - left for unit, left in zip(units, free, strict=True))
 
 
-def _meet(
-    storing: list[int], copies: list[int], shares: list[dict[int, float]], copied: float, most: float
-) -> float:
+def _meet(storing: list[int], copies: list[int], shares: list[dict[int, float]], copied: float, most: float) -> float:
     """Tiles that arrive and stores both get the part of the way into shared memory that is returned, of what each of
-    them would take alone. A store that meets a tile is tried again. `copied`: the speed of tiles on the way then; `most`: of the way from L2, that
-    they may take."""
+    them would take alone. A store that meets a tile is tried again. `copied`: the speed of tiles on the way then;
+    `most`: of the way from L2, that they may take."""
     for one in copies:
         shares[one][FILL] = shares[one].get(FILL, 0.0) / copied
     arriving = sum(shares[one][FILL] for one in copies) / max(1.0, sum(shares[one][LOAD] for one in copies) / most)
