@@ -8,13 +8,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from wspec.lab.simulate.actions import Flow
-from wspec.lab.simulate.costs import LOAD, UNITS
+from wspec.lab.simulate.costs import UNITS
 from wspec.lab.simulate.timeline import Record, Sample
 from wspec.lab.simulate.unit_sharing import Sharing
 
 _TINY = 1e-6
-_BURST = 16.0
-"""Cycles of the way from L2 that an SM must have left to others before it takes more than its share."""
 
 
 @dataclass(eq=False, slots=True)
@@ -47,9 +45,6 @@ class Clock:
     queues: dict[Hashable, deque[Running]] = field(default_factory=dict)
     busy: list[float] = field(default_factory=lambda: [0.0] * len(UNITS))
     sharing: Sharing = field(default_factory=Sharing)
-    ahead: float = 0.0  # cycles of its share of the way from L2 that this SM has left to others
-    run_out: int = 0  # how often it had none left while it took more than its share
-    _burst: bool = False
     _speeds: tuple[float, ...] = ()
     _shares: tuple[float, ...] = ()
     _changed: bool = True
@@ -86,13 +81,8 @@ class Clock:
         soonest = self.events[0][0] - self.now if self.events else float("inf")
         for one, speed in zip(self.running, self._speeds, strict=True):
             soonest = min(soonest, one.left / speed)
-        spare = 1.0 - self._shares[LOAD] if self.running else 1.0
-        if self._burst and spare < 0 and self.ahead <= -soonest * spare:
-            soonest, self._changed = self.ahead / -spare, True
-            self.run_out += 1
         if soonest > 0:
             self.now += soonest
-            self.ahead = max(0.0, min(self.ahead + soonest * spare, self.sharing.limits.ahead))
             for one, speed in zip(self.running, self._speeds, strict=True):
                 one.left -= soonest * speed
             for unit, share in enumerate(self._shares):
@@ -107,9 +97,7 @@ class Clock:
             heapq.heappop(self.events)[3]()
 
     def _share(self) -> None:
-        """SMs load at different times: what this one has left to the others, one of them took, and it takes later."""
-        self._burst = self.ahead > (_TINY if self._burst else _BURST)
-        self._speeds, self._shares = self.sharing.speeds(tuple(one.flow for one in self.running), self._burst)
+        self._speeds, self._shares = self.sharing.speeds(tuple(one.flow for one in self.running))
         self._changed = False
         if self.record is not None:
             self.record.samples.append(Sample(self.now, self._shares))

@@ -126,6 +126,10 @@ class Numbers:
         far = _between(self.load_apart, apart, self.load)
         return min(max(near, far), self.load_rows.get(kind, self.load_most))
 
+    def most_rate(self, kind: tuple[int, int]) -> float:
+        """Bytes a cycle that an SM can take, the others idle, of tiles of that `row_class`."""
+        return min(self.load_most, self.fill_rows.get(kind, self.load_most))
+
 
 def _between(table: Mapping[int, float], at: float, otherwise: float) -> float:
     """The table's value there, on the line between the rows around it; beyond its ends, that of the end."""

@@ -20,7 +20,7 @@ from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 from wspec.ir.warp_specialize import outer
 from wspec.lab.simulate.actions import Flow
-from wspec.lab.simulate.costs import LINE, Numbers, row_class
+from wspec.lab.simulate.costs import LINE, LOAD, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
@@ -121,12 +121,22 @@ def runs(tiles: Sequence[object]) -> tuple[float, float]:
     return len(tiles) / max(1, count), statistics.median(gaps) if gaps else math.inf
 
 
-def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
-    """What loads take, given where their tiles come from."""
+def arrivals(sources: Origins, numbers: Numbers, busy: float = 1.0) -> dict[Operation, Arrival]:
+    """What loads take, given where their tiles come from, and for which part of the time the way from L2 is `busy`."""
     return {
-        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type))
+        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type), busy)
         for op, source in sources.items()
     }
+
+
+def faster_in_bursts(sources: Origins, numbers: Numbers, busy: float) -> bool:
+    """Would a load take less by a tenth and more, were the way from L2 only busy for that part of the time?"""
+    usual, found = arrivals(sources, numbers), arrivals(sources, numbers, busy)
+    return any(_way(found[op].flow) < 0.9 * _way(one.flow) for op, one in usual.items())
+
+
+def _way(flow: Flow) -> float:
+    return dict(flow.busy).get(LOAD, 0.0)
 
 
 def row_bytes(type: Type) -> int:
@@ -134,11 +144,17 @@ def row_bytes(type: Type) -> int:
     return type.shape[-1] * bits(type) // 8 if isinstance(type, MemDescType | TensorType) else LINE
 
 
-def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE) -> Arrival:
-    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
+def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
+    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
+
+    The rate of a full grid is the SM's share where all load all the time. Where the way is `busy` for a part of it, a
+    tile shares it with what the other SMs load at that moment: it takes 1 / (1 - busy) of what it takes an SM alone, as
+    at any server that serves all at once (Kleinrock 1967), and no longer than where all load.
+    """
     kind = row_class(row, source.pitch)
-    rate = numbers.load_rate(source.neighbours, source.apart, kind)
-    flow = arriving(size, size / rate, numbers, min(numbers.load_most, numbers.fill_rows.get(kind, numbers.load_most)))
+    rate, most = numbers.load_rate(source.neighbours, source.apart, kind), numbers.most_rate(kind)
+    rate = max(rate, most * (1 - busy))
+    flow = arriving(size, size / rate, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
     return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))

@@ -19,12 +19,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from wspec.lab.simulate.actions import Action, Kind
-from wspec.lab.simulate.clock import Clock
 from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group, Instance
 
 _REMEMBERED = 64
-_SAME = 0.5  # cycles
 PATIENCE, WINDOW = 48, 32
 ENOUGH = 160
 
@@ -36,8 +34,6 @@ class _Moment:
     at: list[int]
     busy: list[float]
     waits: list[dict[str, float]]
-    ahead: float
-    run_out: int
 
 
 class Periods:
@@ -66,8 +62,7 @@ class Periods:
         groups = [one for instance in instances for one in instance.groups]
         self._seen += 1
         at, waits = [one.at for one in groups], [dict(one.waits) for one in groups]
-        clock = self.engine.clock
-        now = _Moment(clock.now, self._seen, at, list(clock.busy), waits, clock.ahead, clock.run_out)
+        now = _Moment(self.engine.clock.now, self._seen, at, list(self.engine.clock.busy), waits)
         self._iterations += 1
         if self._iterations == ENOUGH // 2:
             self._half = now
@@ -152,8 +147,6 @@ class Periods:
         """Over as many periods as all have before them, less one."""
         clock = self.engine.clock
         period = clock.now - before.now
-        if not _goes_on(clock, before):
-            return False
         times: int | None = None
         for group, start in zip(groups, before.at, strict=True):
             length = group.at - start
@@ -174,14 +167,6 @@ class Periods:
         clock.jump(times * period)
         self.engine.result.skipped += times * period
         return True
-
-
-def _goes_on(clock: Clock, before: _Moment) -> bool:
-    """Does the way from L2 let the period come again? What an SM has left to the others must not come to an end in one
-    that it lasted for."""
-    if clock.run_out == before.run_out:
-        return clock.ahead >= before.ahead - _SAME
-    return abs(clock.ahead - before.ahead) <= _SAME
 
 
 def _doing(group: Group) -> int:

@@ -17,8 +17,6 @@ from wspec.lab.simulate.costs import FILL, ISSUE, LOAD, SMEM, TENSOR, UNITS
 
 Speeds = tuple[tuple[float, ...], tuple[float, ...]]  # of each flow; how busy each unit is, 0 to 1
 _EPSILON = 1e-9
-_OTHERS = 64.0
-"""Of an SM's share of the way from L2: more than tiles of one SM could take."""
 _LEAST = 0.1
 """Of every unit, for arithmetic that others come before."""
 
@@ -35,7 +33,6 @@ class Limits:
     smem_left: float = 0.0  # of shared memory's bandwidth, whatever dots read
     copies_beside_stores: float = 1.0  # the speed of copies on the way into it
     in_step: bool = False  # arithmetic that came earlier has no precedence
-    ahead: float = 0.0  # cycles of the way from L2 that an SM may have left to others, and takes of them later
 
 
 NO_LIMITS = Limits()
@@ -45,28 +42,25 @@ class Sharing:
     """Remembers the speeds of every combination of flows it has met."""
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
-        self.limits = limits
-        self._known: dict[tuple[tuple[Flow, ...], bool], Speeds] = {}
+        self._limits = limits
+        self._known: dict[tuple[Flow, ...], Speeds] = {}
 
-    def speeds(self, flows: tuple[Flow, ...], burst: bool = False) -> Speeds:
-        found = self._known.get((flows, burst))
+    def speeds(self, flows: tuple[Flow, ...]) -> Speeds:
+        found = self._known.get(flows)
         if found is None:
-            found = self._known[flows, burst] = share(flows, self.limits, burst)
+            found = self._known[flows] = share(flows, self._limits)
         return found
 
 
-def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS, burst: bool = False) -> Speeds:
+def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS) -> Speeds:
     """The speeds of flows that run together. A flow without cycles is not one.
 
     The tensor core takes what it wants of shared memory and of the registers' ports; the others share what is left, and
-    beside a busy tensor core warps get a part of their issue slots only. In a `burst` tiles come as fast as they would
-    with the other SMs idle, and may take more than the SM's share of the way from L2.
+    beside a busy tensor core warps get a part of their issue slots only.
     """
     shares = [{unit: cycles / flow.cycles for unit, cycles in flow.busy} for flow in flows]
     speeds = [0.0] * len(flows)
-    units = [1.0] * len(UNITS)
-    units[LOAD] = _OTHERS if burst else 1.0
-    free = list(units)
+    free = [1.0] * len(UNITS)
     dots = [number for number, one in enumerate(shares) if TENSOR in one]
     others = [number for number, one in enumerate(shares) if TENSOR not in one]
     copies = [one for one in others if LOAD in shares[one] and ISSUE not in shares[one]]
@@ -85,8 +79,8 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS, burst: bool = Fal
     storing = [one for one in working if FILL in shares[one]]
     meeting = copies if storing else []
     if meeting:
-        part = _meet(storing, meeting, shares, limits.copies_beside_stores, units[LOAD])
-        _raise(meeting, shares, speeds, free, {} if burst else {LOAD: part}, part if burst else 1.0)
+        part = _meet(storing, meeting, shares, limits.copies_beside_stores)
+        _raise(meeting, shares, speeds, free, {LOAD: part})
     for one in working:
         if LOAD in shares[one] or limits.in_step:
             continue
@@ -96,16 +90,15 @@ def share(flows: tuple[Flow, ...], limits: Limits = NO_LIMITS, burst: bool = Fal
     _raise(meeting, shares, speeds, free, {})
     for unit, part in lost.items():
         free[unit] += part
-    return tuple(speeds), tuple(unit - left for unit, left in zip(units, free, strict=True))
+    return tuple(speeds), tuple(1.0 - left for left in free)
 
 
-def _meet(storing: list[int], copies: list[int], shares: list[dict[int, float]], copied: float, most: float) -> float:
+def _meet(storing: list[int], copies: list[int], shares: list[dict[int, float]], copied: float) -> float:
     """Tiles that arrive and stores both get the part of the way into shared memory that is returned, of what each of
-    them would take alone. A store that meets a tile is tried again. `copied`: the speed of tiles on the way then;
-    `most`: of the way from L2, that they may take."""
+    them would take alone. A store that meets a tile is tried again. `copied`: the speed of tiles on the way then."""
     for one in copies:
         shares[one][FILL] = shares[one].get(FILL, 0.0) / copied
-    arriving = sum(shares[one][FILL] for one in copies) / max(1.0, sum(shares[one][LOAD] for one in copies) / most)
+    arriving = sum(shares[one][FILL] for one in copies) / max(1.0, sum(shares[one][LOAD] for one in copies))
     part = 1 / max(1.0, arriving + min(1.0, sum(shares[one][FILL] for one in storing)))
     for one in storing:
         again = arriving * part / (1 - arriving * part)
