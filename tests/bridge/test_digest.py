@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from triton.runtime import cache as triton_cache
 
 from tests.bridge.sample_kernels import gemm_source
 from wspec import api, bridge
+from wspec.bridge import backend, cache, digest
 from wspec.bridge import compile as compiling
-from wspec.bridge import digest
+from wspec.options import Options
 
 
 def test_it_is_tritons_key_to_the_letter() -> None:
@@ -34,8 +37,33 @@ def test_the_first_steps_are_made_once(hashed: bool, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(compiling, "lower", lower)
     monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
-    compiler = api._Compiler(api.Options(gate="off"))
+    compiler = api._Compiler(Options(gate="off"))
     first, _ = compiler.obtain(gemm_source())
     assert len(lowered) == 1
     again, _ = compiler.obtain(gemm_source())
     assert first == again and len(lowered) == 1
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_kernel_that_is_new_does_not_wait_for_its_key(
+    hashed: bool, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path
+) -> None:
+    """It is needed when there is something to store, unless it is there before."""
+    steps: list[str] = []
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            steps.append(name)
+            return function(*args, **kwargs)
+
+        return noted
+
+    monkeypatch.setattr(compiling, "finish", noting("finish", backend.finish))
+    monkeypatch.setattr(cache, "key", noting("key", cache.key))
+    monkeypatch.setattr(cache, "_shared", {})
+    monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
+    compiler = api._Compiler(Options(gate="off"))
+    made, _ = compiler.obtain(gemm_source())
+    assert made.specialized and steps == (["key", "finish"] if hashed else ["finish", "key"])
+    steps.clear()
+    assert compiler.obtain(gemm_source())[0] == made and steps == ["key"]

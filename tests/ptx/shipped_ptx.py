@@ -38,4 +38,4 @@ def pair(kernel: str, variant: str) -> Pair | None:
     if verdict.text is None:
         return None
     made = emit(verdict.text, one.source)
-    return Pair(made.generic, made.ptx, verdict.edits.apply(made.ptx), verdict.edits.constant)
+    return Pair(made.generic(), made.ptx, verdict.edits.apply(made.ptx), verdict.edits.constant)

@@ -84,6 +84,7 @@ def compile_ahead(
             else:
                 request = elsewhere(source), ttir, text, options, compiler, checker, key
                 pool.ask(key, pickle.dumps((compile_lowered, request)))
+                cache.note_stored(source, options, plan)  # which takes a source that was not sent elsewhere
     return len(pool.asked)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import tempfile
@@ -38,23 +39,27 @@ class Finished:
     validation: Validation  # of the PTX
 
 
+Text = Callable[[], str]
+"""A module in generic form; libtriton prints it when it is asked for first."""
+
+
 def finish(
-    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[str], None] | None = None
+    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[Text], None] | None = None
 ) -> Finished:
     """Compile specialized TTGIR (generic or pretty) of `source` to a cubin.
 
     `edits` are made before ptxas, and left out if it is not shown, beside it, that they may be. `told` is given the
-    final module, in generic form, before LLVM begins: who checks it has until ptxas ends.
+    final module before LLVM begins: who checks it has until ptxas ends.
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
     made = emit(text, source, told)
     ptx = edits.apply(made.ptx)
     with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
-        validation = beside.submit(shown, made.generic, made.ptx, ptx, edits.constant)
+        validation = beside.submit(lambda: shown(made.generic(), made.ptx, ptx, edits.constant))
         cubin, log = assemble(ptx, source)
     said = validation.result()
-    if said.refusal and ptx != made.ptx and not (bare := shown(made.generic, made.ptx, made.ptx, None)).refusal:
+    if said.refusal and ptx != made.ptx and not (bare := shown(made.generic(), made.ptx, made.ptx, None)).refusal:
         said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
         ptx = made.ptx
         cubin, log = assemble(ptx, source)
@@ -66,19 +71,19 @@ class Emitted:
     """A kernel down to the PTX that LLVM writes."""
 
     final: str  # as Finished has it
-    generic: str  # the same in generic form
+    generic: Text
     llir: str
     ptx: str
     metadata: dict[str, Any]
 
 
-def emit(text: str, source: KernelSource, told: Callable[[str], None] | None = None) -> Emitted:
+def emit(text: str, source: KernelSource, told: Callable[[Text], None] | None = None) -> Emitted:
     """`finish` up to ptxas, without edits."""
     backend, options, arch = source.backend, source.options, capability(source)
     module = _finishing(text, arch)
     metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
     final = str(module.str())
-    generic = generic_text(reparse(final))
+    generic = functools.cache(lambda: generic_text(reparse(final)))
     if told is not None:
         told(generic)
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))

@@ -63,26 +63,26 @@ def function_digest(options: Options, plan: str) -> str:
 
 def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
     """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
-    return sha256(*_without_triton(source, options, plan, env), triton_key())
+    return sha256(*_of_program(source, options, plan, env), wspec_digest(), source.backend.hash(), triton_key())
 
 
-def _without_triton(
+def _of_program(
     source: KernelSource, options: Options, plan: str, env: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
+    """The part of a key that is no tool's."""
     env = get_cache_invalidating_env_vars() if env is None else env
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
-    return function_digest(options, plan), *kernel, source.backend.hash(), str(sorted(env.items()))
+    return options.digest(), plan, *kernel, str(sorted(env.items()))
 
 
 def note_stored(source: KernelSource, options: Options, plan: str) -> None:
-    """Remember that the kernel is in the cache, so that it can be told before Triton's digest is there."""
-    _manager(sha256("stored", *_without_triton(source, options, plan))).put("", "stored")
+    """Remember that the kernel is in the cache, so that it can be told before the digests of all tools are there."""
+    _manager(sha256("stored", *_of_program(source, options, plan))).put("", "stored")
 
 
 def seems_stored(source: KernelSource, options: Options, plan: str) -> bool:
-    """Has the kernel been stored, by this Triton or another? A hint: what is run comes under its full key."""
-    manager = _manager(sha256("stored", *_without_triton(source, options, plan)))
-    return manager.get_file("stored") is not None
+    """Has the kernel been stored, by these tools or others? A hint: what is run comes under its full key."""
+    return _manager(sha256("stored", *_of_program(source, options, plan))).get_file("stored") is not None
 
 
 def sha256(*parts: str) -> str:
@@ -166,20 +166,25 @@ os.register_at_fork(after_in_child=_expected.clear)  # nobody would tell a fork 
 
 
 def share(source: KernelSource, text: str, options: Options, plan: str) -> str:
-    """A digest over what decides the specialized kernel once `text`, the TTGIR, is there.
+    """A digest over what decides the specialized kernel in this process once `text`, the TTGIR, is there.
 
     All but `num_stages`: it is for Triton's pipeliner, which a specialized kernel does not pass through. Whether it is
     specialized may hang on it.
     """
     text = text.replace(f'"{NUM_STAGES}" = {source.options.num_stages} : i32', "")
     theirs = sorted((name, str(value)) for name, value in source.options.__dict__.items() if name != "num_stages")
-    tools = (triton_key(), source.backend.hash(), str(sorted(get_cache_invalidating_env_vars().items())))
-    return sha256(function_digest(options, plan), source.name, text, str(theirs), str(source.target), *tools)
+    env = str(sorted(get_cache_invalidating_env_vars().items()))
+    return sha256(options.digest(), plan, source.name, text, str(theirs), str(source.target), env)
 
 
 def remember(share: str, key: str) -> bool:
     """What is or will be stored under `key` is what every kernel with that `share` becomes. Is it the first of them?"""
     return _shared.setdefault(share, key) == key
+
+
+def is_shared(share: str) -> bool:
+    """Is, or will be, a kernel with that `share` stored?"""
+    return share in _shared
 
 
 def load_shared(share: str, key: str, source: KernelSource, plan: str, module: str) -> tuple[Result, Group] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -76,13 +77,13 @@ def _obtained(
     source: KernelSource, options: Options, compiler: Compiler, checker: Checker, plan: str
 ) -> tuple[Result, Group]:
     hash_library_ahead()
+    key = functools.cache(lambda: cache.key(source, options, plan))
     with collector_paused():
         begun = _begun(source, options, compiler, plan)
-        key = cache.key(source, options, plan)
-        if may_reuse(options):
-            found = cache.load(key, source)
-            if found is None and cache.wait_for(key):
-                found = cache.load(key, source)
+        if may_reuse(options) and (begun.verdict is None or is_library_hashed()):
+            found = cache.load(key(), source)
+            if found is None and cache.wait_for(key()):
+                found = cache.load(key(), source)
             if found is not None:
                 if begun.lowered is not None:
                     cache.note_stored(source, options, plan)
@@ -91,6 +92,10 @@ def _obtained(
         if made[1]:
             cache.note_stored(source, options, plan)
         return made
+
+
+Key = Callable[[], str]
+"""The key of a kernel; the first one of a process waits for the digest of libtriton."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ class _Begun:
 def _begun(source: KernelSource, options: Options, compiler: Compiler, plan: str) -> _Begun:
     """What can be done while the first key of a process still waits for the digest of libtriton.
 
-    Nothing where the kernel seems to be in the cache.
+    Nothing where the kernel seems to be in the cache. Where it does not and the digest is not there by then, the cache
+    is not asked, and the kernel goes on to LLVM and ptxas: its key is needed when there is something to store.
     """
     if is_library_hashed() or (may_reuse(options) and cache.seems_stored(source, options, plan)):
         return _Begun()
@@ -125,7 +131,7 @@ def _made(
     options: Options,
     compiler: Compiler,
     checker: Checker,
-    key: str,
+    key: Key,
     plan: str,
     begun: _Begun,
 ) -> tuple[Result, Group]:
@@ -136,14 +142,16 @@ def _made(
         message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
     verdict = begun.verdict or judge(source, text, compiler, options)
-    if verdict.text is not None:
-        share = cache.share(source, text, options, plan)
-        made = cache.sha256(verdict.text)
-        found = cache.load_shared(share, key, source, verdict.plan, made) if may_reuse(options) else None
+    if verdict.text is None:
+        return _compiled(source, ttir, text, options, checker, key, verdict)
+    share = cache.share(source, text, options, plan)
+    if may_reuse(options) and cache.is_shared(share):
+        found = cache.load_shared(share, key(), source, verdict.plan, cache.sha256(verdict.text))
         if found is not None:
             return found
-        cache.remember(share, key)
-    return compile_lowered(source, ttir, text, options, compiler, checker, key, verdict)
+    made = _compiled(source, ttir, text, options, checker, key, verdict)
+    cache.remember(share, key())
+    return made
 
 
 def compile_lowered(
@@ -154,16 +162,21 @@ def compile_lowered(
     compiler: Compiler,
     checker: Checker,
     key: str,
-    verdict: Verdict | None = None,
 ) -> tuple[Result, Group]:
     """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
-    verdict = judge(source, text, compiler, options) if verdict is None else verdict
+    return _compiled(source, ttir, text, options, checker, lambda: key, judge(source, text, compiler, options))
+
+
+def _compiled(
+    source: KernelSource, ttir: str, text: str, options: Options, checker: Checker, key: Key, verdict: Verdict
+) -> tuple[Result, Group]:
+    """From a verdict to a result, stored under its key."""
     made = _finish(source, verdict, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
     result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
-    return cache.store(key, source, result, ttir, made.finished if result.specialized else None)
+    return cache.store(key(), source, result, ttir, made.finished if result.specialized else None)
 
 
 def not_asked(source: KernelSource, options: Options) -> Remark | None:
@@ -307,12 +320,12 @@ def _advice(source: KernelSource, finished: Finished) -> list[Remark]:
 
 
 def _dump(
-    source: KernelSource, key: str, options: Options, stages: Mapping[str, str], verdict: Verdict, done: Finished | None
+    source: KernelSource, key: Key, options: Options, stages: Mapping[str, str], verdict: Verdict, done: Finished | None
 ) -> None:
     """Every stage as a numbered file in the folder the user named."""
     if options.dump is None:
         return
-    folder = Path(options.dump) / f"{source.name[:100]}-{key[:12]}"
+    folder = Path(options.dump) / f"{source.name[:100]}-{key()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     texts = dict(stages)
     if verdict.text is not None:

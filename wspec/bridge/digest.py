@@ -32,11 +32,11 @@ _rest: threading.Thread | None = None
 
 
 def hash_library_ahead() -> None:
-    """Begin with what takes longest, once in a process."""
+    """Begin with what takes longest, once in a process, and our sources behind it."""
     global _library
     with _lock:
         if _library is None:
-            _library = threading.Thread(target=_quietly, args=(_library_digest,), name="wspec-hash", daemon=True)
+            _library = threading.Thread(target=_hash_library, name="wspec-hash", daemon=True)
             _library.start()
 
 
@@ -50,10 +50,15 @@ def hash_ahead() -> None:
             _rest.start()
 
 
+def _hash_library() -> None:
+    for one in (_library_digest, wspec_digest):
+        _quietly(one)
+
+
 def _hash_rest() -> None:
     if _library is not None:
         _library.join()
-    for one in (triton_key, wspec_digest, triton_cache.triton_key):
+    for one in (triton_key, triton_cache.triton_key):
         _quietly(one)
 
 

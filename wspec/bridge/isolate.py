@@ -14,14 +14,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from wspec.bridge.backend import Finished, finish
+from wspec.bridge.backend import Finished, Text, finish
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.text import BridgeError
 
 
 def finish_isolated(
-    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[str], None] | None = None
+    text: str, source: KernelSource, edits: PtxEdits = NO_EDITS, told: Callable[[Text], None] | None = None
 ) -> Finished:
     """`finish` with the same arguments in another process. Raises BridgeError also when that process dies.
 
@@ -38,7 +38,7 @@ def finish_isolated(
         finished: Finished | tuple[str, str] = pickle.loads(answer.read_bytes())
     if isinstance(finished, Finished):
         if told is not None:
-            told(finished.final)
+            told(lambda: finished.final)
         return finished
     raise BridgeError(*finished)
 

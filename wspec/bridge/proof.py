@@ -7,8 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from wspec.bridge.backend import Finished
+from wspec.bridge.backend import Finished, Text
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
+from wspec.bridge.text import words_go_with_others
 from wspec.diagnostics import Remark, render
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import Location
@@ -49,11 +50,15 @@ class Proving:
         self._pool = ThreadPoolExecutor(1, "wspec-checker")
         self._proof: Future[Proof] | None = None
 
-    def begin(self, final: str) -> None:
+    def begin(self, final: Text) -> None:
         """Start on the module that will be compiled."""
         if self._wanted:
-            self._proof = self._pool.submit(self._checker, final, self._disjoint)
+            self._proof = self._pool.submit(self._check, final)
             self._pool.shutdown(wait=False)
+
+    def _check(self, final: Text) -> Proof:
+        with words_go_with_others():
+            return self._checker(final(), self._disjoint)
 
     def proof(self, final: str) -> Proof:
         """What came of it. Raises what the checker raised."""

@@ -36,7 +36,7 @@ def test_every_step_is_a_function_that_can_be_timed() -> None:
 
 def test_what_is_beside_is_no_part_of_what_a_launch_waits_for() -> None:
     seconds = {"ptxas": [1.0, 0.9], "plan": [0.2, 0.2], "proof": [0.5, 0.1], "all": [1.3, 1.25]}
-    assert {step.name for step in STEPS if step.whose == BESIDE} == {"digest of libtriton", "proof"}
+    assert {step.name for step in STEPS if step.whose == BESIDE} == {"digests of libtriton and our sources", "proof"}
     rows = {row[0]: row[2:] for row in table_of("k", seconds).rows}
     assert rows["Triton's part"] == ("1000", "900")
     assert rows["our part: all else that a launch waits for"] == ("300", "350")

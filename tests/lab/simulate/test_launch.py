@@ -166,6 +166,35 @@ def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:
     assert NUMBERS.load_rate(*runs(left), (128, 128)) < 0.5 * NUMBERS.load_rate(*runs(right), (128, 128))
 
 
+PAUSES = """
+def kernel(n):
+    tile, full = buffer(1, 64, 64), barriers(1)
+    for i in range(0, TRIPS, 1):
+        expect(full[0], 8192)
+        copy(tile[0], full[0])
+        wait(full[0], i % 2)
+"""
+
+
+def _way(source: Source, busy: float) -> float:
+    return dict(arrival(32768, source, NUMBERS, busy=busy).flow.busy)[LOAD]
+
+
+def test_a_tile_shares_the_way_with_what_others_load_at_that_moment() -> None:
+    """Between what it takes an SM alone and what it takes where all load all the time, unless all load in step."""
+    own, alone = Source(neighbours=1.0, in_step=False), 32768 / NUMBERS.most_rate((128, 128))
+    assert _way(own, 1.0) == _way(own, 0.99) == pytest.approx(32768 / NUMBERS.load_rate(1, math.inf, (128, 128)))
+    assert _way(own, 0.5) == pytest.approx(2 * alone) and _way(own, 0.0) == pytest.approx(alone)
+    in_step = dataclasses.replace(own, in_step=True)
+    assert _way(in_step, 0.0) == _way(own, 1.0)
+
+
+@pytest.mark.parametrize(("trips", "in_step"), (("n", True), ("n - pid(0)", False)))
+def test_blocks_are_in_step_that_go_through_the_same_rounds(trips: str, in_step: bool) -> None:
+    (one,) = Sources(kernel(PAUSES.replace("TRIPS", trips)), MACHINE).of({"arg0": 200}, (132, 1, 1), 132).values()
+    assert one.in_step == in_step
+
+
 def test_serialized_instructions_take_their_latency_each() -> None:
     module = kernel(EVEN)
     usual, serialized = Simulator(module, MACHINE), Simulator(module, MACHINE, serialized=True)

@@ -53,8 +53,8 @@ class Step:
 
 STEPS = (
     Step("key of the cache: digest of Triton", OURS, "wspec.bridge.cache", "triton_key"),
-    Step("digest of libtriton", BESIDE, "wspec.bridge.digest", "_quietly"),
-    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "_without_triton"),
+    Step("digests of libtriton and our sources", BESIDE, "wspec.bridge.digest", "_hash_library"),
+    Step("key of the cache: the rest", OURS, "wspec.bridge.cache", "_of_program"),
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),

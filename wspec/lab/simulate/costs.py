@@ -66,8 +66,7 @@ class Numbers:
     load_most: float  # bytes that an SM can take
     load_shared: Mapping[int, float]  # by how many neighbours want the same
     load_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
-    load_rows: Mapping[tuple[int, int], float]  # the most of data that neighbours want, by `row_class`
-    load_rows_apart: Mapping[tuple[int, int], float]  # likewise of data that blocks further apart want
+    load_rows: Mapping[tuple[int, int], float]  # the most of data that all want, by `row_class`
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
     store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
@@ -121,11 +120,15 @@ class Numbers:
 
         Runs of so many `neighbours` want a tile, and the next ones that do begin `apart` blocks further on, if they are
         nearer than that all want their own. Requests are merged on their way where SMs are near each other, whichever
-        way is the better one.
+        way is the better one; rows that straddle lines take more requests, which bounds the rate of any data.
         """
-        near = min(_between(self.load_shared, neighbours, self.load), self.load_rows.get(kind, self.load_most))
-        far = min(_between(self.load_apart, apart, self.load), self.load_rows_apart.get(kind, self.load_most))
-        return max(near, far)
+        near = _between(self.load_shared, neighbours, self.load)
+        far = _between(self.load_apart, apart, self.load)
+        return min(max(near, far), self.load_rows.get(kind, self.load_most))
+
+    def most_rate(self, kind: tuple[int, int]) -> float:
+        """Bytes a cycle that an SM can take, the others idle, of tiles of that `row_class`."""
+        return min(self.load_most, self.fill_rows.get(kind, self.load_most))
 
 
 def _between(table: Mapping[int, float], at: float, otherwise: float) -> float:
@@ -184,7 +187,6 @@ class _Source:
             load_shared=self.table("tma_load.shared_rate"),
             load_apart=self.table("tma_load.apart_rate"),
             load_rows=self._rows("same"),
-            load_rows_apart=self._rows_apart(),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
@@ -236,12 +238,6 @@ class _Source:
                 if _LINE_PITCH <= pitch < _LINE_PITCH + LINE:
                     found.setdefault(row_class(2 * columns, pitch), []).append(rate)
         return {key: sum(rates) / len(rates) for key, rates in found.items()}
-
-    def _rows_apart(self) -> dict[tuple[int, int], float]:
-        """Of data that blocks further apart want: in the walk of a product each of them loads a tile of that sort, and
-        one that its neighbours load too, which takes as long as where all SMs load the same."""
-        same = self._rows("same")
-        return {kind: 1 / (2 / rate - 1 / same[kind]) for kind, rate in self._rows("product").items()}
 
     def _interference(self, fma: float, alu: float, mufu: float) -> float:
         """From the mix of a softmax, for two elements 2 exponentials, 4 FMA and 4 ALU instructions: docs/results."""

@@ -20,7 +20,7 @@ from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 from wspec.ir.warp_specialize import outer
 from wspec.lab.simulate.actions import Flow
-from wspec.lab.simulate.costs import LINE, Numbers, row_class
+from wspec.lab.simulate.costs import LINE, LOAD, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
@@ -43,6 +43,7 @@ class Source:
     pitch: int = 128  # bytes from row to row of the matrix
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
+    in_step: bool = True  # do all blocks go through the loop around it equally often?
 
 
 Origins = Mapping[Operation, Source]
@@ -69,8 +70,8 @@ class Sources:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
-        second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
-        wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * rounds[op] for op, tiles in first.items())
+        second, _, others = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in first.items())
         found = {}
         for op, tiles in first.items():
             wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
@@ -80,7 +81,8 @@ class Sources:
                 waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
                 pitch = pitches.get(self._descriptor(op), LINE)
                 part = (1 + (waves - 1) * new) / waves / sharers
-                found[op] = Source(sharers, new, part, pitch, *runs(tiles))
+                in_step = len(rounds[op] | others.get(op, set())) == 1
+                found[op] = Source(sharers, new, part, pitch, *runs(tiles), in_step)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -90,20 +92,20 @@ class Sources:
             value = outer(around, value) if around.name == WARP_SPECIALIZE else value
         return self.program.names[value.index] if value.owner is block else ""
 
-    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, int]]:
-        """The coordinates of the first tile of each block, those of its later ones, and the most rounds of the loop
-        that a load is in."""
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, set[int]]]:
+        """The coordinates of the first tile of each block, those of its later ones, and how many rounds there
+        are of the loop that a load is in."""
         first: Tiles = {}
         more: Tiles = {}
-        most: dict[Operation, int] = {}
+        all_rounds: dict[Operation, set[int]] = {}
         for program_id in ids:
             walker.block(program_id)
             seen = set()
             for op, coordinates, rounds in walker.touched:
-                most[op] = max(most.get(op, 0), rounds)
+                all_rounds.setdefault(op, set()).add(rounds)
                 (more if op in seen else first).setdefault(op, []).append(coordinates)
                 seen.add(op)
-        return first, more, most
+        return first, more, all_rounds
 
 
 def runs(tiles: Sequence[object]) -> tuple[float, float]:
@@ -121,12 +123,22 @@ def runs(tiles: Sequence[object]) -> tuple[float, float]:
     return len(tiles) / max(1, count), statistics.median(gaps) if gaps else math.inf
 
 
-def arrivals(sources: Origins, numbers: Numbers) -> dict[Operation, Arrival]:
-    """What loads take, given where their tiles come from."""
+def arrivals(sources: Origins, numbers: Numbers, busy: float = 1.0) -> dict[Operation, Arrival]:
+    """What loads take, given where their tiles come from, and for which part of the time the way from L2 is `busy`."""
     return {
-        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type))
+        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type), busy)
         for op, source in sources.items()
     }
+
+
+def faster_in_bursts(sources: Origins, numbers: Numbers, busy: float) -> bool:
+    """Would a load take less by a tenth and more, were the way from L2 only busy for that part of the time?"""
+    usual, found = arrivals(sources, numbers), arrivals(sources, numbers, busy)
+    return any(_way(found[op].flow) < 0.9 * _way(one.flow) for op, one in usual.items())
+
+
+def _way(flow: Flow) -> float:
+    return dict(flow.busy).get(LOAD, 0.0)
 
 
 def row_bytes(type: Type) -> int:
@@ -134,11 +146,18 @@ def row_bytes(type: Type) -> int:
     return type.shape[-1] * bits(type) // 8 if isinstance(type, MemDescType | TensorType) else LINE
 
 
-def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE) -> Arrival:
-    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once."""
+def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
+    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
+
+    The rate of a full grid is the SM's share where all load at the same time. So they do where all go through the same
+    rounds in step. Where rounds differ and the way is `busy` for a part of the time, a tile shares it with what other
+    SMs happen to load: it takes 1 / (1 - busy) of what it takes an SM alone, as at any server that serves all at once
+    (Kleinrock 1967), and no longer than where all load.
+    """
     kind = row_class(row, source.pitch)
-    rate = numbers.load_rate(source.neighbours, source.apart, kind)
-    flow = arriving(size, size / rate, numbers, min(numbers.load_most, numbers.fill_rows.get(kind, numbers.load_most)))
+    rate, most = numbers.load_rate(source.neighbours, source.apart, kind), numbers.most_rate(kind)
+    rate = rate if source.in_step else max(rate, most * (1 - busy))
+    flow = arriving(size, size / rate, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower
     return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))

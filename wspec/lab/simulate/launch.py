@@ -15,10 +15,10 @@ from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.lab.simulate.actions import Block, Kind, Walked
-from wspec.lab.simulate.costs import SCHEDULERS, TENSOR, UNITS, numbers
+from wspec.lab.simulate.costs import LOAD, SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals
+from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals, faster_in_bursts
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
 from wspec.lab.simulate.power_drawn import drawn
@@ -108,9 +108,9 @@ class Simulator:
             one.copies_beside_stores,
         )  # fmt: skip
 
-    def walker(self, arguments: Arguments, grid: Grid, origins: Origins) -> Walker:
-        """Of a launch whose tiles come from there."""
-        found = arrivals(origins, self.numbers)
+    def walker(self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0) -> Walker:
+        """Of a launch whose tiles come from there, over a way that is `busy` for a part of the time."""
+        found = arrivals(origins, self.numbers, busy)
         return Walker(
             self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
         )
@@ -187,6 +187,22 @@ class _Classes:
         self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
+        self._let_bursts_through(arguments)
+
+    def _let_bursts_through(self, arguments: Arguments) -> None:
+        """Tiles come faster than where all SMs load all the time, if they do not: as busy as the way from L2 is in the
+        block in the middle. Where that makes little difference the block was played for those that come."""
+        simulator, (way, cycles) = self.simulator, self._way(self.sample[len(self.sample) // 2])
+        if not way or not cycles or not faster_in_bursts(self.origins, simulator.numbers, way / cycles):
+            return
+        self.walker = simulator.walker(arguments, self.grid, self.origins, way / cycles)
+        self.results.clear()
+        self.walked.clear()
+
+    def _way(self, position: int) -> tuple[float, float]:
+        """Cycles that the way from L2 is busy for while the blocks of a class are there, and those that they are."""
+        played = self.result(position, self.most)
+        return played.busy[LOAD], played.cycles
 
     def block(self, position: int) -> Block:
         if position not in self.walked:
