@@ -50,6 +50,10 @@ class Verdict:
 
 
 Compiler = Callable[[str], Verdict]
+"""TTGIR to a verdict. One that has `alternatives` (of a verdict: other compilers) is asked for them when ptxas spoils
+what it made."""
+
+_SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
 
 
 def obtain(
@@ -160,11 +164,42 @@ def compile_lowered(
     """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
     verdict = judge(source, text, compiler, options) if verdict is None else verdict
     made = _finish(source, verdict, checker, options)
+    if _is_spoilt(made.result):
+        verdict, made = _alternative(source, text, verdict, made, compiler, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
     result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
     return cache.store(key, source, result, ttir, made.finished if result.specialized else None)
+
+
+def _is_spoilt(result: Result) -> bool:
+    """Was a kernel that the model wants left alone for what ptxas made of it?"""
+    return result.reason is not None and result.reason.code in _SPOILT and result.reason.severity == "warning"
+
+
+def _alternative(
+    source: KernelSource,
+    text: str,
+    verdict: Verdict,
+    made: _Made,
+    compiler: Compiler,
+    checker: Checker,
+    options: Options,
+) -> tuple[Verdict, _Made]:
+    """The first alternative that can run, with a word on why it is taken; else what was made before."""
+    ask: Callable[[Verdict], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda _: ())
+    for other in ask(verdict):
+        found = judge(source, text, other, options)
+        if found.text is None or found.text == verdict.text:
+            continue
+        finished = _finish(source, found, checker, options)
+        if not finished.result.specialized:
+            continue
+        assert made.result.reason is not None
+        why = replace(made.result.reason, severity="remark", note="so dots do not overlap, as with overlap=False")
+        return found, replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
+    return verdict, made
 
 
 def not_asked(source: KernelSource, options: Options) -> Remark | None:
