@@ -72,7 +72,7 @@ def obtain(
     except OSError as error:  # no space, no permission: where the plain kernel is in the cache, it runs
         where = f" ({error.filename})" if error.filename else ""
         message = f"{source.name} is not specialized: {error.strerror or error}{where}"
-        note = "TRITON_CACHE_DIR and TMPDIR name the folders that are written to"
+        note = "TRITON_CACHE_DIR, TMPDIR and the option dump name the folders that are written to"
         remark = Remark("cache-unusable", message, kernel_location(source), note=note, severity="error")
         return Result(False, (remark,)), {}
 

@@ -238,7 +238,10 @@ class KernelSubject(Subject):
     def _report(self) -> Report:
         """What a launch would run. To learn of a kernel that is left alone compiles nothing."""
         self._planned  # noqa: B018  # a kernel that Triton refuses is reported from here
-        return self.offline.outcome()
+        report = self.offline.outcome()
+        if report.reason is not None and report.reason.code == "cache-unusable":
+            raise WspecError(report.reason)
+        return report
 
     @cached_property
     def binary(self) -> Binary:
