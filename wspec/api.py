@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from wspec import bridge, ledger
 from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, WspecError, bad_input, render
 from wspec.model.machine import MachineError, load_machine
-from wspec.options import Options, misspelt, table
+from wspec.options import OptionArguments, Options, misspelt, table
 from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
@@ -22,17 +22,32 @@ from wspec.tile_scheduler import LaunchWay
 from wspec.tune.candidates import tuning
 from wspec.verdict import Judge
 
-K = TypeVar("K")
 _NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
 BINARY_STAGES = ("final", "llir", "ptx", "sass")  # after the compiler: Triton's back end
 
 
-@overload
-def compile(kernel: K, *, plan: Plan | str | Path | None = None, **options: Any) -> K: ...
+class Compiled:
+    """What `compile` returns, as editors and type checkers see it: the kernel that it was, which can be asked too."""
+
+    if TYPE_CHECKING:
+
+        def outcome(self, *args: Any, **kwargs: Any) -> Report: ...
+        def explain(self, *args: Any, **kwargs: Any) -> str: ...
+        def plan(self, *args: Any, **kwargs: Any) -> Plan | None: ...
+        def dump(self, stage: str, /, *args: Any, **kwargs: Any) -> str: ...
+        def __getitem__(self, grid: Any) -> Callable[..., Any]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __getattr__(self, name: str) -> Any: ...
 
 
 @overload
-def compile(*, plan: Plan | str | Path | None = None, **options: Any) -> Callable[[K], K]: ...
+def compile(kernel: Any, *, plan: Plan | str | Path | None = None, **options: Unpack[OptionArguments]) -> Compiled: ...
+
+
+@overload
+def compile(
+    *, plan: Plan | str | Path | None = None, **options: Unpack[OptionArguments]
+) -> Callable[[Any], Compiled]: ...
 
 
 def compile(kernel: Any = None, *, plan: Plan | str | Path | None = None, **options: Any) -> Any:

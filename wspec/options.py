@@ -11,9 +11,10 @@ import dataclasses
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from wspec.diagnostics import Remark, WspecError
 
@@ -224,6 +225,42 @@ class Options:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+class OptionArguments(TypedDict, total=False):
+    """The options as keyword arguments, for editors and type checkers; a test compares them with `Options`."""
+
+    enabled: bool
+    strict: bool
+    consumers: int | None
+    depth: int | None
+    blocks: int | None
+    persistent: bool | None
+    coarsening: int | None
+    epilogue_overlap: bool | None
+    stream_k: bool | None
+    overlap: bool
+    chain: str
+    value_depth: int | None
+    helper_warps: int | None
+    ping_pong: bool | None
+    elide_barriers: bool | None
+    hold_waits: bool | None
+    programmatic_launch: bool
+    packed_dequantization: bool
+    staging: str | None
+    tune: int
+    producer_warps: int
+    producer_registers: int
+    consumer_registers: int | None
+    gate: str
+    check: str
+    machine: str
+    cache: bool
+    compile_jobs: int | None
+    isolate: bool
+    dump: str | None
+    remarks: str
+
+
 def table() -> dict[str, Spec]:
     """Option name -> what it accepts, in the order of declaration."""
     return {f.name: f.metadata["spec"] for f in dataclasses.fields(Options)}
@@ -258,11 +295,34 @@ def flag_name(option: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per option; a flag that is not given leaves the environment and the default in charge."""
-    group = parser.add_argument_group("compiler options")
+    """One flag per option; a flag that is not given leaves the environment and the default in charge.
+
+    `--help` names them, `--help-options` says what each is.
+    """
+    names = ", ".join(flag_name(name) for name in table())
+    group = parser.add_argument_group("compiler options", f"{names}; as --depth 3")
+    group.add_argument("--help-options", action=_HelpOptions, help="say what each of these is, and what it takes")
+    for name in table():
+        group.add_argument(flag_name(name), dest=name, metavar="VALUE", default=None, help=argparse.SUPPRESS)
+
+
+class _HelpOptions(argparse.Action):
+    """Prints what the options of the compiler are, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.exit(0, options_help())
+
+
+def options_help() -> str:
+    """Every flag of the compiler with its values, default and meaning, for a terminal."""
+    lines = []
     for name, spec in table().items():
-        text = f"{spec.help} ({spec.allowed()}; default {_default_text(name, spec)})"
-        group.add_argument(flag_name(name), dest=name, metavar="VALUE", default=None, help=text.replace("%", "%%"))
+        lines.append(f"{flag_name(name)} VALUE    {spec.allowed()}; default {_default_text(name, spec)}")
+        lines += textwrap.wrap(spec.help, 96, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
 
 
 def from_arguments(arguments: argparse.Namespace) -> Options:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
@@ -43,6 +43,17 @@ class Judge:
         if self.options.tune or not may_choose(plan, self.options):
             return ()
         return launch_ways(numbered(ir.read(text)), plan, load_machine(self.options.machine), self.options)
+
+    def alternatives(self, verdict: Verdict) -> tuple[Judge, ...]:
+        """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
+
+        None for a plan that a person gave.
+        """
+        if self.plan is not None or not self.options.overlap or not verdict.plan:
+            return ()
+        if not any(schedule.stage1 for schedule in Plan.from_text(verdict.plan).loops):
+            return ()
+        return (replace(self, options=self.options.replace(overlap=False)),)
 
 
 def _table(module: ir.Operation) -> int | None:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from wspec.diagnostics import WspecError
-from wspec.options import Options, add_arguments, env_name, from_arguments, markdown, table
+from wspec.options import (
+    OptionArguments,
+    Options,
+    add_arguments,
+    env_name,
+    flag_name,
+    from_arguments,
+    markdown,
+    misspelt,
+    options_help,
+    table,
+)
 
 DOCS = Path(__file__).parents[2] / "docs" / "options.md"
 
@@ -94,3 +105,17 @@ def test_the_digest_knows_what_can_change_the_kernel() -> None:
 def test_options_are_hashable_values() -> None:
     assert {Options(depth=3): 1}[Options(depth=3)] == 1
     assert Options().replace(depth=3) == Options(depth=3)
+
+
+def test_editors_know_every_option() -> None:
+    assert get_type_hints(OptionArguments) == get_type_hints(Options)
+
+
+def test_the_help_of_the_options_is_asked_for() -> None:
+    text = options_help()
+    assert all(f"{flag_name(name)} VALUE" in text and spec.allowed() in text for name, spec in table().items())
+
+
+def test_a_misspelt_variable_is_an_error_with_a_guess() -> None:
+    [error] = misspelt({"WSPEC_DEPHT": "3", "WSPEC_DEPTH": "3", "WSPEC_TEST_JOBS": "2", "PATH": ""})
+    assert "WSPEC_DEPHT; did you mean WSPEC_DEPTH?" in str(error)

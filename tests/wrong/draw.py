@@ -26,6 +26,7 @@ class Case:
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
+    cold: bool = False  # in a process of its own from the start: what Triton reads when it is imported
 
     def __str__(self) -> str:
         env = " ".join(f"{name}={value!r}" for name, value in self.env.items())
@@ -100,7 +101,7 @@ def _trace_flag(random: Random, good: Good) -> Case:
         (
             ("--grid", _grid(random)),
             ("--grid", _grid(random)),
-            ("--grid", "4,4", "--program", random.choice(("4", "0,9", "x", "-1", "0,0,1"))),
+            ("--grid", "4,4", "--program", random.choice(("99", "0,9", "x", "-1", "0,0,1"))),
             ("--grid", "4", "--set", random.choice(("k", "k=", "k=x", "q=3", "k=1.5", "=3"))),
             ("--grid", "4", "--sm-blocks", random.choice(("0", "-1", "1000", "x"))),
             ("--grid", "4", "--clock", random.choice(("-5", "nan", "inf", "x"))),
@@ -168,7 +169,6 @@ def _other_flag(random: Random, good: Good) -> Case:
                 ("check", "module.ttgir", "--num-warps", "4"),
                 ("opt", "module.ttgir", "--passes", name),
                 ("opt", f"{name}.ttgir"),
-                ("opt", "module.ttgir", "--passes", "split,split"),
                 ("bench", name),
                 ("calibrate", "--only", name),
                 ("calibrate", "--base", name),
@@ -322,15 +322,12 @@ def _module(random: Random, good: Good) -> Case:
             text.replace("tt.func", "tt.fun"),
             text.replace('"ttg.num-warps" = 8', f'"ttg.num-warps" = {random.choice((0, -1, 3, 7))}'),
             text.replace("tensor<128x256xf32", "tensor<128x255xf32", 1),
-            text.replace("arith.constant", "arith.konstant", 1),
             text.replace("scf.yield", "scf.yeld", 1),
-            text.replace("scf.for", "scf.fo", 1),
             text.replace("-> (i32)", "-> (i33)", 1),
             text.replace(f"{number} =", "%bogus =", 1),
             text.replace("#mma", "#mna", 1),
             text.replace(" : (", " : ", 1),
             text.replace("tensor<", "tensr<", 1),
-            text.replace('"tt.return"', '"tt.retur"'),
         )
     )
     if changed == text:
@@ -365,7 +362,7 @@ def _environment(random: Random, good: Good) -> Case:
             {"WSPEC_DUMP": "/dev/null/x"},
         )
     )
-    return Case("environment", ("compile", KERNEL), env)
+    return Case("environment", ("compile", KERNEL), env, cold=any(name.endswith("PTXAS_OPTIONS") for name in env))
 
 
 # -------------------------------------------------------------------------------------------------- kernels

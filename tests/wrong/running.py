@@ -118,6 +118,10 @@ def _work(case: Case, folder: Path, out: Path, err: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        if case.cold:
+            paths = os.pathsep.join((str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")))
+            command = [sys.executable, "-m", "wspec.cli", *case.arguments]
+            os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": paths})
         from wspec.cli import main
 
         code = main(list(case.arguments))

@@ -50,6 +50,10 @@ class Verdict:
 
 
 Compiler = Callable[[str], Verdict]
+"""TTGIR to a verdict. One that has `alternatives` (of a verdict: other compilers) is asked for them when ptxas spoils
+what it made."""
+
+_SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
 
 
 def obtain(
@@ -68,7 +72,7 @@ def obtain(
     except OSError as error:  # no space, no permission: where the plain kernel is in the cache, it runs
         where = f" ({error.filename})" if error.filename else ""
         message = f"{source.name} is not specialized: {error.strerror or error}{where}"
-        note = "TRITON_CACHE_DIR and TMPDIR name the folders that are written to"
+        note = "TRITON_CACHE_DIR, TMPDIR and the option dump name the folders that are written to"
         remark = Remark("cache-unusable", message, kernel_location(source), note=note, severity="error")
         return Result(False, (remark,)), {}
 
@@ -143,13 +147,13 @@ def _made(
         return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
     verdict = begun.verdict or judge(source, text, compiler, options)
     if verdict.text is None:
-        return _compiled(source, ttir, text, options, checker, key, verdict)
+        return _compiled(source, ttir, text, options, compiler, checker, key, verdict)
     share = cache.share(source, text, options, plan)
     if may_reuse(options) and cache.is_shared(share):
         found = cache.load_shared(share, key(), source, verdict.plan, cache.sha256(verdict.text))
         if found is not None:
             return found
-    made = _compiled(source, ttir, text, options, checker, key, verdict)
+    made = _compiled(source, ttir, text, options, compiler, checker, key, verdict)
     cache.remember(share, key())
     return made
 
@@ -164,19 +168,58 @@ def compile_lowered(
     key: str,
 ) -> tuple[Result, Group]:
     """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
-    return _compiled(source, ttir, text, options, checker, lambda: key, judge(source, text, compiler, options))
+    verdict = judge(source, text, compiler, options)
+    return _compiled(source, ttir, text, options, compiler, checker, lambda: key, verdict)
 
 
 def _compiled(
-    source: KernelSource, ttir: str, text: str, options: Options, checker: Checker, key: Key, verdict: Verdict
+    source: KernelSource,
+    ttir: str,
+    text: str,
+    options: Options,
+    compiler: Compiler,
+    checker: Checker,
+    key: Key,
+    verdict: Verdict,
 ) -> tuple[Result, Group]:
     """From a verdict to a result, stored under its key."""
     made = _finish(source, verdict, checker, options)
+    if _is_spoilt(made.result):
+        verdict, made = _alternative(source, text, verdict, made, compiler, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
     result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
     return cache.store(key(), source, result, ttir, made.finished if result.specialized else None)
+
+
+def _is_spoilt(result: Result) -> bool:
+    """Was a kernel that the model wants left alone for what ptxas made of it?"""
+    return result.reason is not None and result.reason.code in _SPOILT and result.reason.severity == "warning"
+
+
+def _alternative(
+    source: KernelSource,
+    text: str,
+    verdict: Verdict,
+    made: _Made,
+    compiler: Compiler,
+    checker: Checker,
+    options: Options,
+) -> tuple[Verdict, _Made]:
+    """The first alternative that can run, with a word on why it is taken; else what was made before."""
+    ask: Callable[[Verdict], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda _: ())
+    for other in ask(verdict):
+        found = judge(source, text, other, options)
+        if found.text is None or found.text == verdict.text:
+            continue
+        finished = _finish(source, found, checker, options)
+        if not finished.result.specialized:
+            continue
+        assert made.result.reason is not None
+        why = replace(made.result.reason, severity="remark", note="so dots do not overlap, as with overlap=False")
+        return found, replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
+    return verdict, made
 
 
 def not_asked(source: KernelSource, options: Options) -> Remark | None:

@@ -18,6 +18,7 @@ from wspec.diagnostics import WspecError, render
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
 _INTERRUPTED = 130
+_ABOUT_INPUT = ("bad-input", "bad-option", "plan-mismatch", "cache-unusable")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +51,7 @@ def _report(error: Exception) -> int:
     error = out_of_memory(error) or error
     if isinstance(error, WspecError):
         print(render(error.remark), file=sys.stderr)
-        return UNUSABLE if error.remark.code in ("bad-input", "bad-option", "plan-mismatch") else FAILED
+        return UNUSABLE if error.remark.code in _ABOUT_INPUT else FAILED
     if _is_about_input(error):
         print(f"error: {str(error).strip()}", file=sys.stderr)
         return UNUSABLE

@@ -64,8 +64,8 @@ class Checked:
 
 def run(args: argparse.Namespace) -> int:
     """0 when all is proved, else 1. Raises WspecError for what cannot be checked."""
-    if args.limit <= 0:
-        raise bad_input(f"--limit: {args.limit:g} seconds are no time")
+    if not 0 < args.limit < 1e6:  # nor what is no number at all
+        raise bad_input(f"--limit: {args.limit:g} seconds are no time to search")
     quiet, done = args.json == "-", list[Checked]()
     for one in _modules(args):
         if done and not quiet:

@@ -17,6 +17,7 @@ _PRETTY = re.compile(r"^\s*(?:module|[a-z]+\.(?:module|func))\b", re.M)  # gener
 # The file libtriton read the text from: where operations without a location say they are.
 _TEMPORARY = re.compile(rf'"{re.escape(tempfile.gettempdir())}/tmp\w+\.mlir":')
 _LLVM = re.compile(r"^(?:target (?:triple|datalayout)|; ModuleID)", re.M)
+_WARPS = (1, 2, 4, 8, 16, 32)
 _PTX = re.compile(r"^\s*\.(?:version|target|visible) ", re.M)
 
 
@@ -40,10 +41,13 @@ def read_module(text: str, place: str) -> ir.Operation:
     if _PRETTY.search(text):
         text = _generic(text, place)
     try:
-        return ir.read(text)
+        module = ir.read(text)
     except ir.ReadError as error:
         line = text.split("\n")[error.line - 1].strip()[:160]
         raise bad_input(f"{place}:{error}", f"the line is: {line}" if line else "") from None
+    if (warps := module.int_attr("ttg.num-warps")) is not None and warps not in _WARPS:
+        raise bad_input(f"{place}: ttg.num-warps is {warps}", f"a kernel has {', '.join(map(str, _WARPS))} warps")
+    return module
 
 
 def invalid(problems: Sequence[ir.Problem], place: str) -> WspecError:

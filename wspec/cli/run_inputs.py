@@ -178,7 +178,7 @@ def _number(text: str) -> Any:
 
 def parse_grid(args: argparse.Namespace) -> tuple[int, ...]:
     """`--grid 2,1`. Raises WspecError."""
-    parts = (args.grid or "1").split(",")
+    parts = ("1" if args.grid is None else args.grid).split(",")
     if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
         raise bad_input(f"--grid: {args.grid!r} is not one to three sizes", "for example --grid 4,2")
     grid = tuple(int(part) for part in parts)

@@ -195,11 +195,26 @@ class KernelSubject(Subject):
 
         return bridge.kernel_location(self.offline.source)
 
-    @cached_property
+    @property
     def front(self) -> Front:
+        """What was planned; once it is compiled, what came of it: the plan may be an alternative to the first one."""
+        report: Report | None = self.__dict__.get("_report")
+        if report is None or not report.specialized or report.plan == self._planned.plan:
+            return self._planned
+        return self._compiled_front
+
+    @cached_property
+    def _planned(self) -> Front:
+        return self._front_of(self.offline.compiler.given_plan)
+
+    @cached_property
+    def _compiled_front(self) -> Front:
+        return self._front_of(self._report.plan)
+
+    def _front_of(self, plan: Plan | None) -> Front:
         from wspec import bridge
 
-        source, plan = self.offline.source, self.offline.compiler.given_plan
+        source = self.offline.source
         ttir, ttgir = self._lowered(source)
         before = {"ttir": ttir, "ttgir": ttgir}
         if not self.options.enabled:
@@ -222,8 +237,11 @@ class KernelSubject(Subject):
     @cached_property
     def _report(self) -> Report:
         """What a launch would run. To learn of a kernel that is left alone compiles nothing."""
-        self.front  # noqa: B018  # a kernel that Triton refuses is reported from here
-        return self.offline.outcome()
+        self._planned  # noqa: B018  # a kernel that Triton refuses is reported from here
+        report = self.offline.outcome()
+        if report.reason is not None and report.reason.code == "cache-unusable":
+            raise WspecError(report.reason)
+        return report
 
     @cached_property
     def binary(self) -> Binary:

@@ -34,6 +34,7 @@ from wspec.specs.signature import split_items
 from wspec.tile_scheduler import TABLE
 
 Grid = tuple[int, int, int]
+_MOST_BLOCKS = 32  # that share an SM
 _MOST_TILES = 1 << 20  # of a launch; its table and its blocks are held in memory
 _MOST_DRAWN = 500_000  # steps of a timeline, 100 MB of JSON
 
@@ -45,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
     subject = open_input(args)
     module, title, registers, plan = _module(args, subject)
     simulator = Simulator(module, load_machine(subject.options.machine), registers, edits=Edits.of(plan))
+    if args.together is not None and not 1 <= args.together <= _MOST_BLOCKS:
+        raise bad_input(f"--sm-blocks: {args.together} is not in 1..{_MOST_BLOCKS}")
+    if args.clock and not 100 <= args.clock <= 5000:  # nor what is no number at all
+        raise bad_input(f"--clock: {args.clock} MHz is not in 100..5000")
     blocks = args.together or simulator.blocks_per_sm
     given, tiles = _launch(args, simulator)
     _check_size(tiles)

@@ -80,11 +80,11 @@ def check_numbers(plan: Plan, function: Operation) -> None:
         "blocks_per_sm": (plan.blocks_per_sm, 1, _MOST_WARPS),
         "version": (plan.version, 1, VERSION),
     }
-    for task in plan.tasks:
+    for at, task in enumerate(plan.tasks):
         bounds |= {
-            f"tasks.{task.name}.warps": (task.warps, 1, _MOST_WARPS),
-            f"tasks.{task.name}.replicas": (task.replicas, 1, _MOST_WARPS // WARP_GROUP),
-            f"tasks.{task.name}.registers": (task.registers, 24, 256),
+            f"tasks.warps@{at}": (task.warps, 1, _MOST_WARPS),
+            f"tasks.replicas@{at}": (task.replicas, 1, _MOST_WARPS // WARP_GROUP),
+            f"tasks.registers@{at}": (task.registers, 24, 256),
         }
     for channel in plan.channels:
         bounds |= {
@@ -102,7 +102,7 @@ def check_numbers(plan: Plan, function: Operation) -> None:
             bounds["tile_loop.stream_k.fix_up_cycles"] = (tiles.stream_k.value.fix_up_cycles, 0, 1e12)
     for name, (found, low, high) in bounds.items():
         if not low <= found <= high:  # nor what is no number at all
-            raise _mismatch(name, f"{found} is not in {low}..{high:g}", function)
+            raise _mismatch(name.partition("@")[0], f"{found} is not in {low}..{high:g}", function)
 
 
 def _mismatch(field: str, message: str, function: Operation) -> Declined:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -115,8 +116,11 @@ def _with_matplotlib(picture: Picture) -> str:
     axes = figure.add_axes((0.02, 0.02, 0.96, 0.94))
     axes.set_axis_off()
     axes.set_xlim(-width / 2 - 0.6, width / 2 + 0.6)
-    axes.set_ylim(-layers + 0.3, 0.7)
+    axes.set_ylim(-layers + 0.3, 1.3)  # room for arcs below the title
     axes.set_title(title(picture), fontsize=10)
+    framed = loops_of(picture)
+    for loop in picture.loops:
+        _draw_frame(axes, [places[node.id] for node in framed.get(loop.id, [])], f"loop {loop.place}")
     for edge in picture.edges:
         _draw_edge(axes, places[edge.source], places[edge.target], edge.kind)
     for node in picture.nodes:
@@ -129,9 +133,23 @@ def _with_matplotlib(picture: Picture) -> str:
     return out.getvalue()
 
 
+def _draw_frame(axes: Any, places: list[tuple[float, float]], text: str) -> None:
+    """A box around the nodes of a loop, with its name at the top."""
+    from matplotlib.patches import Rectangle
+
+    if not places:
+        return
+    left, right = min(x for x, _ in places) - 0.55, max(x for x, _ in places) + 0.55
+    low, high = min(y for _, y in places) - 0.42, max(y for _, y in places) + 0.58
+    box = Rectangle((left, low), right - left, high - low, facecolor="#f6f6f6", edgecolor="#999999", zorder=0)
+    axes.add_patch(box)
+    axes.text(left + 0.05, high - 0.04, text, ha="left", va="top", fontsize=7, color="#666666", zorder=2)
+
+
 def _draw_edge(axes: Any, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
     color, style = EDGE_STYLES[kind]
-    curve = 0.25 if kind == "carried" else 0.05
+    far = max(1.0, abs(end[0] - start[0]) + abs(end[1] - start[1]))
+    curve = min(0.25, 1.2 / far) if kind == "carried" else 0.05  # an arc stays near its ends however long it is
     arrow = {
         "arrowstyle": "-|>", "color": color, "shrinkA": 12, "shrinkB": 12,
         "linestyle": {"bold": "solid"}.get(style, style), "connectionstyle": f"arc3,rad={curve}",
@@ -150,11 +168,18 @@ def _draw_legend(axes: Any, picture: Picture) -> None:
 
 
 def layout(picture: Picture) -> tuple[dict[int, tuple[float, float]], int, int]:
-    """(node -> place, layers, widest layer): layers by the longest way from the top, places by who is above."""
+    """(node -> place, layers, widest layer): places in a layer by who is above.
+
+    What stands together in one loop has layers of its own, one part of the program below the other, so that a loop can
+    be framed; inside a part they go by the longest way from its top.
+    """
     graph = nx.DiGraph()
     graph.add_nodes_from(node.id for node in picture.nodes)
     graph.add_edges_from((e.source, e.target) for e in picture.edges if e.kind != "carried" and e.source < e.target)
-    layers = [sorted(layer) for layer in nx.topological_generations(graph)]
+    layers: list[list[int]] = []
+    for _, run in itertools.groupby(sorted(picture.nodes, key=lambda node: node.id), key=lambda node: node.loop):
+        part = graph.subgraph([node.id for node in run])
+        layers += [sorted(layer) for layer in nx.topological_generations(part)]
     places: dict[int, tuple[float, float]] = {}
     for depth, layer in enumerate(layers):
         order = sorted(layer, key=lambda node: (_above(graph, node, places), node))
@@ -165,5 +190,5 @@ def layout(picture: Picture) -> tuple[dict[int, tuple[float, float]], int, int]:
 
 def _above(graph: nx.DiGraph, node: int, places: Mapping[int, tuple[float, float]]) -> float:
     """The middle of the nodes above that lead here."""
-    xs = [places[source][0] for source in graph.predecessors(node)]
+    xs = [places[source][0] for source in graph.predecessors(node) if source in places]
     return sum(xs) / len(xs) if xs else 0.0

@@ -1,0 +1,42 @@
+"""A plan that ptxas spoils, and the next one that is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wspec
+from tests.support.goldens import ROOT
+from wspec.bridge import backend, compile
+from wspec.plan.plan import Plan
+from wspec.specs.kernel_file import load_kernel
+from wspec.specs.variants import variant_signature
+
+SERIALIZED = "ptxas info    : (C7513) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_dots_that_ptxas_serializes_are_tried_without_overlap(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, all_of_them: bool
+) -> None:
+    made: list[str] = []
+
+    def finish(text: str, *rest: Any) -> backend.Finished:
+        done = backend.finish(text, *rest)
+        made.append(text)
+        spoilt = all_of_them or len(made) == 1
+        return replace(done, ptxas_log=done.ptxas_log + SERIALIZED) if spoilt else done
+
+    monkeypatch.setattr(compile, "finish", finish)
+    kernel = load_kernel(f"{ROOT}/docs/tour_kernel.py:attend")
+    given = variant_signature(kernel.file.with_suffix(".toml"), kernel.name, None, vars(kernel.module))
+    report = wspec.offline(kernel.function, given.types, given.values, **given.options).outcome()
+    assert len(made) == 2
+    assert report.specialized is not all_of_them
+    assert [one.code for one in report.remarks][-1] == "serialized-wgmma"
+    assert report.plan is not None
+    assert any(schedule.stage1 for schedule in report.plan.loops) is all_of_them
+    assert isinstance(report.plan, Plan)
