@@ -16,6 +16,7 @@ ACROSS = {
     "outside": "kernels that others wrote",
     "roundtrip": "modules of many kernels read and printed",
     "support": "what tests share",
+    "wrong": "input of all sorts that cannot be used",
 }
 """Folders that go across the rooms, with what they are for."""
 
