@@ -6,6 +6,7 @@ import ctypes
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cuda, launcher, ready
+from wspec.bridge import cuda, launcher, persistent, ready
 from wspec.bridge.launch import WspecFunction
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
@@ -80,7 +81,8 @@ def arguments(x: torch.Tensor, d: Any, e: Any, n: int = 5) -> tuple[Any, ...]:
 
 def made(driver: Driver, pdl: bool = False) -> tuple[Callable[..., None], Theirs]:
     theirs = Theirs(pdl, [])
-    return launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch), theirs
+    found = launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch)
+    return found.early if pdl else found.behind, theirs
 
 
 BEFORE = 7, 0xF00, (12, 1, 4096), None, knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
@@ -190,6 +192,26 @@ def test_a_launch_made_again_elsewhere(driver: Driver) -> None:
     first, second, third = (b"".join(given) for _, _, given in driver.calls)
     assert second == third and second != first
     assert bytes(driver.calls[0][0])[:40] == bytes(driver.calls[1][0])[:40]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_made_again_a_launch_starts_as_those_like_it(driver: Driver, early: bool) -> None:
+    """The first one stood behind the writing of its table."""
+    starts = launcher.made(Theirs(False, []), SIGNATURE, [{}, {}], driver.launch)
+    run = persistent._once(starts.behind, lambda blocks: early and blocks == 3)
+    again = ready.launch(Kernel(run), (3, 1, 1), arguments(torch.zeros(8), descriptor(96), descriptor(64)), {})
+    assert again is not None and again(0, 0, 0, 0)
+    starts.behind(3, 1, 1, *BEFORE, *arguments(torch.zeros(8), descriptor(96), descriptor(64)))
+    assert [config.attribute_count for config, _, _ in driver.calls] == [0, int(early), 0]
+
+
+def test_tritons_launcher_is_told_at_each_launch(driver: Driver) -> None:
+    theirs = Theirs(False, [])
+    starts = launcher.starts(theirs, SimpleNamespace(metadata=None))
+    for run, early in ((starts.early, True), (starts.behind, False), (starts.early, True)):
+        run(1, 1, 1)
+        assert theirs.launch_pdl is early
+    assert len(theirs.calls) == 3
 
 
 def test_launches_that_are_not_made_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,7 @@ def test_what_no_formula_says_is_copied(device: SimpleNamespace) -> None:
 def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     launches: list[tuple[Any, ...]] = []
     found = tables(argument(0), {"n": "i32"})
-    run = persistent._over_tiles(lambda *args: launches.append(args), found)
+    run = persistent._over_tiles(never, lambda *args: launches.append(args), found)
     before = (STREAM, "function", "packed", "metadata", None, None)
     run(4, 2, 1, *before, 640)
     ((x, y, z, *rest),) = launches
@@ -198,9 +198,54 @@ def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     assert rest[-1] == found.entries[0, STREAM, (4, 2, 1), (640,)].table.data_ptr()
 
 
+def never(*_: Any) -> None:
+    raise AssertionError("this launch may not be made so")
+
+
+@pytest.mark.parametrize("over", [persistent._over_tiles, persistent._over_parts])
+def test_the_launch_behind_the_writing_of_a_table_does_not_start_early(device: SimpleNamespace, over: Any) -> None:
+    """Nor does one of another thread that comes in between, nor the one after a launch that failed."""
+    how: list[str] = []
+    found = tables(argument(0), {"n": "i32"})
+
+    def behind(*_: Any) -> None:
+        how.append("behind")
+        if len(how) == 1:
+            raise RuntimeError("of the driver")
+        if len(how) == 2:
+            run(4, 2, 1, *before, 640)
+
+    run, before = over(lambda *_: how.append("early"), behind, found), (STREAM, *BEFORE[1:])
+    with pytest.raises(RuntimeError):
+        run(4, 2, 1, *before, 640)
+    for _ in range(3):
+        run(4, 2, 1, *before, 640)
+    assert how == ["behind", "behind", "behind", "early", "early"]
+    run(4, 2, 1, *before, 700)
+    run(4, 2, 1, 78, *before[1:], 640)
+    assert how[5:] == ["behind", "behind"], "a table for each size and stream"
+
+
+def test_who_writes_a_table_at_each_launch_never_starts_early(device: SimpleNamespace) -> None:
+    how: list[str] = []
+    found = tables()
+    run = persistent._over_tiles(lambda *_: how.append("early"), lambda *_: how.append("behind"), found)
+    for _ in range(2):
+        run(4, 2, 1, partials.PER_THREAD, *BEFORE[1:])
+    device.capturing = True
+    for _ in range(2):
+        run(4, 2, 1, STREAM, *BEFORE[1:])  # the graph writes the table each time it runs
+    assert how == ["behind"] * 4
+    device.capturing = False
+    run(4, 2, 1, STREAM, *BEFORE[1:])
+    device.capturing = True
+    run(4, 2, 1, STREAM, *BEFORE[1:])
+    assert how[4:] == ["behind", "early"], "this one is there"
+
+
 def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
     launches: list[tuple[Any, ...]] = []
-    run = persistent._over_tiles(lambda *args: launches.append(args), tables())
+    run = persistent._over_tiles(lambda *args: launches.append(args), never, tables())
     run(0, 3, 1, *range(6))
     assert launches == [(0, 3, 1, *range(6), 0)]
 
@@ -238,7 +283,8 @@ def divided_loop(sums: int = 64) -> TileLoop:
 
 def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[Any, ...]:
     launches: list[tuple[Any, ...]] = []
-    persistent._over_parts(lambda *args: launches.append(args), found)(grid, 1, 1, stream, *BEFORE[1:], n)
+    note = lambda *args: launches.append(args)  # noqa: E731
+    persistent._over_parts(note, note, found)(grid, 1, 1, stream, *BEFORE[1:], n)
     ((x, _, _, *_, table, words),) = launches
     return x, table, words
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import inspect
 import struct
 import threading
@@ -38,8 +39,29 @@ _SHAPE = [field.name for field in dataclasses.fields(TensorDescriptor) if field.
 """What a tensor map is made of beside the address and what the kernel's type says."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Starts:
+    """What launches a kernel, by when its blocks start."""
+
+    early: Run  # while the kernels before them in the stream may still run
+    behind: Run  # when those are over, and what they wrote is there to be read
+
+
+def starts(theirs: Any, kernel: Any) -> Starts:
+    """For Triton's launcher of the compiled kernel, whatever that launcher says of early starts."""
+    return _quick(theirs, kernel) or _their_way(theirs)
+
+
 def quick(theirs: Any, kernel: Any) -> Run | None:
     """What launches like `theirs`, Triton's launcher of the compiled kernel; None where that cannot be had."""
+    early = bool(getattr(theirs, "launch_pdl", False))
+    found = _quick(theirs, kernel)
+    if found is None:
+        return None
+    return found.early if early else found.behind
+
+
+def _quick(theirs: Any, kernel: Any) -> Starts | None:
     call = cuda.launch_call()
     metadata = kernel.metadata
     known: Any = getattr(nvidia, "CudaLauncher", None)
@@ -66,7 +88,7 @@ class NotKnown(Exception):
 
 def made(
     theirs: Any, signature: Mapping[str, Any], maps: Sequence[Any] | None, call: Callable[[int, int, int, None], int]
-) -> Run:
+) -> Starts:
     """The same, for arguments of these types; `maps` is what Triton notes of each descriptor. Raises NotKnown."""
     return _Layout(tuple(signature.values()), maps or ()).launcher(theirs, call)
 
@@ -114,11 +136,13 @@ class _Layout:
         self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
         self.size = offset + 16
 
-    def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Run:
+    def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Starts:
         block = Block(self.size, self.addresses)
         names = [f"a{at}" for at in range(len(self.kinds))]
+        slow = _their_way(theirs)
         lines, space = [], {
-            "call": call, "theirs": theirs, "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
+            "call": call, "their_early": slow.early, "their_behind": slow.behind,
+            "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
             "pack": struct.Struct("<" + _CONFIG + "".join(form for form, _, _ in self.scalars)).pack_into,
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
@@ -129,12 +153,14 @@ class _Layout:
             changed = " or ".join(f"a{at}.{name} != d{index}.{name}" for name in _SHAPE)
             lines += [f"if {changed}: d{index}.fill(a{at})", f"d{index}.address.value = a{at}.base.data_ptr()"]
         written = "".join(f", {value}" for _, _, value in self.scalars)
-        source = _TEMPLATE.format(
-            arguments=", ".join(names), descriptors="\n            ".join(lines) or "pass", written=written
+        arguments, descriptors = ", ".join(names), "\n            ".join(lines) or "pass"
+        source = "".join(
+            _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
+            for when, early in (("early", 1), ("behind", 0))
         )
         exec(compile(source, "<wspec launcher>", "exec"), space)
-        made: Run = space["launch"]
-        return made
+        found: Any = space
+        return Starts(found["early"], found["behind"])
 
     def places(self) -> list[int]:
         """Where in the block the address of each tensor and descriptor is written; -1 of other arguments."""
@@ -147,16 +173,14 @@ class _Layout:
 
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
 _TEMPLATE = """
-def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
+def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
     if x * y * z <= 0 or block.given_up or hooked(enter) or hooked(leave):
-        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+        their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
         return
     with lock:
         try:
             {descriptors}
-            pack(
-                buffer, base, x, y, z, 32 * packed[0], 1, 1, packed[2], stream, attribute, theirs.launch_pdl{written}
-            )
+            pack(buffer, base, x, y, z, 32 * packed[0], 1, 1, packed[2], stream, attribute, {early}{written})
             status = call(config, function, params, None)
         except (TypeError, AttributeError, struct_error, Unlike):
             status = -1
@@ -164,8 +188,20 @@ def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
             recording.note(block, function, places)
     if status:
         refused(status)
-        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+        their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
 """
+
+
+def _their_way(theirs: Any) -> Starts:
+    """Triton's launcher says of itself when blocks start: it is told at each launch, one launch at a time."""
+    lock = threading.RLock()  # of one thread, whose hooks may launch, too
+
+    def launch(early: bool, *args: Any) -> None:
+        with lock:
+            theirs.launch_pdl = early
+            theirs(*args)
+
+    return Starts(functools.partial(launch, True), functools.partial(launch, False))
 
 
 class Unlike(Exception):
@@ -212,6 +248,10 @@ class Block:
         ctypes.memmove(other.address, self.address, self.size)
         cuda.Config.from_address(other.address).attributes = other.attribute
         return other
+
+    def start(self, early: bool) -> None:
+        """Have the kernel's blocks start while the kernels before it may still run, or when those are over."""
+        cuda.Config.from_address(self.address).attribute_count = int(early)
 
     def slot(self, offset: int) -> ctypes.c_uint64:
         """An address in it."""

@@ -4,6 +4,9 @@ The table is an argument the user does not see. It depends on the grid and on th
 long tiles take. The first time such a launch occurs on a stream the table is written in the order of that stream, by a
 kernel (fill_table.py) or, where no formula says what stands in it, from memory of the host. So nobody waits for it, and
 its memory can be given back like any tensor's while launches still read it.
+
+Blocks that start early read their table before they wait for the kernels in front of them. So the launch behind the
+writing of a table starts when that is over. Those after it in the stream come behind that launch.
 """
 
 from __future__ import annotations
@@ -72,11 +75,24 @@ class PersistentKernel(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            divides = self.tables.tiles.stream_k
-            self._run = (_over_parts if divides else _over_tiles)(self._run, self.tables)
+            over = _over_parts if self.tables.tiles.stream_k else _over_tiles
+            self._run = over(self._run, _once(self._behind, self._starts_early), self.tables)
 
 
-def _over_tiles(launch: Run, tables: Tables) -> Run:
+def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
+    """Launches behind all that is in the stream; made again, that launch starts as ones like it do."""
+
+    def run(blocks: int, *args: Any) -> None:
+        behind(blocks, *args)
+        if recording.count:
+            recording.start(starts_early(blocks))
+
+    return run
+
+
+def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
+    """On the blocks and with the table of a grid; `first` launches behind the writing of a table."""
+
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0)
@@ -84,12 +100,13 @@ def _over_tiles(launch: Run, tables: Tables) -> Run:
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
             recording.keep(entry)
-        launch(entry.blocks, 1, 1, *args, entry.address)
+        (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
+        entry.settled = True
 
     return run
 
 
-def _over_parts(launch: Run, tables: Tables) -> Run:
+def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
     """The same for a kernel that can divide tiles, where there is memory for sums on their way."""
 
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
@@ -100,10 +117,12 @@ def _over_parts(launch: Run, tables: Tables) -> Run:
         memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
         if recording.count:
             recording.keep(entry, memory)
+        start = launch if entry.settled else first
         if entry.divided is None or memory is None:
-            launch(entry.blocks, 1, 1, *args, entry.address, 0)
+            start(entry.blocks, 1, 1, *args, entry.address, 0)
         else:
-            launch(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+            start(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+        entry.settled = True
 
     return run
 
@@ -138,6 +157,7 @@ class _Entry:
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
     written: Any = None  # the event behind the table's writing
+    settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
     address: int = 0
 
     def __post_init__(self) -> None:
@@ -224,7 +244,7 @@ class Tables:
         for entry in known:
             if entry.written is not None and is_over(entry.written):
                 self.captured.append(entry.table)
-                return replace(entry, divided=None)
+                return replace(entry, divided=None, settled=True)
         named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
         return self._whole(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
 

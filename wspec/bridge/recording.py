@@ -64,5 +64,10 @@ class _State:
             now.block, now.function, now.places = block.copy(), function, places
             now.launches += 1
 
+    def start(self, early: bool) -> None:
+        """Made again, the launch that was just made starts so, whatever it did this once."""
+        if (now := self._of_thread.now) is not None and now.block is not None:
+            now.block.start(early)
+
 
 recording = _State()
