@@ -26,7 +26,6 @@ from typing import Any, Literal, overload
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
@@ -39,6 +38,7 @@ from wspec.kernels.arguments import (
     check_same,
     check_tensor,
     on_device,
+    tma_descriptor,
     tma_strides,
 )
 from wspec.kernels.operators import is_traced, operator
@@ -345,14 +345,19 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    check_inputs(q, k, v)
+    check_forms(q, k, v)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        check_cuda(name, tensor)
+    empty = q.numel() == 0 or k.shape[2] == 0
     scale = check_scale(scale, q.shape[-1])
     turned = scale < 0
+    if empty or turned:  # else descriptors of them are made
+        check_inputs(q, k, v)
     if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
     out = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    if q.numel() == 0 or k.shape[2] == 0:
+    if empty:
         out.zero_()
         lse.fill_(-math.inf)
         return (out, lse) if return_lse else out
@@ -363,7 +368,8 @@ def _attention(
     tile = config or default_config(q.shape[-1], q.shape[2], causal)
     parts = _batch_parts(q.shape[0])
     for part in parts:
-        launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
+        tensors = (q, k, v, out, lse) if len(parts) == 1 else [tensor[part] for tensor in (q, k, v, out, lse)]
+        launch = Launch.of(*tensors, causal=causal, scale=scale, config=tile)
         again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen)
         if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
             _launches.keep(key, (again, kernel))
@@ -398,10 +404,10 @@ class Launch:
         return Launch(
             grid=(triton.cdiv(seqlen_q, tile.block_m), heads, batch),
             args=(
-                _descriptor("q", q, q_block),
-                _descriptor("k", k, kv_block),
-                _descriptor("v", v, kv_block),
-                _descriptor("out", out, q_block),
+                tma_descriptor("q", q, q_block),
+                tma_descriptor("k", k, kv_block),
+                tma_descriptor("v", v, kv_block),
+                tma_descriptor("out", out, q_block),
                 lse,
                 max(scale * LOG2_E, SMALLEST_SCALE),
                 seqlen_q,
@@ -429,10 +435,6 @@ class Launch:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
-
-
-def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    return TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
 
 
 def _batch_parts(batch: int) -> list[slice]:

@@ -30,7 +30,7 @@ from wspec.kernels.arguments import (
     check_same,
     check_tensor,
     on_device,
-    tma_strides,
+    tma_descriptor,
 )
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
@@ -355,10 +355,9 @@ def make_descriptors(
 
 def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
     try:
-        strides = tma_strides(name, tensor)
+        return tma_descriptor(name, tensor, block)
     except ValueError as error:
         raise ValueError(f"{error}, or choose variant='pointer'") from None
-    return TensorDescriptor(tensor, list(tensor.shape), strides, block)
 
 
 def check_inputs(a: torch.Tensor, b: torch.Tensor, *, need_cuda: bool = True) -> None:

@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
-from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, check_cuda, on_device, tma_strides
+from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, check_cuda, on_device, tma_descriptor
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
@@ -349,7 +349,7 @@ def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[t
     sums = torch.empty((tile.parts, m, n), dtype=dtype, device=a.device)
     blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [1, tile.block_m, tile.block_n])
     made = [
-        TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
+        tma_descriptor(name, tensor, block)
         for name, tensor, block in zip(("a", "weight", "out"), (a, weight, sums), blocks, strict=True)
     ]
     return sums, made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bridge import persistent
+from wspec.bridge import persistent, table_memory
 from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
@@ -32,14 +33,14 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, entered=[])
 
     class Filler:
-        def fill(self, table: torch.Tensor, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
+        def fill(self, address: int, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
             card.filled += 1
-            table.copy_(torch.from_numpy(ordered_table(order, grid, coarsening, axis)))
+            table = ordered_table(order, grid, coarsening, axis)
+            ctypes.memmove(address, table.ctypes.data, table.nbytes)
 
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
         is_current_stream_capturing=lambda: card.capturing,
-        Event=lambda: SimpleNamespace(record=lambda: None),
         current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
         ExternalStream=lambda stream, _: stream,
         stream=lambda stream: nullcontext(card.entered.append(stream)),
@@ -51,7 +52,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.setattr(persistent, "torch", stand_in)
     monkeypatch.setattr(persistent, "multiprocessors", lambda _: SMS)
     monkeypatch.setattr(persistent, "filler", lambda _: Filler())
-    monkeypatch.setattr(persistent, "is_over", lambda _: card.over)
+    monkeypatch.setattr(
+        persistent, "mark", lambda *_: SimpleNamespace(record=lambda _: None, is_over=lambda: card.over)
+    )
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     yield card
 
@@ -61,7 +64,10 @@ def tables(tiles: TileLoop | None = None, signature: dict[str, Any] | None = Non
 
 
 def read(found: Tables, key: tuple[Any, ...]) -> list[int]:
-    return found.entries[key].table.tolist()
+    address = found.entries[key].address
+    rows = ctypes.c_int32.from_address(address).value
+    blocks = found.entries[key].blocks
+    return list((ctypes.c_int32 * (8 + 8 * rows * blocks)).from_address(address))
 
 
 # -------------------------------------------------------------------------------------------------- slots
@@ -134,12 +140,21 @@ def test_streams_have_tables_of_their_own(device: SimpleNamespace) -> None:
 
 def test_old_tables_go_when_there_is_too_much(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their memory goes back in the order of the stream: nothing waits for the card."""
-    monkeypatch.setattr(persistent, "KEPT_BYTES", 2 * 4 * 8 * 7)
+    monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
+    monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
+    monkeypatch.setattr(persistent, "KEPT_BYTES", 4096)
     found = tables()
-    for size in (1, 2, 3):
+    held = found.get(STREAM, (1, 1, 1), ())
+    sizes = range(1, 20)  # of 128 to 1,024 bytes
+    for size in sizes:
         found.get(STREAM, (size, 1, 1), ())
-    assert [key[2][0] for key in found.entries] == [2, 3]
-    assert found.bytes == sum(entry.table.nbytes for entry in found.entries.values())
+        assert found.memory.bytes <= 4096 and list(found.entries)[-1][2][0] == size
+    left = [key[2][0] for key in found.entries]
+    assert left == list(sizes)[-len(left) :] and 2 < len(left) < 19
+    for size in left:
+        assert read(found, (0, STREAM, (size, 1, 1), ())) == even_table((size, 1, 1), min(size, SMS))[1].tolist()
+    header = (ctypes.c_int32 * 4).from_address(held.address)
+    assert list(header) == [2, 1, 1, 1], "memory that a launch still holds stays"
 
 
 def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:
@@ -160,7 +175,7 @@ def test_a_graph_takes_a_table_that_is_there(device: SimpleNamespace) -> None:
     device.capturing, device.over = True, False
     assert found.get(99, (5, 1, 1), ()).address != known.address
     device.over = True
-    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.table]
+    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.memory]
     assert found.get(99, (6, 1, 1), ()).address != known.address
 
 
@@ -195,7 +210,7 @@ def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     run(4, 2, 1, *before, 640)
     ((x, y, z, *rest),) = launches
     assert (x, y, z) == (SMS, 1, 1) and tuple(rest[:-1]) == (*before, 640)
-    assert rest[-1] == found.entries[0, STREAM, (4, 2, 1), (640,)].table.data_ptr()
+    assert rest[-1] == found.entries[0, STREAM, (4, 2, 1), (640,)].address
 
 
 def never(*_: Any) -> None:
@@ -293,7 +308,7 @@ def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> 
     found = tables(divided_loop(), {"n": "i32"})
     blocks, table, words = launched(found, 4)
     entry = found.entries[0, STREAM, (4, 1, 1), (640,)]
-    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.table.data_ptr())
+    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.address)
     (made,) = partials._made.values()
     assert words == made.data_ptr() and made.numel() == SLOTS * WORDS + SMS * 64 and not made.any()
 
@@ -302,7 +317,7 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     for grid in (2, SMS, 2 * SMS):
         _, table, words = launched(found, grid)
-        assert (table, words) == (found.entries[0, STREAM, (grid, 1, 1), (640,)].table.data_ptr(), 0)
+        assert (table, words) == (found.entries[0, STREAM, (grid, 1, 1), (640,)].address, 0)
     assert not partials._made
 
 
@@ -325,7 +340,7 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
     partials._made.clear()
     setattr(device if why == "capturing" else memory, why, True)
     _, table, words = launched(found, 5)
-    assert (table, words) == (found.entries[0, STREAM, (5, 1, 1), (640,)].table.data_ptr(), 0)
+    assert (table, words) == (found.entries[0, STREAM, (5, 1, 1), (640,)].address, 0)
 
 
 def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:

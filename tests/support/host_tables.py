@@ -15,4 +15,5 @@ def get(tables: Any, stream: int, grid: tuple[int, int, int], args: Sequence[Any
     """In place of `persistent.Tables.get`: what it would give on a card of 132 SMs."""
     values = {index: persistent.value_of(args, slot) for index, slot in tables.slots}
     blocks, table = launch_table(tables.tiles, grid, values, 132 * tables.blocks_per_sm)
-    return persistent._Entry(blocks, torch.from_numpy(table))
+    memory = torch.from_numpy(table)
+    return persistent._Entry(blocks, memory, memory.data_ptr())

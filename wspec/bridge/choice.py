@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import triton
 from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launcher import keep
 from wspec.bridge.persistent import Slot, slots_of, value_of
 from wspec.tile_scheduler import LaunchWay, fastest
 from wspec.tile_scheduler.costs import Grid
@@ -61,6 +63,8 @@ class Chooser:
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
+        for way in ways.ways:
+            way.prepare()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         key = (x, y, z, *[value_of(rest, slot, _BEFORE) for _, slot in self.slots])
@@ -73,7 +77,7 @@ class Chooser:
 
     def _choose(self, key: tuple[int, ...]) -> Any | None:
         x, y, z, *values = key
-        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
+        named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
         ranked = fastest(self.ways.ways, (x, y, z), named, _sms())
         other = None
         for _, at in ranked:
@@ -81,9 +85,7 @@ class Chooser:
             if other is not None or at == 0:
                 break
         with self.lock:
-            if len(self.chosen) >= MOST:
-                self.chosen.clear()
-            self.chosen[key] = other
+            keep(self.chosen, key, other, MOST)
         return other
 
     def _kernel(self, at: int) -> Any | None:
@@ -94,8 +96,12 @@ class Chooser:
 
 
 def _sms() -> int:
-    active = triton.runtime.driver.active
-    found: dict[str, int] = active.utils.get_device_properties(active.get_current_device())
+    return _sms_of(triton.runtime.driver.active.get_current_device())
+
+
+@functools.cache
+def _sms_of(device: int) -> int:
+    found: dict[str, int] = triton.runtime.driver.active.utils.get_device_properties(device)
     return found["multiprocessor_count"]
 
 

@@ -13,6 +13,8 @@ import ctypes
 import dataclasses
 import functools
 import inspect
+import itertools
+import operator
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -148,8 +150,13 @@ class _Layout:
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
+        alike: list[tuple[Any, int, dict[Any, bytes]]] = []  # what Triton notes, rank, and what is known of shapes
         for index, (at, offset, rank, noted) in enumerate(self.descriptors):
-            space[f"d{index}"] = _Slot(block, offset, rank, noted)
+            known = next((found for one, other, found in alike if (one, other) == (noted, rank)), None)
+            if known is None:
+                known = {}
+                alike.append((noted, rank, known))
+            space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
             changed = " or ".join(f"a{at}.{name} != d{index}.{name}" for name in _SHAPE)
             lines += [f"if {changed}: d{index}.fill(a{at})", f"d{index}.address.value = a{at}.base.data_ptr()"]
         written = "".join(f", {value}" for _, _, value in self.scalars)
@@ -231,22 +238,38 @@ class Block:
     def __init__(self, size: int, offsets: Sequence[int]) -> None:
         self.size = size
         self.given_up = False  # for good
-        self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
+        self.offsets = tuple(offsets)
+        self._write = struct.Struct(f"<{len(self.offsets)}Q").pack_into
+        pointers = size + -size % 8
+        attribute = pointers + 8 * len(self.offsets)
+        self._bytes = attribute + ctypes.sizeof(cuda.Attribute)
+        self._lie(pointers, attribute)
+        self._point()
+        at = cuda.Attribute.from_address(self.attribute)
+        at.id, at.value[0] = cuda.PROGRAMMATIC_START, 1
+
+    def _lie(self, pointers: int, attribute: int) -> None:
+        """In memory of its own."""
+        self.memory = (ctypes.c_char * (self._bytes + MAP_BYTES))()
         start = ctypes.addressof(self.memory)
         self.base = -start % MAP_BYTES  # where in the memory the block begins
-        self.address = start + self.base
-        self.offsets = tuple(offsets)
-        self._pointers = (ctypes.c_uint64 * len(offsets))(*(self.address + offset for offset in offsets))
-        self._attributes = (cuda.Attribute * 1)(cuda.Attribute(cuda.PROGRAMMATIC_START))
-        self._attributes[0].value[0] = 1
-        self.parameters = ctypes.addressof(self._pointers)
-        self.attribute = ctypes.addressof(self._attributes)
+        self.address = address = start + self.base
+        self._at = pointers, attribute
+        self.parameters, self.attribute = address + pointers, address + attribute
+
+    def _point(self) -> None:
+        address = self.address
+        self._write(self.memory, self.base + self._at[0], *[address + offset for offset in self.offsets])
 
     def copy(self) -> Block:
         """Another one with the same contents."""
-        other = Block(self.size, self.offsets)
-        ctypes.memmove(other.address, self.address, self.size)
-        cuda.Config.from_address(other.address).attributes = other.attribute
+        other = object.__new__(Block)
+        other.size, other.given_up, other.offsets = self.size, self.given_up, self.offsets
+        other._write, other._bytes = self._write, self._bytes
+        other._lie(*self._at)
+        ctypes.memmove(other.address, self.address, self._bytes)
+        other._point()
+        ctypes.c_uint64.from_address(other.address + _ATTRIBUTES).value = other.attribute
         return other
 
     def start(self, early: bool) -> None:
@@ -258,37 +281,42 @@ class Block:
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 
-class _Slot:
-    """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them."""
+_ATTRIBUTES = cuda.Config.attributes.offset
 
-    def __init__(self, block: Block, offset: int, rank: int, noted: Any) -> None:
-        self.block, self.offset, self.noted = block, offset, noted
+
+class _Slot:
+    """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them.
+
+    `known`: what was made of shapes for this and other places of descriptors of the same type.
+    """
+
+    def __init__(self, block: Block, offset: int, rank: int, noted: Any, known: dict[Any, bytes]) -> None:
+        self.block, self.offset, self.noted, self.rank = block, offset, noted, rank
         self.address = block.slot(offset)
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
-        self.known: dict[Any, bytes] = {}
+        self.known = known
         self.looked = False
         for name in _SHAPE:
             setattr(self, name, None)
 
     def fill(self, descriptor: Any) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        key = tuple(tuple(value) if isinstance(value, list) else value for value in _of(descriptor))
+        values = _of(descriptor)
+        key = tuple([tuple(value) if type(value) is list else value for value in values])
         data = self.known.get(key)
         if data is None:
             data = self._encoded(descriptor)
-            if len(self.known) >= _MOST:
-                self.known.clear()
-            self.known[key] = data
+            keep(self.known, key, data, _MOST)
         ctypes.memmove(self.block.address + self.offset, data, len(data))
-        for name, value in zip(_SHAPE, _of(descriptor), strict=True):
-            setattr(self, name, list(value) if isinstance(value, list) else value)
+        for name, value in zip(_SHAPE, values):  # noqa: B905  # every call counts
+            setattr(self, name, value[:] if type(value) is list else value)
 
     def _encoded(self, descriptor: Any) -> bytes:
         encoded, *numbers = _encode(descriptor, self.noted)
         found = _map_bytes(encoded)
         if not self.looked:
             self._look(descriptor, found)
-        rank = len(numbers) // 2
+        rank = self.rank
         return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
 
     def _look(self, descriptor: Any, found: bytes) -> None:
@@ -307,10 +335,15 @@ class _Slot:
 
 
 _MOST = 4096  # shapes a descriptor is remembered with
+_of = operator.attrgetter(*_SHAPE)
 
 
-def _of(descriptor: Any) -> list[Any]:
-    return [getattr(descriptor, name) for name in _SHAPE]
+def keep(known: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Remember at most so many: the oldest go, a few at a time, as those after them will be asked for again."""
+    if len(known) >= most:
+        for old in list(itertools.islice(known, max(1, most // 16))):
+            known.pop(old, None)  # another thread may have done so
+    known[key] = value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -335,9 +368,14 @@ def _encode(descriptor: Any, noted: Any) -> list[Any]:
     make: Any = getattr(nvidia, "make_tensordesc_arg", None)
     if make is None:
         raise Unlike
-    more = len(inspect.signature(make).parameters) - 2
-    found: list[Any] = make(descriptor, noted, *[None] * more)
+    found: list[Any] = make(descriptor, noted, *_more(make))
     return found
+
+
+@functools.cache
+def _more(make: Callable[..., Any]) -> tuple[None, ...]:
+    """What Triton's function takes behind the two arguments that matter, which versions add."""
+    return (None,) * (len(inspect.signature(make).parameters) - 2)
 
 
 def _map_bytes(encoded: Any) -> bytes:

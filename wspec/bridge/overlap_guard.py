@@ -80,18 +80,18 @@ class Guard:
     """Pairs of arguments that must not share memory, as a launch has them: behind its metadata and hooks."""
 
     def __init__(self, at: Sequence[tuple[str, Place]], pairs: Sequence[Pair]) -> None:
-        """`at`: name and place of each argument of the compiled function; `pairs`: of those, by position."""
+        """`at`: name and place of each argument of the compiled function; `pairs`: of those, by position.
+
+        `pairs_of_arguments` has them by the arguments' positions in a launch.
+        """
         used = sorted({one for pair in pairs for one in pair})
         index = {argument: number for number, argument in enumerate(used)}
         self.names = [at[argument][0] for argument in used]
         self.nested = any(len(at[argument][1]) > 1 for argument in used)
         self.places = [at[argument][1] for argument in used]
         self.pairs = [(index[one], index[other]) for one, other in pairs]
+        self.pairs_of_arguments = [(self.places[one][0], self.places[other][0]) for one, other in self.pairs]
         self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
-
-    def pairs_of_arguments(self) -> list[tuple[int, int]]:
-        """The pairs, by the arguments' positions in a launch."""
-        return [(self.places[one][0], self.places[other][0]) for one, other in self.pairs]
 
     def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
         """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.recording import recording
+from wspec.bridge.table_memory import Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -99,7 +99,7 @@ def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
             return
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
-            recording.keep(entry)
+            recording.rely(entry)
         (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
         entry.settled = True
 
@@ -116,7 +116,8 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
         if recording.count:
-            recording.keep(entry, memory)
+            recording.rely(entry)
+            recording.keep(memory)
         start = launch if entry.settled else first
         if entry.divided is None or memory is None:
             start(entry.blocks, 1, 1, *args, entry.address, 0)
@@ -150,18 +151,14 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
     return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Entry:
     blocks: int
-    table: torch.Tensor
+    memory: torch.Tensor  # in which the table lies
+    address: int
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
-    written: Any = None  # the event behind the table's writing
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
-    address: int = 0
-
-    def __post_init__(self) -> None:
-        self.address = self.table.data_ptr()
 
 
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
@@ -175,78 +172,110 @@ class Tables:
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
         self.sampler = Sampler(tiles.cost)
-        self.entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self.bytes = 0
+        self.entries: dict[Key, _Entry] = {}
+        self.memory: Chunks[Key] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
 
     def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
-        """The blocks to launch and the table, for a launch in this stream of the current device."""
+        """The blocks to launch and the table, for a launch in this stream of the current device.
+
+        Who holds the entry until the launch is made keeps the table's memory.
+        """
         key = torch.cuda.current_device(), stream, grid, tuple([value_of(args, slot) for _, slot in self.slots])
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._made(key)
-            if stream != PER_THREAD:  # which names another stream in each thread
-                self._keep(key, entry)
+            with recording.aside():
+                entry = self._made(key)
         return entry
 
     def _made(self, key: Key) -> _Entry:
         """A table that is written in the stream of the launch."""
         device, stream, grid, values = key
-        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
+        named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
         slots = multiprocessors(device) * self.blocks_per_sm
-        with in_stream(device, stream):
-            entry = self._whole(device, stream, grid, named, slots)
+        if stream == PER_THREAD:  # which names another stream in each thread
+            with in_stream(device, stream):
+                return self._of_its_own(device, stream, grid, named, slots)
+        with self.lock:
+            if key in self.entries:  # of another thread
+                return self.entries[key]
+            entry = self._written(key, named, slots)
             divided = self.tiles.stream_k.value
             if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
-                table = self._upload(device, parts[1])
-                entry.divided = _Entry(parts[0], table, words=partials_words(divided, parts[0]))
-            event: Any = torch.cuda.Event
-            entry.written = event()
-            entry.written.record()
+                entry.divided = self._uploaded(key, *parts)
+                entry.divided.words = partials_words(divided, parts[0])
+            mark(device, stream).record(stream)
+            self.entries[key] = entry
+            for old in self.memory.more_than(KEPT_BYTES):
+                self.entries.pop(old, None)
         return entry
 
-    def _whole(
-        self, device: int, stream: int, grid: tuple[int, int, int], values: Mapping[int, int], slots: int
-    ) -> _Entry:
+    def _written(self, key: Key, values: Mapping[int, int], slots: int) -> _Entry:
+        """In memory that it shares with others, by the card where a formula says what stands in it."""
+        device, stream, grid, _ = key
         tiles = self.tiles
         blocks = blocks_of(tiles, grid, slots)
         order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
         if order is None:
-            return _Entry(blocks, self._upload(device, launch_table(tiles, grid, values, slots)[1]))
-        table = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
-        filler(device).fill(table, order, grid, tiles.coarsening, tiles.axis, stream)
-        return _Entry(blocks, table)
+            return self._uploaded(key, *launch_table(tiles, grid, values, slots))
+        memory, address = self.memory.take(key, (device, stream), 4 * words(order), _allocate)
+        filler(device).fill(address, order, grid, tiles.coarsening, tiles.axis, stream)
+        return _Entry(blocks, memory, address)
 
-    def _upload(self, device: int, table: Any) -> torch.Tensor:
-        """On the device, in the order of the current stream."""
-        pinned = torch.from_numpy(table).pin_memory()
-        if torch.cuda.is_current_stream_capturing():
-            self.captured.append(pinned)  # the graph copies it whenever it runs
-        return pinned.to(torch.device("cuda", device), non_blocking=True)
+    def _uploaded(self, key: Key, blocks: int, table: Any) -> _Entry:
+        device, stream, _, _ = key
+        with in_stream(device, stream):
+            memory = _upload(device, table)[1]
+        self.memory.add(key, memory)
+        return _Entry(blocks, memory, memory.data_ptr())
 
-    def _keep(self, key: Key, entry: _Entry) -> None:
-        with self.lock:
-            self.entries[key] = entry
-            self.bytes += entry.table.nbytes
-            while self.bytes > KEPT_BYTES and len(self.entries) > 1:
-                self.bytes -= self.entries.popitem(last=False)[1].table.nbytes
+    def _of_its_own(
+        self, device: int, stream: int, grid: tuple[int, int, int], values: Mapping[int, int], slots: int
+    ) -> _Entry:
+        """In memory of its own of torch's current stream, for one launch."""
+        tiles = self.tiles
+        blocks = blocks_of(tiles, grid, slots)
+        order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
+        if order is None:
+            pinned, memory = _upload(device, launch_table(tiles, grid, values, slots)[1])
+            if torch.cuda.is_current_stream_capturing():
+                self.captured.append(pinned)  # the graph copies it whenever it runs
+            return _Entry(blocks, memory, memory.data_ptr())
+        memory = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
+        filler(device).fill(memory.data_ptr(), order, grid, tiles.coarsening, tiles.axis, stream)
+        return _Entry(blocks, memory, memory.data_ptr())
 
     def _captured(self, key: Key) -> _Entry:
         """For a launch that a graph will make: one that is there already and stays, or one that the graph writes."""
         device, stream, grid, values = key
         with self.lock:
             known = [
-                one for (where, _, *what), one in self.entries.items() if where == device and what == [grid, values]
+                (other, one)
+                for (where, other, *what), one in self.entries.items()
+                if where == device and what == [grid, values]
             ]
-        for entry in known:
-            if entry.written is not None and is_over(entry.written):
-                self.captured.append(entry.table)
+        for other, entry in known:
+            if mark(device, other).is_over():
+                self.captured.append(entry.memory)
                 return replace(entry, divided=None, settled=True)
         named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
-        return self._whole(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
+        return self._of_its_own(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
+
+
+def _allocate(place: Place, size: int) -> torch.Tensor:
+    """Bytes of a device, in the order of a stream."""
+    device, stream = place
+    with in_stream(device, stream):
+        return torch.empty(size // 4, dtype=torch.int32, device=torch.device("cuda", device))
+
+
+def _upload(device: int, table: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """On the device, in the order of the current stream; and the memory of the host that it is copied from."""
+    pinned = torch.from_numpy(table).pin_memory()
+    return pinned, pinned.to(torch.device("cuda", device), non_blocking=True)
 
 
 @functools.cache
@@ -269,10 +298,10 @@ def filler(device: int) -> Filler:
     return Filler()
 
 
-def is_over(event: Any) -> bool:
-    """Has the card come past the event? Asked while a graph is captured, which such a question would break off."""
-    with cuda.relaxed_capture() as relaxed:
-        return relaxed and bool(event.query())
+@functools.cache
+def mark(device: int, stream: int) -> cuda.Mark:
+    """The place in a stream behind the last table that was written there; the device is the current one."""
+    return cuda.Mark()
 
 
 def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:

@@ -6,6 +6,7 @@ remains is to see that arguments do not overlap that must not, to write addresse
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge import cuda
 from wspec.bridge.launch import WspecFunction
-from wspec.bridge.launcher import has_hooks, quick
+from wspec.bridge.launcher import has_hooks, keep, quick
 from wspec.bridge.recording import Recorded, recording
 from wspec.bridge.spans import bounds
 from wspec.bridge.versions.internals import internal
@@ -32,20 +33,22 @@ class Ready:
     """Called with an address for each of the arguments that have one, in their order."""
 
     def __init__(self, kernel: Any, recorded: Recorded, arguments: Sequence[Any]) -> None:
-        self._kernel, self._kept = kernel, recorded.kept
-        block = recorded.block
-        at = [index for index, place in enumerate(recorded.places) if place >= 0 and index < len(arguments)]
-        self._slots = [block.slot(recorded.places[index]) for index in at]
-        order = {index: number for number, index in enumerate(at)}
-        sizes = []
-        for index in at:
-            start, end = bounds(arguments[index])
-            sizes.append(end - start)
-        self._apart = [  # (one, its bytes, the other, its bytes)
-            (order[one], sizes[order[one]], order[other], sizes[order[other]])
-            for guard in recorded.guards
-            for one, other in guard.pairs_of_arguments()
-        ]
+        self._kernel, self._kept, self._relied = kernel, recorded.kept, recorded.relied
+        block, places, count = recorded.block, recorded.places, len(arguments)
+        at = [index for index, place in enumerate(places) if place >= 0 and index < count]
+        self._slots = [block.slot(places[index]) for index in at]
+        self._apart: list[tuple[int, int, int, int]] = []  # (one, its bytes, the other, its bytes)
+        if recorded.guards:
+            order = {index: number for number, index in enumerate(at)}
+            sizes: dict[int, int] = {}
+            for guard in recorded.guards:
+                for pair in guard.pairs_of_arguments:
+                    for index in pair:
+                        if index not in sizes:
+                            start, end = bounds(arguments[index])
+                            sizes[index] = end - start
+                    one, other = pair
+                    self._apart.append((order[one], sizes[one], order[other], sizes[other]))
         self._block, self._function = block, recorded.function
         self._call, self._lock = cuda.launch_call(), threading.Lock()
 
@@ -58,8 +61,9 @@ class Ready:
         runtime = knobs.runtime
         if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or self._kernel.pre_run_hooks:
             return False
-        if self._kept and _is_capturing():
-            return False  # a graph would have to keep it, too
+        held = [one() for one in self._relied]  # until the launch is made
+        if None in held or ((held or self._kept) and _is_capturing()):
+            return False  # it was given back; or a graph would have to keep it, too
         block, call = self._block, self._call
         assert call is not None
         with self._lock:
@@ -92,8 +96,9 @@ def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any]
     compiled = kernel.warmup(*arguments, grid=grid, **meta)
     if not isinstance(compiled, CompiledKernel):
         return False
-    theirs = compiled.run
-    run = quick(theirs, compiled)
+    if not hasattr(compiled, "wspec_quick"):
+        compiled.wspec_quick = quick(compiled.run, compiled)
+    run = compiled.wspec_quick
     if run is None:
         return False
     values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
@@ -107,7 +112,12 @@ def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any]
 
 def _is_capturing() -> bool:
     """A graph keeps memory of its own."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return _has_card() and torch.cuda.is_current_stream_capturing()
+
+
+@functools.cache
+def _has_card() -> bool:
+    return torch.cuda.is_available()
 
 
 def are_alike(tensors: Sequence[Any]) -> bool:
@@ -120,12 +130,10 @@ def are_alike(tensors: Sequence[Any]) -> bool:
 
 
 class Memo(dict[Hashable, Any]):
-    """What was made for a key; all of it goes when there is too much."""
+    """What was made for a key; the oldest go when there is too much."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        if len(self) >= MOST:
-            self.clear()
-        self[key] = value
+        keep(self, key, value, MOST)
 
 
 def current_stream(device: int) -> int:

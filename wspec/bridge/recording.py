@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ class Recorded:
     function: int = 0
     places: Sequence[int] = ()  # in the block, of the address of each argument; -1: it has none
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
+    relied: list[weakref.ref[Any]] = field(default_factory=list)  # that others keep, for a while
     guards: list[Any] = field(default_factory=list)  # that looked at the arguments
     launches: int = 0
     once: bool = False  # what was decided holds for this launch only
@@ -48,6 +50,15 @@ class _State:
             with self._lock:
                 self.count -= 1
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is launched inside is no part of the launch that is recorded."""
+        now, self._of_thread.now = self._of_thread.now, None
+        try:
+            yield
+        finally:
+            self._of_thread.now = now
+
     @property
     def now(self) -> Recorded | None:
         """Of this thread, if it is recording."""
@@ -57,6 +68,11 @@ class _State:
         """What the launch takes for granted."""
         if (now := self._of_thread.now) is not None:
             now.kept += memory
+
+    def rely(self, one: Any) -> None:
+        """What the launch takes for granted while somebody else keeps it."""
+        if (now := self._of_thread.now) is not None:
+            now.relied.append(weakref.ref(one))
 
     def note(self, block: Any, function: int, places: Sequence[int]) -> None:
         """The launch that was made."""

@@ -71,9 +71,11 @@ class Reach:
 
     def _look(self, descriptor: Any) -> tuple[Any, Any, int]:
         shape, strides = descriptor.shape, descriptor.strides
-        elements = 1 + sum((int(count) - 1) * int(stride) for count, stride in zip(shape, strides, strict=True))
-        kept = [list(value) if isinstance(value, list) else value for value in (shape, strides)]
-        self._seen = kept[0], kept[1], elements * descriptor.base.itemsize
+        elements = 1
+        for count, stride in zip(shape, strides):  # noqa: B905  # every call counts
+            elements += (int(count) - 1) * int(stride)
+        shape, strides = [value[:] if type(value) is list else value for value in (shape, strides)]
+        self._seen = shape, strides, elements * descriptor.base.itemsize
         return self._seen
 
 
