@@ -20,6 +20,11 @@ MAX_GRID_YZ = 65535
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 
+def ceil_div(number: int, by: int) -> int:
+    """The quotient, rounded up: `triton.cdiv` asks first whether it is compiled."""
+    return -(-number // by)
+
+
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """With the device the current one; nothing is done where it is."""
     same = device.type == "cuda" and torch.cuda.is_available() and device.index == torch.cuda.current_device()

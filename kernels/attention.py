@@ -33,6 +33,7 @@ from wspec.kernels.arguments import (
     HALF_DTYPES,
     MAX_GRID_YZ,
     TMA_ALIGNMENT_BYTES,
+    ceil_div,
     check_cuda,
     check_no_grad,
     check_same,
@@ -402,7 +403,7 @@ class Launch:
         tile = config or default_config(head_dim, seqlen_q, causal)
         q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
         return Launch(
-            grid=(triton.cdiv(seqlen_q, tile.block_m), heads, batch),
+            grid=(ceil_div(seqlen_q, tile.block_m), heads, batch),
             args=(
                 tma_descriptor("q", q, q_block),
                 tma_descriptor("k", k, kv_block),

@@ -25,6 +25,7 @@ from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
     TMA_ALIGNMENT_BYTES,
+    ceil_div,
     check_cuda,
     check_no_grad,
     check_same,
@@ -163,7 +164,7 @@ def default_config(m: int, n: int, variant: Variant = "descriptor", b_transposed
     """
     if variant == "pointer":
         return Config(128, 128 if b_transposed else 256, 32, num_warps=8, num_stages=5 if b_transposed else 4)
-    if triton.cdiv(m, 128) * triton.cdiv(n, 256) < 2 * 132:
+    if ceil_div(m, 128) * ceil_div(n, 256) < 2 * 132:
         return Config(128, 128, 64 if b_transposed else 32, num_warps=4, num_stages=3 if b_transposed else 5)
     return Config(128, 256, 64, num_warps=8, num_stages=3)
 
@@ -286,7 +287,7 @@ def empty_output(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.
     """An uninitialized [M, N] tensor whose rows start at multiples of 16 bytes, as a TMA store needs."""
     m, n = a.shape[0], b.shape[1]
     unit = 16 // dtype.itemsize
-    return torch.empty((m, triton.cdiv(n, unit) * unit), dtype=dtype, device=a.device)[:, :n]
+    return torch.empty((m, ceil_div(n, unit) * unit), dtype=dtype, device=a.device)[:, :n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,7 @@ class Launch:
             meta["B_TRANSPOSED"] = b_transposed
         else:
             args = (a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride())
-        tiles = triton.cdiv(m, tile.block_m) * triton.cdiv(n, tile.block_n)
+        tiles = ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n)
         return Launch((tiles,), args, meta, a.device)
 
     def run(self, kernel: Any) -> Ready | None:

@@ -175,7 +175,7 @@ class Kernel(WspecFunction):
     def __getitem__(self, grid: tuple[int, int, int]) -> Any:
         def launch(*args: Any) -> None:
             if self.guard is not None and (now := recording.now) is not None:
-                now.guards.append(self.guard)
+                now.apart += self.guard.sizes(self.guard.ranges((None, None, None, *args)))
             self.run(*grid, *BEFORE, *args)
 
         return launch

@@ -13,7 +13,7 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launcher import keep
-from wspec.bridge.persistent import Slot, slots_of, value_of
+from wspec.bridge.persistent import Slot, reader, slots_of
 from wspec.tile_scheduler import LaunchWay, fastest
 from wspec.tile_scheduler.costs import Grid
 
@@ -60,6 +60,7 @@ class Chooser:
         self.run, self.ways = run, ways
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
         self.slots = [(index, ways.slots[index]) for index in used]
+        self._read = reader([slot for _, slot in self.slots], _BEFORE)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
@@ -67,7 +68,7 @@ class Chooser:
             way.prepare()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        key = (x, y, z, *[value_of(rest, slot, _BEFORE) for _, slot in self.slots])
+        key = (x, y, z, *self._read(rest))
         other = self.chosen[key] if key in self.chosen else self._choose(key)
         if other is None:
             self.run(x, y, z, stream, function, packed, *rest)
@@ -120,7 +121,7 @@ def launch_of(
     for index in sorted({index for way in ways for index in way.cost.parameters}):
         slot = slots[index]
         try:
-            found[index] = value_of(given, slot)
+            (found[index],) = reader([slot])(given)
         except (AttributeError, TypeError, ValueError):
             return None
     return (int(x), int(y), int(z)), found

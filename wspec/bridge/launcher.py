@@ -238,50 +238,30 @@ class Block:
     def __init__(self, size: int, offsets: Sequence[int]) -> None:
         self.size = size
         self.given_up = False  # for good
-        self.offsets = tuple(offsets)
-        self._write = struct.Struct(f"<{len(self.offsets)}Q").pack_into
-        pointers = size + -size % 8
-        attribute = pointers + 8 * len(self.offsets)
-        self._bytes = attribute + ctypes.sizeof(cuda.Attribute)
-        self._lie(pointers, attribute)
-        self._point()
-        at = cuda.Attribute.from_address(self.attribute)
-        at.id, at.value[0] = cuda.PROGRAMMATIC_START, 1
-
-    def _lie(self, pointers: int, attribute: int) -> None:
-        """In memory of its own."""
-        self.memory = (ctypes.c_char * (self._bytes + MAP_BYTES))()
+        self.again: Any = None  # the block in which launches are made again
+        self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
         start = ctypes.addressof(self.memory)
         self.base = -start % MAP_BYTES  # where in the memory the block begins
-        self.address = address = start + self.base
-        self._at = pointers, attribute
-        self.parameters, self.attribute = address + pointers, address + attribute
+        self.address = start + self.base
+        self.offsets = tuple(offsets)
+        self._pointers = (ctypes.c_uint64 * len(offsets))(*(self.address + offset for offset in offsets))
+        self._attributes = (cuda.Attribute * 1)(cuda.Attribute(cuda.PROGRAMMATIC_START))
+        self._attributes[0].value[0] = 1
+        self.parameters = ctypes.addressof(self._pointers)
+        self.attribute = ctypes.addressof(self._attributes)
 
-    def _point(self) -> None:
-        address = self.address
-        self._write(self.memory, self.base + self._at[0], *[address + offset for offset in self.offsets])
-
-    def copy(self) -> Block:
-        """Another one with the same contents."""
-        other = object.__new__(Block)
-        other.size, other.given_up, other.offsets = self.size, self.given_up, self.offsets
-        other._write, other._bytes = self._write, self._bytes
-        other._lie(*self._at)
-        ctypes.memmove(other.address, self.address, self._bytes)
-        other._point()
-        ctypes.c_uint64.from_address(other.address + _ATTRIBUTES).value = other.attribute
-        return other
-
-    def start(self, early: bool) -> None:
-        """Have the kernel's blocks start while the kernels before it may still run, or when those are over."""
-        cuda.Config.from_address(self.address).attribute_count = int(early)
+    def contents(self) -> bytearray:
+        """How the kernel was launched last, and its arguments. Good as long as the block is there."""
+        return bytearray(ctypes.string_at(self.address, self.size))
 
     def slot(self, offset: int) -> ctypes.c_uint64:
         """An address in it."""
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 
-_ATTRIBUTES = cuda.Config.attributes.offset
+def start(contents: bytearray, early: bool) -> None:
+    """In what a block held: blocks start while the kernels before them may still run, or when those are over."""
+    struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
 
 
 class _Slot:

@@ -26,6 +26,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
+from wspec.bridge.launcher import start
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.recording import recording
 from wspec.bridge.table_memory import Chunks, Place
@@ -84,8 +85,8 @@ def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
 
     def run(blocks: int, *args: Any) -> None:
         behind(blocks, *args)
-        if recording.count:
-            recording.start(starts_early(blocks))
+        if recording.count and (now := recording.now) is not None:
+            start(now.contents, starts_early(blocks))
 
     return run
 
@@ -171,6 +172,7 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
+        self._read = reader([slot for _, slot in self.slots])
         self.sampler = Sampler(tiles.cost)
         self.entries: dict[Key, _Entry] = {}
         self.memory: Chunks[Key] = Chunks()
@@ -182,7 +184,7 @@ class Tables:
 
         Who holds the entry until the launch is made keeps the table's memory.
         """
-        key = torch.cuda.current_device(), stream, grid, tuple([value_of(args, slot) for _, slot in self.slots])
+        key = torch.cuda.current_device(), stream, grid, self._read(args)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
         entry = self.entries.get(key)
@@ -304,10 +306,13 @@ def mark(device: int, stream: int) -> cuda.Mark:
     return cuda.Mark()
 
 
-def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
-    """The number at a slot, of a launch's arguments from position `before` on."""
-    assert slot is not None, "costs depend on whole numbers only"
-    position, kind, axis = slot
-    if kind == "value":
-        return int(args[before + position])
-    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])
+def reader(slots: Sequence[Slot | None], before: int = 0) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    """What gives the numbers at slots, of a launch's arguments from position `before` on."""
+    parts = []
+    for slot in slots:
+        assert slot is not None, "costs depend on whole numbers only"
+        position, kind, axis = slot
+        inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
+        parts.append(f"int(args[{before + position}]{inside}),")
+    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(f"lambda args: ({' '.join(parts)})")
+    return found

@@ -7,8 +7,10 @@ remains is to see that arguments do not overlap that must not, to write addresse
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from ctypes import memmove
 from typing import Any
 
 import torch
@@ -18,9 +20,8 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge import cuda
 from wspec.bridge.launch import WspecFunction
-from wspec.bridge.launcher import has_hooks, keep, quick
+from wspec.bridge.launcher import Block, has_hooks, keep, quick
 from wspec.bridge.recording import Recorded, recording
-from wspec.bridge.spans import bounds
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.workspace import PER_THREAD
 
@@ -29,28 +30,32 @@ JITFunction = internal("triton.runtime.jit", "JITFunction")
 MOST = 4096  # launches that are remembered of one function
 
 
+class _Block:
+    """Memory for the arguments of a kernel's launches that are made again, one at a time."""
+
+    def __init__(self, of: Block, places: Sequence[int]) -> None:
+        self.of = of  # which says how launches start
+        self.block = block = Block(of.size, of.offsets)
+        self.address, self.parameters, self.size = block.address, block.parameters, block.size
+        self.slots = [block.slot(place) for place in places]
+        self.lock = threading.Lock()
+        self.last: Ready | None = None  # whose launch stands there
+
+
 class Ready:
     """Called with an address for each of the arguments that have one, in their order."""
 
+    __slots__ = ("_apart", "_call", "_contents", "_function", "_kept", "_kernel", "_memory", "_relied")
+
     def __init__(self, kernel: Any, recorded: Recorded, arguments: Sequence[Any]) -> None:
         self._kernel, self._kept, self._relied = kernel, recorded.kept, recorded.relied
-        block, places, count = recorded.block, recorded.places, len(arguments)
-        at = [index for index, place in enumerate(places) if place >= 0 and index < count]
-        self._slots = [block.slot(places[index]) for index in at]
-        self._apart: list[tuple[int, int, int, int]] = []  # (one, its bytes, the other, its bytes)
-        if recorded.guards:
-            order = {index: number for number, index in enumerate(at)}
-            sizes: dict[int, int] = {}
-            for guard in recorded.guards:
-                for pair in guard.pairs_of_arguments:
-                    for index in pair:
-                        if index not in sizes:
-                            start, end = bounds(arguments[index])
-                            sizes[index] = end - start
-                    one, other = pair
-                    self._apart.append((order[one], sizes[one], order[other], sizes[other]))
-        self._block, self._function = block, recorded.function
-        self._call, self._lock = cuda.launch_call(), threading.Lock()
+        places, block = recorded.places[: len(arguments)], recorded.block
+        if block.again is None:
+            block.again = _Block(block, [place for place in places if place >= 0])
+        self._memory, self._contents, self._function = block.again, bytes(recorded.contents), recorded.function
+        self._call = cuda.launch_call()
+        order = list(itertools.accumulate([place >= 0 for place in places], initial=0))
+        self._apart = [(order[one], size, order[other], more) for one, size, other, more in recorded.apart]
 
     def __call__(self, *addresses: int) -> bool:
         """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
@@ -64,12 +69,16 @@ class Ready:
         held = [one() for one in self._relied]  # until the launch is made
         if None in held or ((held or self._kept) and _is_capturing()):
             return False  # it was given back; or a graph would have to keep it, too
-        block, call = self._block, self._call
+        memory, call = self._memory, self._call
         assert call is not None
-        with self._lock:
-            for slot, address in zip(self._slots, addresses):  # noqa: B905  # every call counts
+        with memory.lock:
+            if memory.last is not self:
+                memory.last = None  # until it is
+                memmove(memory.address, self._contents, memory.size)
+                memory.last = self
+            for slot, address in zip(memory.slots, addresses):  # noqa: B905  # every call counts
                 slot.value = address
-            status = call(block.address, self._function, block.parameters, None)
+            status = call(memory.address, self._function, memory.parameters, None)
         if status == cuda.NO_CONTEXT:
             return False
         if status:
