@@ -371,7 +371,8 @@ def _attention(
     for part in parts:
         tensors = (q, k, v, out, lse) if len(parts) == 1 else [tensor[part] for tensor in (q, k, v, out, lse)]
         launch = Launch.of(*tensors, causal=causal, scale=scale, config=tile)
-        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen)
+        like = (q.dtype, *launch.meta.values()) if len(parts) == 1 else None
+        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen, like)
         if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
             _launches.keep(key, (again, kernel))
     return (out, lse) if return_lse else out
@@ -427,10 +428,10 @@ class Launch:
             device=q.device,
         )
 
-    def run(self, kernel: Any) -> Ready | None:
+    def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
         with on_device(self.device):
-            return launched(kernel, self.grid, self.args, self.meta)
+            return launched(kernel, self.grid, self.args, self.meta, like)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""

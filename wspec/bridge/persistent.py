@@ -26,7 +26,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
-from wspec.bridge.launcher import start
+from wspec.bridge.launcher import keep, start
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.recording import recording
 from wspec.bridge.table_memory import Chunks, Place
@@ -34,6 +34,7 @@ from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
+    Order,
     Sampler,
     TileLoop,
     blocks_of,
@@ -43,6 +44,7 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
+MOST = 4096  # launches whose table is remembered
 
 Run = Callable[..., None]
 
@@ -163,6 +165,7 @@ class _Entry:
 
 
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
+Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
 
 
 class Tables:
@@ -174,8 +177,9 @@ class Tables:
         self.blocks_per_sm = blocks_per_sm
         self._read = reader([slot for _, slot in self.slots])
         self.sampler = Sampler(tiles.cost)
-        self.entries: dict[Key, _Entry] = {}
-        self.memory: Chunks[Key] = Chunks()
+        self.kinds: dict[Key, Kind] = {}
+        self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
+        self.memory: Chunks[Kind] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
 
@@ -187,60 +191,62 @@ class Tables:
         key = torch.cuda.current_device(), stream, grid, self._read(args)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
-        entry = self.entries.get(key)
-        if entry is None:
-            with recording.aside():
-                entry = self._made(key)
-        return entry
+        kind = self.kinds.get(key)
+        entry = self.entries.get(kind) if kind is not None else None
+        return self._made(key) if entry is None else entry
 
     def _made(self, key: Key) -> _Entry:
-        """A table that is written in the stream of the launch."""
+        """For a launch like none before."""
         device, stream, grid, values = key
-        named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
         slots = multiprocessors(device) * self.blocks_per_sm
+        named = self._named(values)
+        blocks = blocks_of(self.tiles, grid, slots)
+        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
         if stream == PER_THREAD:  # which names another stream in each thread
-            with in_stream(device, stream):
-                return self._of_its_own(device, stream, grid, named, slots)
-        with self.lock:
-            if key in self.entries:  # of another thread
-                return self.entries[key]
-            entry = self._written(key, named, slots)
-            divided = self.tiles.stream_k.value
-            if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
-                entry.divided = self._uploaded(key, *parts)
-                entry.divided.words = partials_words(divided, parts[0])
-            mark(device, stream).record(stream)
-            self.entries[key] = entry
-            for old in self.memory.more_than(KEPT_BYTES):
-                self.entries.pop(old, None)
+            with recording.aside(), in_stream(device, stream):
+                return self._of_its_own(key, order, named, slots)
+        divided = self.tiles.stream_k.value
+        parts = None if divided is None else divided_launch(self.tiles, grid, named, slots)
+        kind = _kind(key, order) if parts is None else (*key, "divided")
+        with self.lock, recording.aside():
+            entry = self.entries.get(kind)
+            if entry is None:
+                entry = self._written(kind, order, blocks) if order is not None else None
+                if entry is None:
+                    entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+                if divided is not None and parts is not None:
+                    entry.divided = self._uploaded(kind, *parts)
+                    entry.divided.words = partials_words(divided, parts[0])
+                mark(device, stream).record(stream)
+                self.entries[kind] = entry
+                for old in self.memory.more_than(KEPT_BYTES):
+                    self.entries.pop(old, None)
+            keep(self.kinds, key, kind, MOST)
         return entry
 
-    def _written(self, key: Key, values: Mapping[int, int], slots: int) -> _Entry:
-        """In memory that it shares with others, by the card where a formula says what stands in it."""
+    def _named(self, values: tuple[int, ...]) -> dict[int, int]:
+        """By the arguments' positions in the compiled function."""
+        return {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
+
+    def _written(self, kind: Kind, order: Order, blocks: int) -> _Entry:
+        """By the card, in memory that it shares with others."""
+        device, stream, grid, *_ = kind
+        memory, address = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
+        filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
+        return _Entry(blocks, memory, address)
+
+    def _uploaded(self, kind: Kind, blocks: int, table: Any) -> _Entry:
+        device, stream, *_ = kind
+        with in_stream(device, stream):
+            memory = _upload(device, table)[1]
+        self.memory.add(kind, memory)
+        return _Entry(blocks, memory, memory.data_ptr())
+
+    def _of_its_own(self, key: Key, order: Order | None, values: Mapping[int, int], slots: int) -> _Entry:
+        """In memory of its own of torch's current stream, for one launch."""
         device, stream, grid, _ = key
         tiles = self.tiles
         blocks = blocks_of(tiles, grid, slots)
-        order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
-        if order is None:
-            return self._uploaded(key, *launch_table(tiles, grid, values, slots))
-        memory, address = self.memory.take(key, (device, stream), 4 * words(order), _allocate)
-        filler(device).fill(address, order, grid, tiles.coarsening, tiles.axis, stream)
-        return _Entry(blocks, memory, address)
-
-    def _uploaded(self, key: Key, blocks: int, table: Any) -> _Entry:
-        device, stream, _, _ = key
-        with in_stream(device, stream):
-            memory = _upload(device, table)[1]
-        self.memory.add(key, memory)
-        return _Entry(blocks, memory, memory.data_ptr())
-
-    def _of_its_own(
-        self, device: int, stream: int, grid: tuple[int, int, int], values: Mapping[int, int], slots: int
-    ) -> _Entry:
-        """In memory of its own of torch's current stream, for one launch."""
-        tiles = self.tiles
-        blocks = blocks_of(tiles, grid, slots)
-        order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
         if order is None:
             pinned, memory = _upload(device, launch_table(tiles, grid, values, slots)[1])
             if torch.cuda.is_current_stream_capturing():
@@ -252,19 +258,26 @@ class Tables:
 
     def _captured(self, key: Key) -> _Entry:
         """For a launch that a graph will make: one that is there already and stays, or one that the graph writes."""
-        device, stream, grid, values = key
+        device, _, grid, values = key
+        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
+        blocks = blocks_of(self.tiles, grid, slots)
+        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
         with self.lock:
-            known = [
-                (other, one)
-                for (where, other, *what), one in self.entries.items()
-                if where == device and what == [grid, values]
-            ]
+            streams = {other[1] for other in self.entries if other[0] == device}
+            keys = [(device, other, grid, values) for other in streams]
+            kinds = [kind for one in keys for kind in (_kind(one, order), (*one, "divided"))]
+            known = [(kind[1], self.entries[kind]) for kind in kinds if kind in self.entries]
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
                 return replace(entry, divided=None, settled=True)
-        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
-        return self._of_its_own(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
+        return self._of_its_own(key, order, named, slots)
+
+
+def _kind(key: Key, order: Order | None) -> Kind:
+    """What a table of whole tiles depends on: on the values that decide by the order alone, if there is one."""
+    device, stream, grid, values = key
+    return (device, stream, grid, order.blocks, order.axis, order.rising) if order else (device, stream, grid, values)
 
 
 def _allocate(place: Place, size: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ remains is to see that arguments do not overlap that must not, to write addresse
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,12 +16,11 @@ from typing import Any
 
 import torch
 import triton
-from triton import knobs
 from triton.compiler import CompiledKernel
 
 from wspec.bridge import cuda
-from wspec.bridge.launch import WspecFunction
-from wspec.bridge.launcher import Block, has_hooks, keep, quick
+from wspec.bridge.launch import WspecFunction, is_hooked
+from wspec.bridge.launcher import Block, keep, quick
 from wspec.bridge.recording import Recorded, recording
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.workspace import PER_THREAD
@@ -63,8 +63,7 @@ class Ready:
             start, end = addresses[one], addresses[other]
             if start < end + other_size and end < start + size:
                 return False
-        runtime = knobs.runtime
-        if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or self._kernel.pre_run_hooks:
+        if is_hooked() or self._kernel.pre_run_hooks:
             return False
         held = [one() for one in self._relied]  # until the launch is made
         if None in held or ((held or self._kept) and _is_capturing()):
@@ -86,21 +85,56 @@ class Ready:
         return True
 
 
-def launch(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Ready | None:
-    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had."""
+def launch(
+    kernel: Any,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    meta: Mapping[str, Any],
+    like: tuple[Hashable, ...] | None = None,
+) -> Ready | None:
+    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had.
+
+    like: of launches that have it in common Triton makes one binary: types, blocks of descriptors, alignments, numbers
+    that it specializes on and `meta` are the same. It is not asked about the second one.
+    """
     if not isinstance(kernel, JITFunction) or _is_capturing():
         kernel[grid](*arguments, **meta)
         return None
     with recording.on() as now:
-        if isinstance(kernel, WspecFunction) or not _launched_quickly(kernel, grid, arguments, meta):
+        if isinstance(kernel, WspecFunction):
+            if like is None or not _launched_alike(kernel, grid, arguments, meta, like):
+                kernel[grid](*arguments, **meta)
+        elif not _launched_quickly(kernel, grid, arguments, meta):
             kernel[grid](*arguments, **meta)
     return Ready(kernel, now, arguments) if now.launches == 1 and not now.once else None
 
 
+def _launched_alike(
+    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any], like: tuple[Hashable, ...]
+) -> bool:
+    """Launch the binary of a launch that was like it; of the first one, remember which it has."""
+    active = triton.runtime.driver.active
+    device = active.get_current_device()
+    known = kernel.__dict__.setdefault("wspec_alike", Memo())
+    found = known.get((device, like))
+    if found is None:
+        compiled = kernel[grid](*arguments, **meta)
+        constants = [meta.get(parameter.name, parameter.default) for parameter in kernel.params[len(arguments) :]]
+        if isinstance(compiled, CompiledKernel) and inspect.Parameter.empty not in constants:
+            known.keep((device, like), (compiled, constants))
+        return True
+    if is_hooked() or kernel.pre_run_hooks:
+        return False
+    compiled, constants = found
+    stream, (x, y, z) = active.get_current_stream(device), (*grid, 1, 1)[:3]
+    run = compiled.run
+    run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *constants)
+    return True
+
+
 def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> bool:
     """Launch a kernel of Triton's own through our launcher, if that can be."""
-    runtime = knobs.runtime
-    if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or kernel.pre_run_hooks:
+    if is_hooked() or kernel.pre_run_hooks:
         return False
     compiled = kernel.warmup(*arguments, grid=grid, **meta)
     if not isinstance(compiled, CompiledKernel):
