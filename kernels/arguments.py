@@ -25,6 +25,11 @@ def ceil_div(number: int, by: int) -> int:
     return -(-number // by)
 
 
+def special(*numbers: int) -> tuple[int, ...]:
+    """What Triton may make of whole numbers beside their values: those that agree in it have one binary."""
+    return tuple([-1 if number == 1 else number % 16 + 16 * (number >> 31) for number in numbers])
+
+
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """With the device the current one; nothing is done where it is."""
     same = device.type == "cuda" and torch.cuda.is_available() and device.index == torch.cuda.current_device()
@@ -96,20 +101,19 @@ def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
 def tma_descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
     """The whole tensor, not empty, to be moved in blocks. Raises ValueError as `tma_strides` does."""
     strides = tma_strides(name, tensor)
-    if (tuple(block), tensor.dtype) not in _blocks:
+    known = _blocks.get((*block, tensor.dtype))
+    if known is None:
         made = TensorDescriptor(tensor, list(tensor.shape), strides, block)
         if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
-            _blocks[tuple(block), tensor.dtype] = dict(vars(made))
+            _blocks[*block, tensor.dtype] = dict(vars(made))
         return made
     again = object.__new__(TensorDescriptor)  # all that its own checks look at is known
-    known = again.__dict__
-    known.update(_blocks[tuple(block), tensor.dtype])
-    known["base"], known["shape"], known["strides"], known["block_shape"] = tensor, list(tensor.shape), strides, block
+    again.__dict__ = {**known, "base": tensor, "shape": list(tensor.shape), "strides": strides, "block_shape": block}
     return again
 
 
 _FIELDS = {field.name for field in dataclasses.fields(TensorDescriptor)}
-_blocks: dict[tuple[tuple[int, ...], torch.dtype], dict[str, Any]] = {}
+_blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
 """What descriptors have in common whose blocks and types were looked at."""
 
 

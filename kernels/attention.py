@@ -346,9 +346,10 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    check_forms(q, k, v)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        check_cuda(name, tensor)
+    if key is None or not _are_ordinary(q, k, v):
+        check_forms(q, k, v)
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            check_cuda(name, tensor)
     empty = q.numel() == 0 or k.shape[2] == 0
     scale = check_scale(scale, q.shape[-1])
     turned = scale < 0
@@ -465,6 +466,18 @@ def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError(f"q: at most {MAX_GRID_YZ} heads, got {q.shape[1]}")
     for name, tensor in (("k", k), ("v", v)):
         check_same(name, tensor, "q", q)
+
+
+def _are_ordinary(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Would `check_forms` find nothing? Told soon, of tensors that are `are_alike`, and no in case of doubt."""
+    dtype, shape, other = q.dtype, q.shape, k.shape
+    if dtype not in HALF_DTYPES or k.dtype is not dtype or v.dtype is not dtype or v.shape != other:
+        return False
+    if len(shape) != 4 or len(other) != 4 or not q.get_device() == k.get_device() == v.get_device():
+        return False
+    (batch, heads, _, head_dim), kv_heads = shape, other[1]
+    same = other[0] == batch and other[3] == head_dim and head_dim in HEAD_DIMS
+    return same and 0 < kv_heads <= heads <= MAX_GRID_YZ and not heads % kv_heads
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:

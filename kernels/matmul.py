@@ -31,6 +31,7 @@ from wspec.kernels.arguments import (
     check_same,
     check_tensor,
     on_device,
+    special,
     tma_descriptor,
 )
 from wspec.kernels.operators import is_traced, operator
@@ -276,7 +277,10 @@ def _matmul(
     if not (out.numel() and a.shape[1]):
         return out.zero_().contiguous()
     launch = Launch.of(a, b, out, variant=variant, config=config)
-    again = launch.run(specialized_kernel(variant) if kernel is None else kernel)
+    like = None
+    if variant == "descriptor":
+        like = (a.dtype, b.dtype, dtype, *launch.meta.values(), *special(*launch.args[3:]))
+    again = launch.run(specialized_kernel(variant) if kernel is None else kernel, like)
     aligned = not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES
     if again is not None and key is not None and key[-1] >= 0 and aligned:
         _launches.keep(key, (again, (out.shape[0], out.stride(0)), dtype, out.shape[1], kernel))
@@ -325,10 +329,10 @@ class Launch:
         tiles = ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n)
         return Launch((tiles,), args, meta, a.device)
 
-    def run(self, kernel: Any) -> Ready | None:
+    def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
         with on_device(self.device):
-            return launched(kernel, self.grid, self.args, self.meta)
+            return launched(kernel, self.grid, self.args, self.meta, like)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""

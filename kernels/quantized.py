@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
-from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, tma_descriptor
+from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptor
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
@@ -305,7 +305,10 @@ class Launch:
     def made(self, kernel: Any, key: tuple[Any, ...] | None, given: Any) -> torch.Tensor:
         """The same; what makes it again is kept under the key, with the kernel that was `given`."""
         with on_device(self.sums.device):
-            again = launched(kernel, self.grid, self.args, self.meta)
+            scale, sums = self.args[2:4]
+            types = *(one.dtype for one in self.inputs), sums.base.dtype
+            like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *self.args[4:]))
+            again = launched(kernel, self.grid, self.args, self.meta, like)
             total = Sum(starts_early(kernel))
             aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in self.inputs)
             if again is not None and key is not None and key[-1] >= 0 and aligned:

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import operator
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -157,8 +156,11 @@ class _Layout:
                 known = {}
                 alike.append((noted, rank, known))
             space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
-            changed = " or ".join(f"a{at}.{name} != d{index}.{name}" for name in _SHAPE)
-            lines += [f"if {changed}: d{index}.fill(a{at})", f"d{index}.address.value = a{at}.base.data_ptr()"]
+            lines += [
+                f"shape = {_key_of(f'a{at}')}",
+                f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
+                f"d{index}.address.value = a{at}.base.data_ptr()",
+            ]
         written = "".join(f", {value}" for _, _, value in self.scalars)
         arguments, descriptors = ", ".join(names), "\n            ".join(lines) or "pass"
         source = "".join(
@@ -276,20 +278,16 @@ class _Slot:
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
         self.known = known
         self.looked = False
-        for name in _SHAPE:
-            setattr(self, name, None)
+        self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
-    def fill(self, descriptor: Any) -> None:
+    def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        values = _of(descriptor)
-        key = tuple([tuple(value) if type(value) is list else value for value in values])
-        data = self.known.get(key)
+        data = self.known.get(shape)
         if data is None:
             data = self._encoded(descriptor)
-            keep(self.known, key, data, _MOST)
+            keep(self.known, shape, data, _MOST)
         ctypes.memmove(self.block.address + self.offset, data, len(data))
-        for name, value in zip(_SHAPE, values):  # noqa: B905  # every call counts
-            setattr(self, name, value[:] if type(value) is list else value)
+        self.shape = shape
 
     def _encoded(self, descriptor: Any) -> bytes:
         encoded, *numbers = _encode(descriptor, self.noted)
@@ -315,7 +313,12 @@ class _Slot:
 
 
 _MOST = 4096  # shapes a descriptor is remembered with
-_of = operator.attrgetter(*_SHAPE)
+
+
+def _key_of(descriptor: str) -> str:
+    """The text of what a tensor map is made of, of an argument of that name."""
+    lists = ("shape", "strides")
+    return f"({', '.join(f'*{descriptor}.{name}' if name in lists else f'{descriptor}.{name}' for name in _SHAPE)},)"
 
 
 def keep(known: dict[Any, Any], key: Any, value: Any, most: int) -> None:

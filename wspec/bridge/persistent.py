@@ -208,16 +208,17 @@ class Tables:
         divided = self.tiles.stream_k.value
         parts = None if divided is None else divided_launch(self.tiles, grid, named, slots)
         kind = _kind(key, order) if parts is None else (*key, "divided")
-        with self.lock, recording.aside():
+        with self.lock:
             entry = self.entries.get(kind)
             if entry is None:
-                entry = self._written(kind, order, blocks) if order is not None else None
-                if entry is None:
-                    entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-                if divided is not None and parts is not None:
-                    entry.divided = self._uploaded(kind, *parts)
-                    entry.divided.words = partials_words(divided, parts[0])
-                mark(device, stream).record(stream)
+                with recording.aside():
+                    entry = self._written(kind, order, blocks) if order is not None else None
+                    if entry is None:
+                        entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+                    if divided is not None and parts is not None:
+                        entry.divided = self._uploaded(kind, *parts)
+                        entry.divided.words = partials_words(divided, parts[0])
+                    mark(device, stream).record(stream)
                 self.entries[kind] = entry
                 for old in self.memory.more_than(KEPT_BYTES):
                     self.entries.pop(old, None)
