@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -235,3 +236,44 @@ def test_launches_that_are_not_made_again(driver: Driver, monkeypatch: pytest.Mo
     assert not again(x.data_ptr(), place, place, 0)
     driver.status = 0
     assert ready.launch(kernel, (1, 1, 1), arguments("none", d, e), {}) is None and len(theirs.calls) == 1  # type: ignore[arg-type]
+
+
+def test_a_launch_that_relied_on_what_was_given_back(driver: Driver) -> None:
+    """A table of tiles goes when its kernel keeps too many: the launch has to be made with another one."""
+    run, _ = made(driver)
+    kept = [Kernel(run)]  # stands for a table
+
+    def launch(*args: Any) -> None:
+        recording.rely(*kept)
+        with recording.aside():
+            run(*args[:3], *BEFORE, *args[-10:])  # the kernel that writes it is no part of the launch
+        run(*args)
+
+    given = arguments(torch.zeros(8), descriptor(96), descriptor(64))
+    again = ready.launch(Kernel(launch), (1, 1, 1), given, {})
+    assert again is not None and again(0, 0, 0, 0) and len(driver.calls) == 3
+    kept.clear()
+    gc.collect()
+    assert not again(0, 0, 0, 0) and len(driver.calls) == 3
+
+
+def test_launches_made_again_take_turns(driver: Driver) -> None:
+    """They share a block of memory."""
+    run, _ = made(driver)
+    x, d, e = torch.zeros(8), descriptor(96), descriptor(64)
+    each = [ready.launch(Kernel(run), (grid, 1, 1), arguments(x, d, e, grid), {}) for grid in (1, 2)]
+    addresses = x.data_ptr(), d.base.data_ptr(), e.base.data_ptr(), 4096
+    for grid in (1, 2, 2, 1, 2):
+        again = each[grid - 1]
+        assert again is not None and again(*addresses)
+        config, _, given = driver.calls[-1]
+        first = driver.calls[grid - 1][2]
+        assert config.grid_x == grid and given == first
+
+
+def test_the_oldest_go() -> None:
+    known: dict[int, int] = {}
+    for number in range(40):
+        launcher.keep(known, number, number, 32)
+        assert number in known and len(known) <= 32
+    assert list(known) == list(range(8, 40))

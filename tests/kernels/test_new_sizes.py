@@ -17,6 +17,7 @@ from tests.support.host_card import Card
 from wspec import api
 from wspec.bridge import fill_table
 from wspec.kernels import attention as attention_kernels
+from wspec.kernels.arguments import special
 from wspec.kernels.attention import attention
 
 MOST_CALLS = 200  # of Python functions, for a size that was never seen; some 180
@@ -99,3 +100,23 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
     finally:
         gc.enable()
     assert min(times[11:20] + times[21:30] + times[31:40]) < MOST_US
+
+
+def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -> None:
+    """Also about sizes like others, whose binary is known without Triton."""
+    seen: list[int] = []
+    attention(*inputs(300, 128))
+    attention(*inputs(301, 128))
+    kernel.pre_run_hooks.append(lambda *_args, **_named: seen.append(1))
+    try:
+        attention(*inputs(302, 128))
+        attention(*inputs(302, 128))
+    finally:
+        kernel.pre_run_hooks.clear()
+    attention(*inputs(302, 128))
+    assert len(seen) == 2 and len(card.launched()) == 6, "five, and a table"
+
+
+def test_numbers_that_triton_tells_apart() -> None:
+    assert special(16, 48, 4096) == special(32, 16, 16) != special(17, 48, 4096)
+    assert special(1) != special(17) and special(1 << 32) != special(16) != special((1 << 31) + 16)
