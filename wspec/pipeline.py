@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
+from wspec.host_descriptors import Promotion
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE, Disjoint
@@ -20,6 +21,7 @@ from wspec.passes.finish import finish
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
+from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.software_pipelining.async_dots import async_dots
@@ -47,6 +49,7 @@ class Outcome:
     stages: dict[str, str] = field(default_factory=dict)  # stage name -> text, when they were kept
     times: dict[str, float] = field(default_factory=dict)  # stage name -> seconds
     disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
+    promotion: Promotion | None = None  # the arguments it has besides those of the kernel, which a launch makes
 
 
 def specialize(module: Operation, options: Options, *, plan: Plan | None = None, keep_stages: bool = False) -> Outcome:
@@ -60,7 +63,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     run = _Run(keep_stages)
     machine = load_machine(options.machine)
     try:
-        module = run.step(numbered, module)
+        promoted = run.step(prepare, module, options)
         disjoint = disjoint_arguments(function_of(module))
         run.keep("input", module)
         plan = run.step(decide, module, machine, options) if plan is None else run.step(given, module, plan, machine)
@@ -74,7 +77,16 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
             run.step(check_valid, module, name=f"verify {one.__name__}")
         run.keep(one.__name__, module)
     done = Remark("specialized", describe(plan), function_of(module).location)
-    return Outcome(module, plan, (done,), run.stages, run.times, disjoint)
+    remarks = (done, *promoted.remarks())
+    return Outcome(module, plan, remarks, run.stages, run.times, disjoint, promoted.promotion)
+
+
+def prepare(module: Operation, options: Options) -> Promoted:
+    """What a plan is made for: tiles loaded through pointers are descriptors' where that is the same, operations are
+    numbered; in place. Raises Declined."""
+    promoted = promote(module) if options.promote else Promoted(None)
+    numbered(module)
+    return promoted
 
 
 def walk_tiles(module: Operation, plan: Plan) -> Operation:
