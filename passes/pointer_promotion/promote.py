@@ -79,7 +79,7 @@ def promote(module: Operation) -> Promoted:
     found: list[Tile] = []
     left: list[tuple[Operation, str]] = []
     for op in accesses:
-        if op.name not in ("tt.load", "tt.store") or not isinstance(_moved(op).type, TensorType):
+        if op.name not in ("tt.load", "tt.store") or not _is_tile(_moved(op).type):
             continue
         try:
             found.append(_checked(function, tiles, op, accesses))
@@ -92,6 +92,10 @@ def promote(module: Operation) -> Promoted:
     prune(function.regions[0].block)
     bounds = tuple(dict.fromkeys(bound for tile in found for bound in tile.bounds))
     return Promoted(Promotion(tuple(tiles.slice.scalars), tuple(maker.descriptors), bounds), done, tuple(left))
+
+
+def _is_tile(type: Type) -> bool:
+    return isinstance(type, TensorType) and len(type.shape) == 2 and min(type.shape) > 1
 
 
 def _moved(op: Operation) -> Value:

@@ -37,6 +37,7 @@ from wspec.passes.pointer_promotion.addresses import (
 MOST_DIMS = 5
 MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
+COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 NO_END = (1 << 31) - 1
 _ZERO = frozenset({"0", "0.000000e+00", "-0", '"0x00"', '"0x0000"'})
 _SLT, _SLE, _SGT, _SGE = 2, 3, 4, 5  # arith's predicates
@@ -370,9 +371,13 @@ class _Splitting:
     def _bounds(self, dimensions: Sequence[Dimension], offset: Polynomial) -> tuple[Bound, ...]:
         found = []
         for one in dimensions:
-            low = -NO_END if one.tile in self.starts else 0
+            low = -NO_END if one.tile in self.starts and self.op.results else 0  # the copy engine faults on such stores
             why = "a tile may begin before the first row or column"
             found.append(Bound(self.tiles.sum(one.place), low, NO_END - one.size, why))
+        columns, apart = self.tiles.sum(dimensions[-1].place), COLUMN_BYTES // self.bytes
+        if apart > 1:
+            why = f"a tile may begin at a column that is no multiple of {COLUMN_BYTES} bytes"
+            found.append(Bound(columns, -NO_END, NO_END, why, apart))
         for fits in self.fits:
             if fits.bits >= 64 or not fits.sum:
                 continue

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wspec.host_descriptors.ranges import Interval, Sum, Term, interval_of, intervals
+from wspec.host_descriptors.ranges import (
+    Interval,
+    Sum,
+    Term,
+    divisor_of,
+    divisors,
+    interval_of,
+    intervals,
+)
 from wspec.ir.disjoint import Disjoint, Pair
 from wspec.tile_scheduler.scalars import Scalar
 
@@ -46,12 +54,13 @@ class HostDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Between which numbers a sum must lie in all programs of a launch, for the reason `what`."""
+    """Between which numbers a sum must lie in all programs of a launch, else `what`; what it must be a multiple of."""
 
     sum: Sum
     low: int
     high: int
     what: str
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +103,12 @@ class Promotion:
     def of(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> tuple[Made, ...] | str:
         """What to pass in a launch with these arguments (by position), or why the kernel must run as it was."""
         known = intervals(self.scalars, grid, values)
+        multiples = divisors(self.scalars, known)
         for bound in self.bounds:
             low, high = interval_of(bound.sum, known)
             if low < bound.low or high > bound.high:
+                return bound.what
+            if bound.multiple > 1 and divisor_of(bound.sum, multiples) % bound.multiple:
                 return bound.what
         made = [_made(descriptor, known) for descriptor in self.descriptors]
         wrong = next((one for one in made if isinstance(one, str)), None)
@@ -113,7 +125,7 @@ class Promotion:
                 ]
                 for one in self.descriptors
             ],
-            "bounds": [[_data(one.sum), one.low, one.high, one.what] for one in self.bounds],
+            "bounds": [[_data(one.sum), one.low, one.high, one.what, one.multiple] for one in self.bounds],
         }  # fmt: skip
 
     @staticmethod
@@ -127,7 +139,7 @@ class Promotion:
             )
             for name, argument, element, item, block, offset, shape, strides in data["descriptors"]
         )  # fmt: skip
-        bounds = tuple(Bound(_sum(one), low, high, what) for one, low, high, what in data["bounds"])
+        bounds = tuple(Bound(_sum(one), *others) for one, *others in data["bounds"])
         return Promotion(scalars, descriptors, bounds)
 
 

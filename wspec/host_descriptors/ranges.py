@@ -6,6 +6,7 @@ grid: what must hold for all programs of a launch is looked at before it, on the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -196,6 +197,29 @@ _ARITHMETIC: dict[str, Rule] = {
 }
 
 
+def divisors(scalars: Sequence[Scalar], known: Sequence[Interval]) -> list[int]:
+    """Of every scalar a number that all its values are multiples of, 0 where they are zero; `known`: its intervals."""
+    found: list[int] = []
+    for scalar, (low, high) in zip(scalars, known, strict=True):
+        of = [found[at] for at in scalar.operands]
+        match scalar.name:
+            case _ if low == high:
+                found.append(abs(low))
+            case "muli":
+                found.append(of[0] * of[1])
+            case "addi" | "subi" | "minsi" | "maxsi" | "minui" | "maxui":
+                found.append(math.gcd(*of))
+            case "select":
+                found.append(math.gcd(of[1], of[2]))
+            case "induction":
+                found.append(math.gcd(of[0], of[2]))
+            case "cast":
+                found.append(of[0])
+            case _:
+                found.append(1)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """A whole number times scalars, by their positions."""
@@ -219,4 +243,20 @@ def interval_of(sum: Sum, of: Sequence[Interval]) -> Interval:
     return low, high
 
 
-__all__ = ["COUNTER", "Interval", "LaunchSlice", "Sum", "Term", "Unknown", "interval_of", "intervals"]
+def divisor_of(sum: Sum, of: Sequence[int]) -> int:
+    """A number that a sum of products is always a multiple of, with one for each scalar; 0 where it is zero."""
+    return math.gcd(*(term.factor * math.prod(of[at] for at in term.scalars) for term in sum))
+
+
+__all__ = [
+    "COUNTER",
+    "Interval",
+    "LaunchSlice",
+    "Sum",
+    "Term",
+    "Unknown",
+    "divisor_of",
+    "divisors",
+    "interval_of",
+    "intervals",
+]
