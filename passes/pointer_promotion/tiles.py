@@ -138,14 +138,16 @@ class Tiles:
         ends: dict[int, Polynomial] = {}
         starts: dict[int, list[Polynomial]] = {}
         fits: list[Fits] = []
+        shape = () if mask is None else shape_of(mask.type)
         for test, axis in _conjuncts(mask):
-            self._add_test(test, axis, ends, starts, fits)
+            self._add_test(test, axis, shape, ends, starts, fits)
         return ends, {dim for dim in starts if dim in ends}, tuple(fits)
 
     def _add_test(
         self,
         test: Operation,
         axis: tuple[int, ...],
+        shape: tuple[int, ...],
         ends: dict[int, Polynomial],
         starts: dict[int, list[Polynomial]],
         fits: list[Fits],
@@ -160,7 +162,7 @@ class Tiles:
         room = add(high.sum, low.sum, -1)  # above zero, or not below
         if kind in (_SLE, _SGE):
             room = add(room, constant(1))
-        shape, bits = shape_of(test.operands[0].type), bits_of(test.operands[0].type)
+        bits = bits_of(test.operands[0].type)
         fits += [*left.fits, *right.fits, Fits(left.sum, shape, bits), Fits(right.sum, shape, bits)]
         dims = dims_of(room)
         if len(dims) != 1:
