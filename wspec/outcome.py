@@ -14,7 +14,8 @@ from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
-from wspec.passes.pointer_promotion.promote import promote
+from wspec.options import Options
+from wspec.pipeline import prepare
 from wspec.plan.plan import Plan
 from wspec.planner.tile_loops import walk_tiles
 from wspec.show.tables import plan_view
@@ -116,8 +117,7 @@ def operations(source: KernelSource, plan: Plan | None = None, promoted: bool = 
     and with the loop over tiles and the team where the plan has them.
     """
     module = ir.read(bridge.ttgir(source))
-    if promoted:
-        promote(module)
+    prepare(module, Options(promote=promoted))
     if plan is not None:
         module = walk_tiles(module, plan.tile_loop)
     function = next(op for op in module.walk() if op.name == "tt.func")

@@ -16,8 +16,10 @@ from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.passes.data_partition.slice_tile import slice_tile
+from wspec.passes.early_returns import nest_returns
 from wspec.passes.epilogue_overlap.overlap_epilogue import overlap_epilogue
 from wspec.passes.finish import finish
+from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
@@ -82,8 +84,10 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 
 def prepare(module: Operation, options: Options) -> Promoted:
-    """What a plan is made for: tiles loaded through pointers are descriptors' where that is the same, operations are
-    numbered; in place. Raises Declined."""
+    """What a plan is made for, in place: without early returns and idle barriers, with descriptors in the place of
+    pointers where that is the same, and operations numbered. Raises Declined."""
+    nest_returns(module)
+    drop_idle_barriers(module)
     promoted = promote(module) if options.promote else Promoted(None)
     numbered(module)
     return promoted

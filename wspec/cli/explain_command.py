@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def _explain_plan(subject: Subject, plan: Plan) -> None:
     machine = load_machine(subject.options.machine)
     front = subject.front
-    said = in_words(function_of(ir.read(subject.text("ttgir"))), compared(front.disjoint, front.promotion))
+    said = in_words(function_of(ir.read(front.stages["input"])), compared(front.disjoint, front.promotion))
     made = [] if front.promotion is None else front.promotion.in_words()
     _section("what was done", [*done(plan, subject.operations), *made, *([said] if said else [])])
     _section("why", why(plan, machine))
