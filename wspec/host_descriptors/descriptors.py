@@ -90,7 +90,7 @@ class Promotion:
         said = []
         for one in self.descriptors:
             box = " x ".join(str(size) for size in one.block)
-            pointer = one.name.removesuffix("_tiles").rstrip("0123456789") or one.name
+            pointer = one.name.rpartition("_tiles")[0]
             said.append(f"{one.name}: tiles that the kernel finds through {pointer} are boxes of {box} of a descriptor")
         whys = ", ".join(dict.fromkeys(bound.what for bound in self.bounds))
         said.append(
