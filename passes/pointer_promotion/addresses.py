@@ -314,6 +314,15 @@ def _selected(addresses: Addresses, op: Operation) -> Expression:
     return _ended(inner, end, op)
 
 
+def _least(addresses: Addresses, op: Operation) -> Expression:
+    """`minimum(x, last)`: rows behind the last one are the last one."""
+    if isinstance(op.result.type, ScalarType):
+        return addresses.atom(op.result)
+    one, other = (addresses.of(value) for value in op.operands)
+    inner, last = (one, other) if dims_of(one.sum) else (other, one)
+    return _ended(inner, replace(last, sum=add(last.sum, constant(1))), op)
+
+
 _LESS = 2  # arith's slt
 _RULES = {
     "arith.addi": lambda a, op: _sum(1, a, op),
@@ -324,6 +333,7 @@ _RULES = {
     "arith.extsi": _widened,
     "arith.index_cast": _widened,
     "arith.remsi": _modulo,
+    "arith.minsi": _least,
     "arith.select": _selected,
     "tt.addptr": _moved,
     "tt.splat": _same,

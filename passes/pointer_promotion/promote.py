@@ -24,6 +24,7 @@ from wspec.ir.prune import prune
 from wspec.ir.types import (
     I32,
     I64,
+    SMEM,
     ArrayAttr,
     Attribute,
     DenseArrayAttr,
@@ -131,14 +132,33 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
 
 
 def _check_buffers(function: Operation, tile: Tile) -> None:
-    """Buffers that the loaded tile goes to must be laid out as a descriptor fills them. Raises NotATile."""
-    loaded = tile.op.result
-    for op in function.walk():
-        if op.name == "ttg.local_alloc" and loaded in op.operands and isinstance(op.result.type, MemDescType):
-            block = _block_shape(tile)[-2:]
-            expected = _shared(loaded.type, block, transposed=tile.is_transposed, rank=2)
-            if op.result.type.encoding != expected:
-                raise NotATile("the buffer that it goes to is laid out in another order than memory")
+    """Buffers that the loaded tile goes to must be such as a descriptor fills, or may become such. Raises NotATile."""
+    for op in _buffers(function, tile):
+        if op.result.type != _filled(tile) and not _may_turn(function, op.result):
+            raise NotATile("the buffer that it goes to is laid out in another order than memory")
+
+
+def _buffers(function: Operation, tile: Tile) -> list[Operation]:
+    """The allocations that the loaded tile goes to."""
+    return [op for op in function.walk() if op.name == "ttg.local_alloc" and tile.op.result in op.operands]
+
+
+def _filled(tile: Tile) -> MemDescType:
+    """The buffer that a descriptor fills with the tile."""
+    type = tile.op.result.type
+    assert isinstance(type, TensorType)
+    shared = _shared(type, _block_shape(tile)[-2:], transposed=tile.is_transposed, rank=2)
+    return MemDescType(type.shape, type.element, shared, SMEM)
+
+
+def _may_turn(function: Operation, buffer: Value) -> bool:
+    """May the buffer be laid out in the other order: do products alone read it, which take elements of 16 bits so?"""
+    type = buffer.type
+    if not isinstance(type, MemDescType) or not isinstance(type.element, ScalarType) or type.mutable:
+        return False
+    readers = [op for op in function.walk() if buffer in op.operands]
+    swizzled = isinstance(type.encoding, Layout) and type.encoding.name == "ttg.nvmma_shared"
+    return swizzled and type.element.bits == 16 and all(op.name == "ttng.warp_group_dot" for op in readers)
 
 
 def _block_shape(tile: Tile) -> tuple[int, ...]:
@@ -185,12 +205,13 @@ class _Maker:
         kept = {name: value for name, value in op.properties.items() if name in ("cache", "evict")}
         moved = _turned(type) if tile.is_transposed else type
         loaded = build.create("tt.descriptor_load", [descriptor, *places], [moved], kept)
+        for alloc in _buffers(self.function, tile):
+            alloc.result.type = _filled(tile)
         if not tile.is_transposed:
             replace_uses(self.function, {op.result: loaded.result})
             return loaded
         order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
-        allocs = [one for one in self.function.walk() if one.name == "ttg.local_alloc" and op.result in one.operands]
-        for alloc in allocs:
+        for alloc in _buffers(self.function, tile):
             assert isinstance(alloc.result.type, MemDescType) and alloc.parent is not None
             inside = Builder(alloc.parent, alloc.parent.ops.index(alloc), alloc.location)
             shared = _shared(type, moved.shape, transposed=False, rank=2)

@@ -198,7 +198,10 @@ _ARITHMETIC: dict[str, Rule] = {
 
 
 def divisors(scalars: Sequence[Scalar], known: Sequence[Interval]) -> list[int]:
-    """Of every scalar a number that all its values are multiples of, 0 where they are zero; `known`: its intervals."""
+    """Of every scalar a power of two that all its values are multiples of, 0 where they are zero.
+
+    That is so in any number of bits, also where something has left the range of its type. `known`: the intervals.
+    """
     found: list[int] = []
     for scalar, (low, high) in zip(scalars, known, strict=True):
         of = [found[at] for at in scalar.operands]
@@ -217,6 +220,7 @@ def divisors(scalars: Sequence[Scalar], known: Sequence[Interval]) -> list[int]:
                 found.append(of[0])
             case _:
                 found.append(1)
+        found[-1] &= -found[-1]
     return found
 
 
