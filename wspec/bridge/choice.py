@@ -13,7 +13,7 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launcher import keep
-from wspec.bridge.persistent import Slot, reader, slots_of
+from wspec.bridge.slots import Slot, reader, slots_of
 from wspec.tile_scheduler import LaunchWay, fastest
 from wspec.tile_scheduler.costs import Grid
 

@@ -28,7 +28,9 @@ from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
 from wspec.bridge.launcher import keep, start
 from wspec.bridge.overlap_guard import Tell, guarded, silent
+from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
+from wspec.bridge.slots import Slot, reader, slots_of
 from wspec.bridge.table_memory import Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
@@ -56,11 +58,12 @@ def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell =
     """
     if not result.specialized:
         return load_plain(source)
+    longer = with_descriptors(source, result.promotion)
     if result.tile_loop is None:
-        kernel: Any = LaunchableKernel(source.ast, group, result.blocks_per_sm)
+        kernel: Any = LaunchableKernel(longer.ast, group, result.blocks_per_sm)
     else:
-        kernel = PersistentKernel(source, group, result.tile_loop, result.blocks_per_sm)
-    return guarded(kernel, source, result.disjoint, tell)
+        kernel = PersistentKernel(longer, group, result.tile_loop, result.blocks_per_sm)
+    return guarded(promoted(kernel, source, result.promotion, tell), source, result.disjoint, tell)
 
 
 class PersistentKernel(LaunchableKernel):
@@ -132,26 +135,6 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
 
 
 _BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
-
-Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
-
-
-def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
-    """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
-    found: list[Slot | None] = []
-    for position, kind in enumerate(signature.values()):
-        if kind == "constexpr":
-            continue
-        if isinstance(kind, str) and kind.startswith("tensordesc"):
-            rank = kind.count(",", kind.index("[")) + 1
-            found.append(None)
-            found += [(position, "shape", axis) for axis in range(rank)]
-            found += [(position, "stride", axis) for axis in range(rank)]
-        elif isinstance(kind, str) and kind[0] in "iu":
-            found.append((position, "value", 0))
-        else:
-            found.append(None)
-    return found
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -318,15 +301,3 @@ def filler(device: int) -> Filler:
 def mark(device: int, stream: int) -> cuda.Mark:
     """The place in a stream behind the last table that was written there; the device is the current one."""
     return cuda.Mark()
-
-
-def reader(slots: Sequence[Slot | None], before: int = 0) -> Callable[[Sequence[Any]], tuple[int, ...]]:
-    """What gives the numbers at slots, of a launch's arguments from position `before` on."""
-    parts = []
-    for slot in slots:
-        assert slot is not None, "costs depend on whole numbers only"
-        position, kind, axis = slot
-        inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
-        parts.append(f"int(args[{before + position}]{inside}),")
-    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(f"lambda args: ({' '.join(parts)})")
-    return found

@@ -1,0 +1,38 @@
+"""Where a launch has the numbers that a compiled function is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
+
+
+def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
+    """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
+    found: list[Slot | None] = []
+    for position, kind in enumerate(signature.values()):
+        if kind == "constexpr":
+            continue
+        if isinstance(kind, str) and kind.startswith("tensordesc"):
+            rank = kind.count(",", kind.index("[")) + 1
+            found.append(None)
+            found += [(position, "shape", axis) for axis in range(rank)]
+            found += [(position, "stride", axis) for axis in range(rank)]
+        elif isinstance(kind, str) and kind[0] in "iu":
+            found.append((position, "value", 0))
+        else:
+            found.append(None)
+    return found
+
+
+def reader(slots: Sequence[Slot | None], before: int = 0) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    """What gives the numbers at slots, of a launch's arguments from position `before` on."""
+    parts = []
+    for slot in slots:
+        assert slot is not None, "costs depend on whole numbers only"
+        position, kind, axis = slot
+        inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
+        parts.append(f"int(args[{before + position}]{inside}),")
+    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(f"lambda args: ({' '.join(parts)})")
+    return found
