@@ -21,8 +21,7 @@ from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import reader, slots_of
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import Made, Promotion
-from wspec.host_descriptors.descriptors import ALIGNMENT
+from wspec.host_descriptors import ALIGNMENT, Made, Promotion
 
 _BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 MOST = 4096  # launches that are remembered
