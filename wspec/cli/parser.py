@@ -222,8 +222,18 @@ BENCHES = ("attention", "matmul", "launch")
 
 
 def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
-    made = _command(commands, "bench", "measure on the GPU at hand, against plain Triton and libraries")
-    made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
+    made = _command(
+        commands, "bench", "measure on the GPU at hand, against plain Triton and libraries; compare recorded runs",
+        "A recorded run is named by FILE@LINE, the last one of a file by FILE. Exit code 1: something is wrong, or "
+        "slower.",
+    )  # fmt: skip
+    made.add_argument("--record", metavar="FILE", help="append the run to FILE; without NAME, a run of each")
+    made.add_argument(
+        "--compare", metavar="RUN", nargs="+",
+        help="what changed between two runs (old, new), or between the last two of one file; needs no GPU",
+    )  # fmt: skip
+    made.add_argument("--plot", metavar="FILE", help="draw what --compare finds: .png or .svg (matplotlib)")
+    made.add_argument("name", nargs="?", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
 
 

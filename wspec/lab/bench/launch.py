@@ -17,8 +17,11 @@ from typing import Any
 import torch
 
 from wspec.kernels import attention, matmul
+from wspec.lab.bench import recorded
 from wspec.lab.bench.environment import NoGpu, environment, require_hopper
 from wspec.lab.bench.report import Table, console, number, write_json
+from wspec.lab.bench.session import add_record
+from wspec.lab.bench.timing import Timing
 
 ALLOWED_RATIO = 1.20
 """A specialized launch may take this many times a plain one's host time."""
@@ -70,6 +73,12 @@ def _burst_us(launch: Launch, kernel: Any, burst: int) -> float:
     return spent / burst / 1e3
 
 
+def case_run(plain: Timing, ours: Timing) -> recorded.CaseRun:
+    """What is kept of a kernel's launches."""
+    ratio = recorded.Ratio(ours.speedup_over(plain), ours.speedup_spread(plain))
+    return recorded.CaseRun(ours.median_us, ours.spread, {"plain": ratio})
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line's flags."""
     made = argparse.ArgumentParser(
@@ -78,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--samples", type=int, default=300, help="bursts of each kernel (default %(default)s)")
     made.add_argument("--burst", type=int, default=20, help="launches in a burst (default %(default)s)")
     made.add_argument("--json", default="launch.json", metavar="FILE")
+    add_record(made, "launch")
     return made
 
 
@@ -89,9 +99,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    records = {}
+    if options.record is not None:
+        recorded.check_file(options.record)
+    records, runs = {}, {}
     for name, (launch, plain, ours) in subjects(device).items():
         plain_us, ours_us = host_times_us(launch, [plain, ours], options.samples, options.burst)
+        runs[name] = case_run(Timing(tuple(plain_us)), Timing(tuple(ours_us)))
         ratio = statistics.median(ours_us) / statistics.median(plain_us)
         records[name] = {
             "plain_us": statistics.median(plain_us),
@@ -99,7 +112,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             "ratio": ratio,
             "specialized": ours.outcome(*launch.args, **launch.meta).specialized,
         }
-    write_json(options.json, {"environment": environment(), "launches": records})
+    about = environment()
+    write_json(options.json, {"environment": about, "launches": records})
+    if options.record is not None:
+        made = recorded.versions(about), recorded.card(about), {"host": True, "burst": options.burst}, runs
+        recorded.append(options.record, recorded.Run("launch", about["date"], *made))
     rows = tuple(
         (name, number(r["plain_us"], 2), number(r["specialized_us"], 2), number(r["ratio"], 3), str(r["specialized"]))
         for name, r in records.items()
