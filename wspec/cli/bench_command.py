@@ -59,7 +59,7 @@ def _compare(args: argparse.Namespace) -> int:
         try:
             compare.plot(found, args.plot)
         except ImportError:
-            raise bad_input("--plot takes matplotlib, which is not installed", "pip install 'wspec[plot]'") from None
+            raise bad_input("--plot takes matplotlib, which is not installed", "pip install matplotlib") from None
     return 1 if found.slower else 0
 
 

@@ -146,7 +146,9 @@ def _graph(commands: argparse._SubParsersAction[_Parser]) -> None:
         "INPUT may also be a graph that `wspec dump --stage graph` wrote (FILE.json).",
     )  # fmt: skip
     add_input(made)
-    made.add_argument("--all", action="store_true", help="every operation, not those in and around hot loops alone")
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--all", action="store_true", help="every operation, not those in and around hot loops alone")
+    what.add_argument("--tasks", action="store_true", help="the plan's tasks and rings in place of operations (SVG)")
     made.add_argument("--format", choices=("dot", "svg", "json"), help="default: by FILE's ending, else dot")
     made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
