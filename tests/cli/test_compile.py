@@ -162,7 +162,7 @@ def test_explain_a_block_for_every_tile() -> None:
     ("kernel", "code", "place"),
     [
         (f"{ELEMENTWISE}:layer_norm_kernel", "no-dot-loop", "elementwise.py:53"),
-        (f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "gate-slower", "matmul.py:90"),
+        (f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "gate-slower", "matmul.py:102"),
     ],
 )
 def test_explain_why_not(kernel: str, code: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
