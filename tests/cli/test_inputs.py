@@ -122,6 +122,29 @@ def test_a_kernel_that_triton_itself_does_not_compile(tmp_path: Path) -> None:
     assert "'scf.if' op" in said and "bug in wspec" not in said
 
 
+USES = """
+import triton, triton.language as tl
+
+@triton.jit
+def product(a, b, out, k, BLOCK: tl.constexpr, SCALE: tl.constexpr = 1.0):
+    acc = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for at in range(0, k, BLOCK):
+        acc = tl.dot(a.load([0, at]), b.load([at, 0]), acc)
+    rows = out + tl.arange(0, BLOCK)[:, None] * BLOCK
+    tl.store(rows + tl.arange(0, BLOCK)[None, :], acc)
+"""
+
+
+def test_a_hint_can_be_followed(tmp_path: Path) -> None:
+    """Types are guessed from how the source uses a parameter, whatever its name."""
+    (tmp_path / "uses.py").write_text(USES)
+    said = refused("explain", f"{tmp_path}/uses.py:product")
+    hint = said.partition('--sig "')[2].partition('"')[0]
+    tile = "tensordesc<bf16[128, 128]>"
+    assert hint == f"a={tile}, b={tile}, out=*bf16:16, k=i32, BLOCK=128"
+    done("explain", f"{tmp_path}/uses.py:product", "--sig", hint, "--num-warps", "8")
+
+
 def test_no_signature(script: str) -> None:
     said = refused("compile", f"{script}:double")
     assert 'give one, for example --sig "x_ptr=*bf16:16, n=i32", or write ' in said
