@@ -94,6 +94,7 @@ def test_files_that_cannot_be_used(body: str, message: str, tmp_path: Path) -> N
         ([KERNEL, "--const", "D=64"], "Triton does not compile attend"),
         ([KERNEL, "--arg", "q_desc=i32"], "Triton does not compile attend"),
         ([KERNEL, "--num-warps", "x"], "argument --num-warps: invalid int value: 'x'"),
+        ([KERNEL, "--num-warps", "4096"], "attend: num_warps=4096: a block has 32 warps at most"),
         ([KERNEL, "--depth", "99"], "option 'depth' (WSPEC_DEPTH, --depth): 99 is not allowed"),
         ([KERNEL, "--consumers", "two"], "'two' is not allowed"),
         ([KERNEL, "--machine", "h300"], "no machine description 'h300'"),
