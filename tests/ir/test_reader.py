@@ -369,5 +369,5 @@ def test_hopeless_text(text: str) -> None:
 
 
 def test_a_name_that_is_none() -> None:
-    with pytest.raises(ReadError, match='"t.o}p" is no operation\'s name'):
+    with pytest.raises(ReadError, match="is no operation's name"):
         read('%0 = "t.o}p"() : () -> i32')
