@@ -9,9 +9,9 @@ from wspec.bridge import PtxEdits, Verdict
 from wspec.ir.loc import value_name
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import specialize
+from wspec.pipeline import prepare, specialize
 from wspec.plan.plan import Plan
-from wspec.planner.decide import function_of, numbered
+from wspec.planner.decide import function_of
 from wspec.planner.launch_ways import launch_ways, may_choose
 from wspec.tile_scheduler import TABLE, LaunchWay
 
@@ -35,14 +35,16 @@ class Judge:
         ways = () if module is None or self.plan is not None else self._ways(text, found)
         return Verdict(
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,
-            ways,
+            ways, outcome.promotion,
         )  # fmt: skip
 
     def _ways(self, text: str, plan: Plan) -> tuple[LaunchWay, ...]:
         """What launches may choose between; nothing else is made while plans are measured."""
         if self.options.tune or not may_choose(plan, self.options):
             return ()
-        return launch_ways(numbered(ir.read(text)), plan, load_machine(self.options.machine), self.options)
+        module = ir.read(text)
+        prepare(module, self.options)
+        return launch_ways(module, plan, load_machine(self.options.machine), self.options)
 
     def alternatives(self, verdict: Verdict) -> tuple[Judge, ...]:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.

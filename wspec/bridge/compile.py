@@ -27,6 +27,7 @@ from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.bridge.versions import unknown_version
 from wspec.diagnostics import Declined, Remark
+from wspec.host_descriptors import Promotion, compared
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
@@ -47,6 +48,7 @@ class Verdict:
     edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
     disjoint: Disjoint = NONE  # what the text takes for granted of its arguments
     ways: tuple[LaunchWay, ...] = ()  # as Result has them
+    promotion: Promotion | None = None  # as Result has it
 
 
 Compiler = Callable[[str], Verdict]
@@ -320,7 +322,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(
         True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
-        tuple(sorted(verdict.disjoint.pairs)), ways=verdict.ways,
+        compared(verdict.disjoint, verdict.promotion), ways=verdict.ways, promotion=verdict.promotion,
     )  # fmt: skip
     return _Made(made, finished)
 
