@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
@@ -23,6 +24,7 @@ class Judge:
     options: Options
     plan: Plan | None = None
     keep_stages: bool = False
+    name: str = ""  # of an alternative: the options that make it
 
     def __call__(self, text: str) -> Verdict:
         outcome = specialize(ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages)
@@ -49,13 +51,26 @@ class Judge:
     def alternatives(self, verdict: Verdict) -> tuple[Judge, ...]:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
-        None for a plan that a person gave.
+        One after the other: dots that do not overlap, no third task, a block for each tile. None for a plan that a
+        person gave.
         """
-        if self.plan is not None or not self.options.overlap or not verdict.plan:
+        if self.plan is not None or not verdict.plan:
             return ()
-        if not any(schedule.stage1 for schedule in Plan.from_text(verdict.plan).loops):
-            return ()
-        return (replace(self, options=self.options.replace(overlap=False)),)
+        plan, options = Plan.from_text(verdict.plan), self.options
+        changes: list[dict[str, Any]] = []
+        if options.overlap and any(schedule.stage1 for schedule in plan.loops):
+            changes.append({"overlap": False})
+        if plan.helpers and options.chain == "auto":
+            changes.append({"chain": "off"})
+        if plan.persistent and options.persistent is None:
+            changes.append({"persistent": False})
+        made, found = self, []
+        for change in changes:
+            ((field, value),) = change.items()
+            name = f"{made.name}, {field}={value}" if made.name else f"as with {field}={value}"
+            made = replace(made, options=made.options.replace(**change), name=name)
+            found.append(made)
+        return tuple(found)
 
 
 def _table(module: ir.Operation) -> int | None:
