@@ -137,7 +137,9 @@ def _declined() -> Iterator[Case]:
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
     unaligned = {**POINTERS, "n": "i32", "k": "i32"}
     yield case("pointers_unaligned", unaligned, TILE, odd.pointers, code="no-descriptor-load", at="load")
-    yield case("pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={"promote": False})
+    yield case(
+        "pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={"promote": False}
+    )
     aliased = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "k": "i32:16"}
     yield case("same_memory", aliased, {**TILE, "BN": 64}, code="memory-alias", at="load")
     yield case("table_written", {**GEMM, "table_ptr": "*i32"}, TILE, code="memory-alias", at="load")

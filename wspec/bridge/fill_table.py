@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
 from wspec.tile_scheduler import WINDOW_ROWS, Order
 
@@ -99,6 +100,9 @@ def fill_table(
         tl.store(table_ptr + 3, gz)
         for unused in tl.static_range(4, 8):
             tl.store(table_ptr + unused, rows * 0)
+
+
+setattr(fill_table, OWN, True)
 
 
 def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:

@@ -71,8 +71,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
     @property
     def wspec_place(self) -> FileLoc:
         """The line of the kernel's `def`."""
-        file, line = get_jit_fn_file_line(self)
-        return FileLoc(file, line, 0)
+        return place_of(self)
 
     @property
     def cache_key(self) -> str:
@@ -312,6 +311,18 @@ def current_target() -> Any:
     if not torch.cuda.is_available():
         return HOPPER
     return triton.runtime.driver.active.get_current_target()
+
+
+def is_gluon(kernel: Any) -> bool:
+    """Is the kernel written in Gluon, whose layouts, barriers and partitions are its author's?"""
+    inner = innermost(kernel)
+    return isinstance(inner, JITFunction) and bool(inner.is_gluon())
+
+
+def place_of(kernel: Any) -> FileLoc:
+    """The line of a kernel's `def`."""
+    file, line = get_jit_fn_file_line(innermost(kernel))
+    return FileLoc(file, line, 0)
 
 
 def is_interpreted(kernel: Any) -> bool:

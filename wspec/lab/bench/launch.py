@@ -18,9 +18,11 @@ from typing import Any
 import torch
 
 from wspec.kernels import attention, matmul
-from wspec.lab.bench import new_sizes
+from wspec.lab.bench import new_sizes, recorded
 from wspec.lab.bench.environment import NoGpu, environment, require_hopper
 from wspec.lab.bench.report import Table, console, number, write_json
+from wspec.lab.bench.session import add_record
+from wspec.lab.bench.timing import Timing
 
 ALLOWED_RATIO = 1.20
 """A specialized launch may take this many times a plain one's host time."""
@@ -72,6 +74,12 @@ def _burst_us(launch: Launch, kernel: Any, burst: int) -> float:
     return spent / burst / 1e3
 
 
+def case_run(plain: Timing, ours: Timing) -> recorded.CaseRun:
+    """What is kept of a kernel's launches."""
+    ratio = recorded.Ratio(ours.speedup_over(plain), ours.speedup_spread(plain))
+    return recorded.CaseRun(ours.median_us, ours.spread, {"plain": ratio})
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line's flags."""
     made = argparse.ArgumentParser(
@@ -83,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         "--different", type=int, default=1000, help="sizes one after the other; 0: none (default %(default)s)"
     )
     made.add_argument("--json", default="launch.json", metavar="FILE")
+    add_record(made, "launch")
     return made
 
 
@@ -94,9 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    records = {}
+    if options.record is not None:
+        recorded.check_file(options.record)
+    records, runs = {}, {}
     for name, (launch, plain, ours) in subjects(device).items():
         plain_us, ours_us = host_times_us(launch, [plain, ours], options.samples, options.burst)
+        runs[name] = case_run(Timing(tuple(plain_us)), Timing(tuple(ours_us)))
         ratio = statistics.median(ours_us) / statistics.median(plain_us)
         records[name] = {
             "plain_us": statistics.median(plain_us),
@@ -109,8 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.different
         else []
     )
-    data = {"environment": environment(), "launches": records, "sizes": [one.to_data() for one in sizes]}
-    write_json(options.json, data)
+    about = environment()
+    write_json(options.json, {"environment": about, "launches": records, "sizes": [one.to_data() for one in sizes]})
+    if options.record is not None:
+        made = recorded.versions(about), recorded.card(about), {"host": True, "burst": options.burst}, runs
+        recorded.append(options.record, recorded.Run("launch", about["date"], *made))
     rows = tuple(
         (name, number(r["plain_us"], 2), number(r["specialized_us"], 2), number(r["ratio"], 3), str(r["specialized"]))
         for name, r in records.items()
