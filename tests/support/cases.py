@@ -135,7 +135,7 @@ def _declined() -> Iterator[Case]:
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
-    unaligned = {**POINTERS, "n": "i32", "k": "i32"}
+    unaligned = {**POINTERS, "a_ptr": "*fp16", "b_ptr": "*fp16", "n": "i32", "k": "i32"}
     yield case("pointers_unaligned", unaligned, TILE, odd.pointers, code="no-descriptor-load", at="load")
     yield case(
         "pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={"promote": False}
