@@ -26,7 +26,7 @@ COMMANDS = {
     "binary": ["compile", KERNEL],
     "stages": ["dump", KERNEL, "--list"],
     "diff": ["dump", KERNEL, "--diff", "ping_pong", "release_buffers"],
-    "pointer": ["compile", "kernels/matmul.py:matmul_pointer_kernel"],
+    "declined": ["compile", "kernels/elementwise.py:layer_norm_kernel"],
     "check": ["check", KERNEL],
     "badname": ["explain", "kernels/attention.py:attention_fdw"],
 }
