@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wspec.ptx.arithmetic import computed
 from wspec.ptx.effects import has_known_registers, writes
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import Block
@@ -195,56 +196,14 @@ class Walk:
         words = one.opcode.split(".")
         match words[0], values:
             case "mov" | "cvt", [value] if value is not None:
-                return _converted(words, value)
+                return value if isinstance(value, tuple) else computed(one.opcode, (value,))
             case "shfl", [value, 0, *_] if words[2] == "idx":
                 return value  # of lane 0, which this thread is
             case "add", [tuple((name, offset)), int(by)] | [int(by), tuple((name, offset))]:
                 return name, offset + by
             case "selp", [then, other, int(flag)]:
                 return then if flag else other
-            case _, [int(left), int(right)]:
-                return _computed(words, left, right)
+            case _, [int(), int()]:
+                return computed(one.opcode, [value for value in values if isinstance(value, int)])
         return None
 
-
-def _width(type: str) -> int:
-    """Bits of a type such as s16 or b32; 0 of what has none."""
-    return int(type[1:]) if type[:1] in ("b", "s", "u") and type[1:].isdigit() else 0
-
-
-def _converted(words: Sequence[str], value: Value) -> Value | None:
-    """By `mov` or `cvt`."""
-    if isinstance(value, tuple):
-        return value
-    source = _width(words[-1])
-    if not source or (words[-1].startswith("s") and value >> (source - 1) & 1 and words[0] == "cvt"):
-        return None
-    value &= (1 << source) - 1
-    return value & ((1 << _width(words[-2])) - 1) if words[0] == "cvt" else value
-
-
-def _computed(words: Sequence[str], left: int, right: int) -> int | None:
-    """Of integers, as so many bits without a sign."""
-    width = _width(words[-1])
-    if not width:
-        return None
-    whole = (1 << width) - 1
-    left, right = left & whole, right & whole
-    match words[0]:
-        case "add":
-            return left + right & whole
-        case "sub":
-            return left - right & whole
-        case "and":
-            return left & right
-        case "shr" if not (words[-1].startswith("s") and left >> (width - 1)):
-            return left >> right
-        case "shl" if right < width:
-            return left << right & whole
-        case "setp" if len(words) == 3:
-            if words[-1].startswith("s"):
-                left, right = ((value ^ 1 << (width - 1)) - (1 << (width - 1)) for value in (left, right))
-            orders = {"lt": left < right, "le": left <= right, "gt": left > right, "ge": left >= right,
-                      "eq": left == right, "ne": left != right}  # fmt: skip
-            return int(orders[words[1]]) if words[1] in orders else None
-    return None

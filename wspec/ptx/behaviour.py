@@ -1,0 +1,375 @@
+"""What a role's threads do where they synchronize: which events follow each other, at which places, in which phases.
+
+The way of all threads of a role is followed together, through each block for all values that the registers may hold
+there which events depend on: addresses of mbarriers and buffers, phases, counts and predicates. Of these, what is
+computed from the threads' numbers and constants alone is known once for each thread. What is carried round loops (a
+ring's index, a phase) takes few values, so all of them are gone through. A predicate that is computed from what is not
+known may be either, and is remembered while it is needed. What takes more than `MOST_VALUES` values (a counter, a
+pointer) is not known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wspec.ptx import flow
+from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.effects import ARITHMETIC, has_target, reads, writes
+from wspec.ptx.errors import PtxError
+from wspec.ptx.events import Event, Shape, may_speak, shape_of
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, registers
+from wspec.ptx.registers import Writers
+from wspec.ptx.roles import WARP, Role
+from wspec.ptx.syntax import Instruction
+
+MOST_VALUES = 64  # of one register at the beginning of one block
+SHARED = "global_smem"  # Triton's name of the block's shared memory
+
+Value = int | tuple[int, ...] | None
+"""Of a register: the same in all threads, one for each thread of the role, or not known."""
+
+Environment = tuple[Value, ...]
+"""What the registers hold that are followed and live at the beginning of a block, in the order of their names."""
+
+Outcome = tuple[tuple[tuple[Instruction, Event], ...], tuple[tuple[int, Environment], ...], bool]
+"""Of a block: the events, where it goes on, and whether the role may end there."""
+
+
+class Widened(Exception):
+    """A register takes too many values."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An instruction of a block that matters."""
+
+    one: Instruction
+    shape: Shape | None  # of an event; None of what computes
+    targets: tuple[str, ...] = ()
+
+
+class Behaviour:
+    """Of one role. `own`: barriers of a task's own threads."""
+
+    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers, own: frozenset[int]) -> None:
+        self._blocks, self._role, self._writers = blocks, role, writers
+        self.threads = [WARP * warp + lane for warp in role.warps for lane in range(WARP)]
+        self._constants: dict[str, Value] = {}
+        self._dropped: set[str] = set()
+        numbers = sorted(role.blocks | {role.start[0]})
+        self._events = {number: list(_events(blocks[number], own)) for number in numbers}
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Anew after a register was found to take too many values."""
+        self._followed = self._slice()
+        self._steps = {number: list(self._steps_of(number)) for number in self._events}
+        self._live = self._liveness()
+        self._known: dict[tuple[int, int, Environment], list[Outcome]] = {}
+        self._values: dict[tuple[int, str], set[Value]] = {}
+
+    # ---- which registers
+
+    def _slice(self) -> frozenset[str]:
+        """The registers that events depend on and that are no constants."""
+        found: set[str] = set()
+        work = [name for events in self._events.values() for one, shape in events for name in _asked(one, shape)]
+        while work:
+            name = work.pop()
+            if name in found or name in self._dropped or self._constant(name) is not None:
+                continue
+            found.add(name)
+            for one in self._writers.of(name):
+                if _computes(one):
+                    work += reads(one)
+                elif one.guard:
+                    work.append(one.guard)
+        return frozenset(found)
+
+    def _constant(self, name: str) -> Value:
+        """What a register holds at all times, once it is written; None where that is not known."""
+        if name in self._constants:
+            return self._constants[name]
+        self._constants[name] = None  # of one that depends on itself
+        found = self._special(name)
+        makers = self._writers.of(name)
+        if found is None and len(makers) == 1 and not makers[0].guard and _computes(makers[0]):
+            one = makers[0]
+            if all(self._constant(other) is not None for other in reads(one)):
+                results = self._results(one, {})
+                found = results[writes(one).index(name)]
+        self._constants[name] = found
+        return found
+
+    def _special(self, name: str) -> Value:
+        if name == "%tid.x":
+            return tuple(self.threads)
+        return tuple(thread % WARP for thread in self.threads) if name == "%laneid" else None
+
+    def _steps_of(self, number: int) -> Iterator[_Step]:
+        events = {id(one): shape for one, shape in self._events[number]}
+        for one in self._blocks[number].instructions:
+            shape = events.get(id(one))
+            if shape is not None:
+                yield _Step(one, shape)
+            elif has_target(one) and self._followed and one.name not in ("wgmma", "cp"):
+                targets = self._writers.targets(one)
+                if not self._followed.isdisjoint(targets):
+                    yield _Step(one, None, tuple(targets))
+
+    def _liveness(self) -> dict[int, tuple[str, ...]]:
+        """The registers that are followed and needed, at the beginning of each block."""
+        begins: dict[int, tuple[set[str], set[str]]] = {}
+        for number, steps in self._steps.items():
+            needed, made = set[str](), set[str]()
+            for step in steps:
+                one = step.one
+                asked = _asked(one, step.shape) if step.shape is not None else reads(one)
+                needed |= {name for name in asked if name in self._followed and name not in made}
+                if one.guard:
+                    needed |= {name for name in step.targets if name in self._followed and name not in made}
+                made.update(step.targets)
+            turn = self._blocks[number].turn
+            if turn is not None and turn.guard in self._followed and turn.guard not in made:
+                needed.add(turn.guard)
+            begins[number] = needed, made
+        live = {number: set(needed) for number, (needed, _) in begins.items()}
+        work = list(reversed(live))
+        before: dict[int, list[int]] = {}
+        for number in live:
+            for way in self._blocks[number].follow:
+                before.setdefault(way, []).append(number)
+        while work:
+            number = work.pop()
+            for way in before.get(number, ()):
+                more = live[number] - begins[way][1] - live[way]
+                if more:
+                    live[way] |= more
+                    work.append(way)
+        return {number: tuple(sorted(names)) for number, names in live.items()}
+
+    # ---- values
+
+    def _value(self, operand: Operand, held: dict[str, Value]) -> Value:
+        match operand:
+            case Number():
+                return operand.value
+            case Symbol(name):
+                return 0 if name == SHARED else None
+            case Register(name, negated):
+                found = held[name] if name in held else self._constant(name)
+                if negated:
+                    return _each(lambda one: 1 - one, found)
+                return found
+            case Address(base, offset, _):
+                found = self._value(base, held)
+                return _each(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
+        return None
+
+    def _results(self, one: Instruction, held: dict[str, Value]) -> tuple[Value, ...]:
+        """Of all registers that an instruction writes, without its guard."""
+        if one.name == "elect":
+            leaders = tuple(int(thread % WARP == 0) for thread in self.threads)
+            return (0, leaders) if len(writes(one)) == 2 else (leaders,)
+        operands = one.operands
+        if isinstance(operands[0], Several):
+            return (None,) * len(operands[0].items)
+        if one.name == "shfl":
+            return (self._shuffled(one, held),)
+        values = [self._value(operand, held) for operand in operands[1:]]
+        return (_result(one.opcode, values),)
+
+    def _shuffled(self, one: Instruction, held: dict[str, Value]) -> Value:
+        value, lane = self._value(one.operands[1], held), self._value(one.operands[2], held)
+        if isinstance(value, int):
+            return value
+        if value is None or not isinstance(lane, int) or not one.opcode.startswith("shfl.sync.idx.b32"):
+            return None
+        return _same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
+
+    # ---- the way through a block
+
+    def start(self) -> tuple[int, int, Environment]:
+        """The block, the place in it, and what is held there."""
+        number, place = self._role.start
+        return number, place, tuple(None for _ in self._live[number])
+
+    def outcomes(self, number: int, place: int, environment: Environment) -> list[Outcome]:
+        """All ways through a block. Raises PtxError for an event of which not all is known."""
+        key = number, place, environment
+        if key not in self._known:
+            self._known[key] = list(self._outcomes(number, place, environment))
+        return self._known[key]
+
+    def _outcomes(self, number: int, place: int, environment: Environment) -> Iterator[Outcome]:
+        block, steps = self._blocks[number], self._steps[number]
+        if place:
+            skipped = {id(one) for one in block.instructions[:place]}
+            steps = [step for step in steps if id(step.one) not in skipped]
+        work: list[tuple[int, dict[str, Value], list[tuple[Instruction, Event]]]] = [
+            (0, dict(zip(self._live[number], environment, strict=True)), [])
+        ]
+        while work:
+            at, held, events = work.pop()
+            forked = False
+            while at < len(steps) and not forked:
+                step = steps[at]
+                at += 1
+                if step.shape is not None:
+                    event = self._event(step.one, step.shape, held)
+                    events += [] if event is None else [(step.one, event)]
+                else:
+                    ways = self._set(step, held)
+                    held = ways[0]
+                    if len(ways) > 1:
+                        work += [(at, way, list(events)) for way in ways]
+                        forked = True
+            if not forked:
+                ways_on, ends = self._turn(block, held)
+                yield tuple(events), ways_on, ends
+
+    def _set(self, step: _Step, held: dict[str, Value]) -> list[dict[str, Value]]:
+        """What is held behind an instruction: of a predicate that is not known, both."""
+        one = step.one
+        guard = self._guard(one, held)
+        if guard == 0:
+            return [held]
+        known = _computes(one) and guard == 1
+        results = self._results(one, held) if known else (None,) * len(step.targets)
+        for name, value in zip(step.targets, results, strict=True):
+            if name in self._followed:
+                held[name] = value
+        if len(step.targets) == 1 and known and results[0] is None and _is_predicate(one):
+            return [held | {step.targets[0]: value} for value in (0, 1)]
+        return [held]
+
+    def _guard(self, one: Instruction, held: dict[str, Value]) -> Value:
+        """1 where all threads execute it, 0 where none does."""
+        if not one.guard:
+            return 1
+        found = held[one.guard] if one.guard in held else self._constant(one.guard)
+        return _each(lambda value: 1 - value, found) if one.unless else found
+
+    def _turn(self, block: flow.Block, held: dict[str, Value]) -> tuple[tuple[tuple[int, Environment], ...], bool]:
+        ways, turn = block.follow, block.turn
+        if turn is not None and turn.name == "bra" and turn.guard and len(ways) == 2:
+            taken = self._guard(turn, held)
+            if isinstance(taken, int):
+                ways = ways[:1] if taken else ways[1:]
+        inside = [way for way in dict.fromkeys(ways) if way in self._role.blocks]
+        leaves = len(inside) < len(set(ways)) and block.number != self._role.start[0]
+        on = tuple((way, self._environment(way, held)) for way in inside if not (way == block.number and block.spins))
+        return on, leaves or not block.follow
+
+    def _environment(self, number: int, held: dict[str, Value]) -> Environment:
+        found = tuple(held.get(name) for name in self._live[number])
+        for name, value in zip(self._live[number], found, strict=True):
+            values = self._values.setdefault((number, name), set())
+            if value not in values:
+                values.add(value)
+                if len(values) > MOST_VALUES:
+                    self._dropped.add(name)
+                    self._prepare()
+                    raise Widened
+        return found
+
+    # ---- events
+
+    def _event(self, one: Instruction, shape: Shape, held: dict[str, Value]) -> Event | None:
+        """None where no thread does it."""
+        guard = self._guard(one, held)
+        if guard is None:
+            raise PtxError(f"which threads execute '{one}' is not known")
+        if guard == 0:
+            return None
+        active = [at for at in range(len(self.threads)) if guard == 1 or (isinstance(guard, tuple) and guard[at])]
+        if (shape.who == "one" and len(active) != 1) or (shape.who == "all" and len(active) != len(self.threads)):
+            raise PtxError(f"'{one}' is executed by {len(active)} of {len(self.threads)} threads")
+        numbers = tuple(self._one(one, number, active, held) for number in shape.numbers)
+        if shape.who == "each":
+            numbers = (numbers[0] * len(active), *numbers[1:])
+        at = None if shape.at is None else self._one(one, shape.at, active, held)
+        phase = None if shape.phase is None else self._one(one, shape.phase, active, held)
+        buffers = () if shape.buffer is None else tuple(sorted(self._all(one, shape.buffer, active, held)))
+        return Event(shape.kind, numbers, at, phase, buffers)
+
+    def _one(self, one: Instruction, operand: Operand | int, active: Sequence[int], held: dict[str, Value]) -> int:
+        if isinstance(operand, int):
+            return operand
+        found = self._all(one, operand, active, held)
+        if len(set(found)) != 1:
+            raise PtxError(f"threads execute '{one}' at several places")
+        return found[0]
+
+    def _all(self, one: Instruction, operand: Operand, active: Sequence[int], held: dict[str, Value]) -> list[int]:
+        found = self._value(operand, held)
+        if found is None:
+            raise PtxError(f"the operands of '{one}' are not known")
+        return [found if isinstance(found, int) else found[at] for at in active]
+
+
+def _events(block: flow.Block, own: frozenset[int]) -> Iterator[tuple[Instruction, Shape]]:
+    for one in block.instructions:
+        if may_speak(one):
+            shape = shape_of(one, own)
+            if shape is not None:
+                if shape.kind == "wait" and not block.spins:
+                    raise PtxError(f"'{one}' is not repeated until it holds")
+                yield one, shape
+
+
+def _asked(one: Instruction, shape: Shape) -> Iterator[str]:
+    """The registers that an event depends on."""
+    if one.guard:
+        yield one.guard
+    for operand in (*shape.numbers, shape.at, shape.phase, shape.buffer):
+        if operand is not None and not isinstance(operand, int):
+            base = operand.base if isinstance(operand, Address) else operand
+            yield from registers(base)
+
+
+def _computes(one: Instruction) -> bool:
+    """May its result be known: does it compute integers or predicates?"""
+    if one.name in ARITHMETIC:
+        return width(one.opcode.rpartition(".")[2]) > 0
+    return one.name in ("shfl", "elect")
+
+
+def _is_predicate(one: Instruction) -> bool:
+    return one.name == "setp" or one.opcode.endswith(".pred")
+
+
+def _result(opcode: str, values: Sequence[Value]) -> Value:
+    lengths = {len(value) for value in values if isinstance(value, tuple)}
+    if any(value is None for value in values):
+        return _despite(opcode, values)
+    if not lengths:
+        return computed(opcode, [value for value in values if isinstance(value, int)])
+    spread = [value if isinstance(value, tuple) else itertools.repeat(value, max(lengths)) for value in values]
+    found = [computed(opcode, each) for each in zip(*spread, strict=True)]  # type: ignore[arg-type]
+    known = [value for value in found if value is not None]
+    return _same(tuple(known)) if len(known) == len(found) else None
+
+
+def _despite(opcode: str, values: Sequence[Value]) -> Value:
+    """What is known although an operand is not."""
+    if opcode.startswith("and.") and 0 in values:
+        return 0
+    if opcode == "or.pred" and 1 in values:
+        return 1
+    if opcode.startswith("selp.") and len(values) == 3 and isinstance(values[2], int):
+        return values[0 if values[2] else 1]
+    return None
+
+
+def _each(change, found: Value) -> Value:  # type: ignore[no-untyped-def]
+    if isinstance(found, tuple):
+        return tuple(change(one) for one in found)
+    return None if found is None else change(found)
+
+
+def _same(found: tuple[int, ...]) -> Value:
+    """One number where it is the same in all threads."""
+    return found[0] if found.count(found[0]) == len(found) else found
