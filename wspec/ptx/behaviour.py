@@ -10,6 +10,7 @@ pointer) is not known.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,14 @@ class Behaviour:
         found: set[str] = set()
         work = [name for events in self._events.values() for one, shape in events for name in _asked(one, shape)]
         while work:
+            self._close(work, found)
+            work = self._others_that_compare(found)
+        self._watched = self._compared(found)
+        return frozenset(found)
+
+    def _close(self, work: list[str], found: set[str]) -> None:
+        """With all that those registers are computed from."""
+        while work:
             name = work.pop()
             if name in found or name in self._dropped or self._constant(name) is not None:
                 continue
@@ -86,7 +95,28 @@ class Behaviour:
                     work += reads(one)
                 elif one.guard:
                     work.append(one.guard)
-        return frozenset(found)
+
+    def _others_that_compare(self, found: set[str]) -> list[str]:
+        """Predicates of branches that compare what a predicate among those found compares."""
+        keys = {key for key in map(self._key_of, found) if key is not None}
+        guards = (self._blocks[number].turn for number in self._events)
+        names = {one.guard for one in guards if one is not None and one.guard}
+        return [name for name in names if name not in found | self._dropped and self._key_of(name) in keys]
+
+    def _key_of(self, name: str) -> str | None:
+        makers = self._writers.of(name)
+        return comparison(makers[0])[0] if len(makers) == 1 and not makers[0].guard else None
+
+    def _compared(self, found: set[str]) -> dict[str, set[str]]:
+        """Register -> comparisons that are remembered until it is written."""
+        watched: dict[str, set[str]] = {}
+        for name in found:
+            for one in self._writers.of(name):
+                key, _ = comparison(one)
+                if key is not None:
+                    for operand in reads(one):
+                        watched.setdefault(operand, set()).add(key)
+        return watched
 
     def _constant(self, name: str) -> Value:
         """What a register holds at all times, once it is written; None where that is not known."""
@@ -116,7 +146,7 @@ class Behaviour:
                 yield _Step(one, shape)
             elif has_target(one) and self._followed and one.name not in ("wgmma", "cp"):
                 targets = self._writers.targets(one)
-                if not self._followed.isdisjoint(targets):
+                if not self._followed.isdisjoint(targets) or not self._watched.keys().isdisjoint(targets):
                     yield _Step(one, None, tuple(targets))
 
     def _liveness(self) -> dict[int, tuple[str, ...]]:
@@ -126,11 +156,12 @@ class Behaviour:
             needed, made = set[str](), set[str]()
             for step in steps:
                 one = step.one
-                asked = _asked(one, step.shape) if step.shape is not None else reads(one)
+                asked = [*_asked(one, step.shape)] if step.shape is not None else [*reads(one)]
+                asked += step.targets if one.guard else ()
                 needed |= {name for name in asked if name in self._followed and name not in made}
-                if one.guard:
-                    needed |= {name for name in step.targets if name in self._followed and name not in made}
-                made.update(step.targets)
+                key = comparison(one)[0]
+                needed |= {key} - made if key is not None and step.targets else set()
+                made.update(step.targets, *(self._watched.get(name, ()) for name in step.targets))
             turn = self._blocks[number].turn
             if turn is not None and turn.guard in self._followed and turn.guard not in made:
                 needed.add(turn.guard)
@@ -241,9 +272,22 @@ class Behaviour:
         for name, value in zip(step.targets, results, strict=True):
             if name in self._followed:
                 held[name] = value
+            for key in self._watched.get(name, ()):
+                held[key] = None
         if len(step.targets) == 1 and known and results[0] is None and _is_predicate(one):
-            return [held | {step.targets[0]: value} for value in (0, 1)]
+            return self._either(step, held)
         return [held]
+
+    def _either(self, step: _Step, held: dict[str, Value]) -> list[dict[str, Value]]:
+        """A predicate that is not known holds or not, as what compares the same did before."""
+        (target,) = step.targets
+        if target not in self._followed:
+            return [held]
+        key, is_negated = comparison(step.one)
+        if key is None:
+            return [held | {target: value} for value in (0, 1)]
+        ways = [before] if isinstance(before := held.get(key), int) else [0, 1]
+        return [held | {target: way ^ is_negated, key: way} for way in ways]
 
     def _guard(self, one: Instruction, held: dict[str, Value]) -> Value:
         """1 where all threads execute it, 0 where none does."""
@@ -335,6 +379,27 @@ def _computes(one: Instruction) -> bool:
     if one.name in ARITHMETIC:
         return width(one.opcode.rpartition(".")[2]) > 0
     return one.name in ("shfl", "elect")
+
+
+@functools.lru_cache(maxsize=4096)
+def comparison(one: Instruction) -> tuple[str | None, bool]:
+    """What an instruction compares, the same for all that compare the same numbers, and whether it asks for the
+    opposite; None of what compares no integers."""
+    words = one.opcode.split(".")
+    operands = one.operands
+    if words[0] != "setp" or len(words) != 3 or len(operands) != 3 or not width(words[2]):
+        return None, False
+    order, left, right = words[1], operands[1], operands[2]
+    if order in ("eq", "ne"):
+        first, second = sorted((str(left), str(right)))
+        return f"{first} = {second} {words[2]}", order == "ne"
+    if order not in ("lt", "le", "gt", "ge"):
+        return None, False
+    if isinstance(right, Number) and right.value is not None and order in ("le", "gt"):
+        return f"{left} < {Number(str(right.value + 1))} {words[2]}", order == "gt"
+    if order in ("gt", "le"):
+        left, right = right, left
+    return f"{left} < {right} {words[2]}", order in ("ge", "le")
 
 
 def _is_predicate(one: Instruction) -> bool:

@@ -63,7 +63,7 @@ class _Node:
     action: Action | None = None
     moves: list[tuple[Value, Value]] = field(default_factory=list)
     follow: list[int] = field(default_factory=list)
-    condition: Value | None = None  # of two ways: the first where it holds
+    condition: Value | None = None  # of an action: the first of two ways where it holds
     tests: Operation | None = None  # a loop, of two ways: the first where it goes on
     counts: Operation | None = None  # a loop, whose position moves on
 
@@ -147,8 +147,8 @@ class Protocol:
         self._then()
         top = self._end
         self._block(before)
-        condition, *values = before.terminator.operands
-        self._then().condition = condition
+        values = before.terminator.operands[1:]
+        self._then()
         asks = self._end
         self._then().moves = list(zip(after.args, values, strict=True))
         self._block(after)
@@ -158,7 +158,7 @@ class Protocol:
         self._join((asks,)).moves = list(zip(op.results, values, strict=True))
 
     def _if(self, op: Operation) -> None:
-        self._then().condition = op.operands[0]
+        self._then()
         begin, ends = self._end, list[int]()
         for region in op.regions:
             self._end = begin
@@ -204,7 +204,7 @@ class Protocol:
                 position = node.counts.regions[0].block.args[0]
                 sources.setdefault(position, []).extend(node.counts.operands[1:3])
         work = [one for node in self._nodes if node.action is not None for one in _asked(node.action)]
-        work += [node.condition for node in self._nodes if node.condition is not None and self._skips(node)]
+        work += [node.condition for node in self._nodes if node.condition is not None]
         found: set[Value] = set()
         while work:
             value = self._captured.get(work[-1], work[-1])
@@ -216,11 +216,6 @@ class Protocol:
             if value.op is not None and _computes(value.op):
                 work += value.op.operands
         return frozenset(found)
-
-    def _skips(self, node: _Node) -> bool:
-        """Is it the condition of an action's predicate?"""
-        follows = self._nodes[node.follow[0]].follow
-        return bool(follows) and self._nodes[follows[0]].action is not None
 
     def _constant(self, value: Value) -> int | None:
         """What a value is at all times; None where that is not known."""
