@@ -38,10 +38,6 @@ Outcome = tuple[tuple[tuple[Instruction, Event], ...], tuple[tuple[int, Environm
 """Of a block: the events, where it goes on, and whether the role may end there."""
 
 
-class Widened(Exception):
-    """A register takes too many values."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Step:
     """An instruction of a block that matters."""
@@ -58,17 +54,14 @@ class Behaviour:
         self._blocks, self._role, self._writers = blocks, role, writers
         self.threads = [WARP * warp + lane for warp in role.warps for lane in range(WARP)]
         self._constants: dict[str, Value] = {}
-        self._dropped: set[str] = set()
         numbers = sorted(role.blocks | {role.start[0]})
         self._events = {number: list(_events(blocks[number], own)) for number in numbers}
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Anew after a register was found to take too many values."""
+        self._watched: dict[str, set[str]] = {}  # register -> comparisons that are remembered until it is written
         self._followed = self._slice()
-        self._steps = {number: list(self._steps_of(number)) for number in self._events}
+        self._counting = self._adding_up()
+        self._steps = {number: list(self._steps_of(number)) for number in {*numbers, *role.way}}
         self._live = self._liveness()
-        self._known: dict[tuple[int, int, Environment], list[Outcome]] = {}
+        self._known: dict[tuple[int, Environment], list[Outcome]] = {}
         self._values: dict[tuple[int, str], set[Value]] = {}
 
     # ---- which registers
@@ -87,7 +80,7 @@ class Behaviour:
         """With all that those registers are computed from."""
         while work:
             name = work.pop()
-            if name in found or name in self._dropped or self._constant(name) is not None:
+            if name in found or self._constant(name) is not None:
                 continue
             found.add(name)
             for one in self._writers.of(name):
@@ -101,7 +94,7 @@ class Behaviour:
         keys = {key for key in map(self._key_of, found) if key is not None}
         guards = (self._blocks[number].turn for number in self._events)
         names = {one.guard for one in guards if one is not None and one.guard}
-        return [name for name in names if name not in found | self._dropped and self._key_of(name) in keys]
+        return [name for name in names if name not in found and self._key_of(name) in keys]
 
     def _key_of(self, name: str) -> str | None:
         makers = self._writers.of(name)
@@ -117,6 +110,32 @@ class Behaviour:
                     for operand in reads(one):
                         watched.setdefault(operand, set()).add(key)
         return watched
+
+    def _adding_up(self) -> frozenset[Instruction]:
+        """Additions to what they made before, of registers that are only moved and added to. What they make is of no
+        use, unless it is compared with a number."""
+        made = [(name, one) for name in self._followed for one in self._writers.of(name)]
+        matched = {name for _, one in made if one.name == "setp" and one.opcode.split(".")[1] in ("eq", "ne")
+                   and any(isinstance(operand, Number) for operand in one.operands) for name in reads(one)}  # fmt: skip
+        found = set[Instruction]()
+        for name, one in made:
+            if one.name == "add":
+                chain = self._chain(one)
+                if name in chain and matched.isdisjoint(chain):
+                    found.add(one)
+        return frozenset(found)
+
+    def _chain(self, one: Instruction) -> set[str]:
+        """The registers that it moves or adds up, from wherever they come."""
+        found: set[str] = set()
+        work = list(reads(one))
+        while work:
+            name = work.pop()
+            if name not in found and name in self._followed:
+                found.add(name)
+                work += [other for maker in self._writers.of(name) if maker.name in ("mov", "add", "sub")
+                         for other in reads(maker)]  # fmt: skip
+        return found
 
     def _constant(self, name: str) -> Value:
         """What a register holds at all times, once it is written; None where that is not known."""
@@ -139,7 +158,7 @@ class Behaviour:
         return tuple(thread % WARP for thread in self.threads) if name == "%laneid" else None
 
     def _steps_of(self, number: int) -> Iterator[_Step]:
-        events = {id(one): shape for one, shape in self._events[number]}
+        events = {id(one): shape for one, shape in self._events.get(number, ())}
         for one in self._blocks[number].instructions:
             shape = events.get(id(one))
             if shape is not None:
@@ -222,26 +241,33 @@ class Behaviour:
 
     # ---- the way through a block
 
-    def start(self) -> tuple[int, int, Environment]:
-        """The block, the place in it, and what is held there."""
+    def starts(self) -> list[tuple[int, Environment]]:
+        """Where the role begins, and what may be held there."""
         number, place = self._role.start
-        return number, place, tuple(None for _ in self._live[number])
+        before = {id(one) for one in self._blocks[number].instructions[:place]}
+        self._begin = [step for step in self._steps[number] if id(step.one) not in before]
+        ways: list[dict[str, Value]] = [{}]
+        for passed in self._role.way:
+            for step in self._steps[passed]:
+                if step.shape is None and (passed != number or id(step.one) in before):
+                    ways = [way for held in ways for way in self._set(step, held)]
+        self._begin_live = tuple(sorted({name for held in ways for name in held}))
+        return [(number, tuple(held.get(name) for name in self._begin_live)) for held in ways]
 
-    def outcomes(self, number: int, place: int, environment: Environment) -> list[Outcome]:
-        """All ways through a block. Raises PtxError for an event of which not all is known."""
-        key = number, place, environment
+    def outcomes(self, number: int, environment: Environment, begins: bool = False) -> list[Outcome]:
+        """All ways through a block, of the first one from where the role begins. Raises PtxError for an event of which
+        not all is known."""
+        if begins:
+            held = dict(zip(self._begin_live, environment, strict=True))
+            return list(self._outcomes(self._blocks[number], self._begin, held))
+        key = number, environment
         if key not in self._known:
-            self._known[key] = list(self._outcomes(number, place, environment))
+            held = dict(zip(self._live[number], environment, strict=True))
+            self._known[key] = list(self._outcomes(self._blocks[number], self._steps[number], held))
         return self._known[key]
 
-    def _outcomes(self, number: int, place: int, environment: Environment) -> Iterator[Outcome]:
-        block, steps = self._blocks[number], self._steps[number]
-        if place:
-            skipped = {id(one) for one in block.instructions[:place]}
-            steps = [step for step in steps if id(step.one) not in skipped]
-        work: list[tuple[int, dict[str, Value], list[tuple[Instruction, Event]]]] = [
-            (0, dict(zip(self._live[number], environment, strict=True)), [])
-        ]
+    def _outcomes(self, block: flow.Block, steps: Sequence[_Step], begin: dict[str, Value]) -> Iterator[Outcome]:
+        work: list[tuple[int, dict[str, Value], list[tuple[Instruction, Event]]]] = [(0, begin, [])]
         while work:
             at, held, events = work.pop()
             forked = False
@@ -267,7 +293,7 @@ class Behaviour:
         guard = self._guard(one, held)
         if guard == 0:
             return [held]
-        known = _computes(one) and guard == 1
+        known = _computes(one) and guard == 1 and one not in self._counting
         results = self._results(one, held) if known else (None,) * len(step.targets)
         for name, value in zip(step.targets, results, strict=True):
             if name in self._followed:
@@ -311,13 +337,10 @@ class Behaviour:
         found = tuple(held.get(name) for name in self._live[number])
         for name, value in zip(self._live[number], found, strict=True):
             values = self._values.setdefault((number, name), set())
-            if value not in values:
-                values.add(value)
-                if len(values) > MOST_VALUES:
-                    self._dropped.add(name)
-                    self._prepare()
-                    raise Widened
-        return found
+            values.add(value)
+            if len(values) > MOST_VALUES:
+                held[name] = None
+        return tuple(held.get(name) for name in self._live[number])
 
     # ---- events
 

@@ -8,6 +8,7 @@ evaluated here, for the first thread of each warp.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class Role:
     blocks: frozenset[int]
     start: tuple[int, int]  # a block, and a place in it
     partition: int | None  # the number that says it: of a partition, or of nothing to do; None of who begins
+    way: tuple[int, ...] = ()  # the blocks up to the start, with that of the start
 
     @property
     def threads(self) -> int:
@@ -73,6 +75,7 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
             frozenset(inside - shared),
             (walk.number, walk.place) if walk.loaded else (0, 0),
             walk.partition,
+            tuple(number for number, _ in itertools.groupby(walk.passed)) if walk.loaded else (),
         )
         for warps, inside, walk in found.values()
     ]

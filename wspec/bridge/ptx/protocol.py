@@ -68,10 +68,6 @@ class _Node:
     counts: Operation | None = None  # a loop, whose position moves on
 
 
-class Widened(Exception):
-    """A value takes too many values."""
-
-
 class Protocol:
     """Of one task. `places`: where allocations begin and end; `captured`: what the partitions' arguments are."""
 
@@ -84,8 +80,11 @@ class Protocol:
             self._block(block)
         self._then()
         self.end = self._end
-        self._dropped: set[Value] = set()
-        self._prepare()
+        self._followed = self._slice()
+        self._live = self._liveness()
+        self._closures: dict[tuple[int, Held], frozenset[State]] = {}
+        self._steps: dict[tuple[State, Event], frozenset[State]] = {}
+        self._values: dict[Value, set[int | None]] = {}
 
     def named_barriers(self) -> Iterator[int]:
         """Those that threads of the task wait at by what the kernel's author wrote."""
@@ -136,7 +135,7 @@ class Protocol:
         self._then()
         self._block(body)
         again = self._then()
-        again.moves = list(zip(body.args[1:], body.terminator.operands, strict=True))
+        again.moves = list(zip(body.args, (body.args[0], *body.terminator.operands), strict=True))
         again.counts = op
         again.follow.append(top)
         self._join((top,)).moves = list(zip(op.results, body.args[1:], strict=True))
@@ -187,13 +186,6 @@ class Protocol:
 
     # ---- which values
 
-    def _prepare(self) -> None:
-        self._followed = self._slice()
-        self._live = self._liveness()
-        self._closures: dict[tuple[int, Held], frozenset[State]] = {}
-        self._steps: dict[tuple[State, Event], frozenset[State]] = {}
-        self._values: dict[Value, set[int | None]] = {}
-
     def _slice(self) -> frozenset[Value]:
         """The values that actions depend on, and that are no constants."""
         sources: dict[Value, list[Value]] = {}
@@ -209,7 +201,7 @@ class Protocol:
         while work:
             value = self._captured.get(work[-1], work[-1])
             work.pop()
-            if value in found or value in self._dropped or self._constant(value) is not None:
+            if value in found or self._constant(value) is not None:
                 continue
             found.add(value)
             work += sources.get(value, ())
@@ -299,7 +291,7 @@ class Protocol:
         return any(number == self.end for number, _, _ in states)
 
     def after(self, states: frozenset[State], event: Event) -> frozenset[State]:
-        """Where an event leads. Raises PtxError where not all is known of what would be it, and Widened."""
+        """Where an event leads. Raises PtxError where not all is known of what would be it."""
         found: set[State] = set()
         for state in states:
             key = state, event
@@ -382,19 +374,13 @@ class Protocol:
             if position in self._followed:
                 at, by = held.get(position), self._value(step, held)
                 held[position] = None if at is None or by is None else at + by & (1 << _bits(position)) - 1
-                self._limit(position, held[position])
         for target, _ in node.moves:
             if target in self._followed:
-                self._limit(target, held[target])
+                values = self._values.setdefault(target, set())
+                values.add(held[target])
+                if len(values) > MOST_VALUES:
+                    held[target] = None
         return [held]
-
-    def _limit(self, value: Value, found: int | None) -> None:
-        values = self._values.setdefault(value, set())
-        values.add(found)
-        if len(values) > MOST_VALUES:
-            self._dropped.add(value)
-            self._prepare()
-            raise Widened
 
     def _ways(self, node: _Node, held: Mapping[Value, int | None]) -> Sequence[int]:
         if len(node.follow) < 2:

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wspec.bridge.ptx import protocol
-from wspec.bridge.ptx.protocol import Protocol
+from wspec.bridge.ptx.protocol import Protocol, State
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area
 from wspec.ir.types import DenseArrayAttr
-from wspec.ptx import behaviour, flow
-from wspec.ptx.behaviour import Behaviour
+from wspec.ptx import flow
+from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import FENCE, Event
 from wspec.ptx.registers import Writers
@@ -75,23 +74,13 @@ def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
 
 
 def _show_task(task: Protocol, code: Behaviour, role: Role) -> None:
-    """Again without what takes too many values, until nothing does."""
-    while True:
-        try:
-            return _walk(task, code, role)
-        except (protocol.Widened, behaviour.Widened):
-            continue
-
-
-def _walk(task: Protocol, code: Behaviour, role: Role) -> None:
     """All ways of a role through its blocks, beside the ways through the automaton."""
-    number, place, environment = code.start()
     states = task.begin()
-    work = [(number, place, environment, states)]
-    seen = {(number, environment, states)}
+    work = [(number, environment, states, True) for number, environment in code.starts()]
+    seen = set[tuple[int, Environment, frozenset[State]]]()
     while work:
-        number, place, environment, begin = work.pop()
-        for events, ways, ends in code.outcomes(number, place, environment):
+        number, environment, begin, is_first = work.pop()
+        for events, ways, ends in code.outcomes(number, environment, is_first):
             states = begin
             for one, event in events:
                 following = task.after(states, event)
@@ -103,7 +92,7 @@ def _walk(task: Protocol, code: Behaviour, role: Role) -> None:
             for way, held in ways:
                 if (way, held, states) not in seen:
                     seen.add((way, held, states))
-                    work.append((way, 0, held, states))
+                    work.append((way, held, states, False))
         if len(seen) > MOST_STATES:
             raise PtxError(f"the task of warps {_list(role.warps)} has too many states")
 
