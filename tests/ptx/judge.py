@@ -9,7 +9,8 @@ from tests.ptx.edits_gone_wrong import wrong_edits
 from tests.ptx.mutants import Mutant, mutants
 from tests.ptx.shipped_ptx import Pair
 from wspec import ir
-from wspec.bridge.ptx.skeleton import show_order
+from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.shared_memory import placement
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
@@ -74,12 +75,13 @@ def waits_for_nothing(pair: Pair, text: str) -> bool:
 
 def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
     """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
-    function = next(op for op in ir.read(pair.final).walk() if op.name == "tt.func")
+    module = ir.read(pair.final)
+    function, places = next(op for op in module.walk() if op.name == "tt.func"), placement(module).areas
     emitted = read(pair.emitted)
     for number, mutant in enumerate(mutants(emitted)):
         if number % step == 0:
             try:
-                show_order(function, mutant.of(emitted).entry())
+                show_order(function, mutant.of(emitted).entry(), places)
                 verdict = "not compared" if is_not_compared(mutant) else "unexplained"
             except PtxError:
                 verdict = "refused"

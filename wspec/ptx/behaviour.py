@@ -45,6 +45,7 @@ class _Step:
     one: Instruction
     shape: Shape | None  # of an event; None of what computes
     targets: tuple[str, ...] = ()
+    is_constant: bool = False  # an event that depends on constants alone
 
 
 class Behaviour:
@@ -63,6 +64,8 @@ class Behaviour:
         self._live = self._liveness()
         self._known: dict[tuple[int, Environment], list[Outcome]] = {}
         self._values: dict[tuple[int, str], set[Value]] = {}
+        self._always: dict[Instruction, Event | None] = {}  # events that depend on constants alone
+        self._holding: dict[tuple[int, ...], list[int]] = {}
 
     # ---- which registers
 
@@ -162,7 +165,7 @@ class Behaviour:
         for one in self._blocks[number].instructions:
             shape = events.get(id(one))
             if shape is not None:
-                yield _Step(one, shape)
+                yield _Step(one, shape, (), self._followed.isdisjoint(_asked(one, shape)))
             elif has_target(one) and self._followed and one.name not in ("wgmma", "cp"):
                 targets = self._writers.targets(one)
                 if not self._followed.isdisjoint(targets) or not self._watched.keys().isdisjoint(targets):
@@ -275,7 +278,7 @@ class Behaviour:
                 step = steps[at]
                 at += 1
                 if step.shape is not None:
-                    event = self._event(step.one, step.shape, held)
+                    event = self._event_of(step, held)
                     events += [] if event is None else [(step.one, event)]
                 else:
                     ways = self._set(step, held)
@@ -344,6 +347,14 @@ class Behaviour:
 
     # ---- events
 
+    def _event_of(self, step: _Step, held: dict[str, Value]) -> Event | None:
+        assert step.shape is not None
+        if not step.is_constant:
+            return self._event(step.one, step.shape, held)
+        if step.one not in self._always:
+            self._always[step.one] = self._event(step.one, step.shape, held)
+        return self._always[step.one]
+
     def _event(self, one: Instruction, shape: Shape, held: dict[str, Value]) -> Event | None:
         """None where no thread does it."""
         guard = self._guard(one, held)
@@ -351,30 +362,42 @@ class Behaviour:
             raise PtxError(f"which threads execute '{one}' is not known")
         if guard == 0:
             return None
-        active = [at for at in range(len(self.threads)) if guard == 1 or (isinstance(guard, tuple) and guard[at])]
-        if (shape.who == "one" and len(active) != 1) or (shape.who == "all" and len(active) != len(self.threads)):
+        active = self._active(guard)
+        if (shape.who == "one" and len(active) != 1) or (shape.who == "all" and guard != 1):
             raise PtxError(f"'{one}' is executed by {len(active)} of {len(self.threads)} threads")
         numbers = tuple(self._one(one, number, active, held) for number in shape.numbers)
         if shape.who == "each":
             numbers = (numbers[0] * len(active), *numbers[1:])
         at = None if shape.at is None else self._one(one, shape.at, active, held)
         phase = None if shape.phase is None else self._one(one, shape.phase, active, held)
-        buffers = () if shape.buffer is None else tuple(sorted(self._all(one, shape.buffer, active, held)))
+        buffers: tuple[int, ...] = ()
+        if shape.buffer is not None:
+            found = self._known_value(one, shape.buffer, held)
+            places = [found] * len(active) if isinstance(found, int) else [found[number] for number in active]
+            buffers = tuple(sorted(places))
         return Event(shape.kind, numbers, at, phase, buffers)
 
-    def _one(self, one: Instruction, operand: Operand | int, active: Sequence[int], held: dict[str, Value]) -> int:
-        if isinstance(operand, int):
-            return operand
-        found = self._all(one, operand, active, held)
-        if len(set(found)) != 1:
-            raise PtxError(f"threads execute '{one}' at several places")
-        return found[0]
+    def _active(self, guard: int | tuple[int, ...]) -> Sequence[int]:
+        """The threads for which a predicate holds, by their places among the role's."""
+        if isinstance(guard, int):
+            return range(len(self.threads))
+        if guard not in self._holding:
+            self._holding[guard] = [at for at, holds in enumerate(guard) if holds]
+        return self._holding[guard]
 
-    def _all(self, one: Instruction, operand: Operand, active: Sequence[int], held: dict[str, Value]) -> list[int]:
+    def _one(self, one: Instruction, operand: Operand | int, active: Sequence[int], held: dict[str, Value]) -> int:
+        found = operand if isinstance(operand, int) else self._known_value(one, operand, held)
+        if isinstance(found, int):
+            return found
+        if len({found[at] for at in active}) != 1:
+            raise PtxError(f"threads execute '{one}' at several places")
+        return found[active[0]]
+
+    def _known_value(self, one: Instruction, operand: Operand, held: dict[str, Value]) -> int | tuple[int, ...]:
         found = self._value(operand, held)
         if found is None:
             raise PtxError(f"the operands of '{one}' are not known")
-        return [found if isinstance(found, int) else found[at] for at in active]
+        return found
 
 
 def _events(block: flow.Block, own: frozenset[int]) -> Iterator[tuple[Instruction, Shape]]:

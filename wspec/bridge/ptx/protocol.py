@@ -9,6 +9,7 @@ depends on it, and what takes more than `MOST_VALUES` values is not known.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,7 +85,12 @@ class Protocol:
         self._live = self._liveness()
         self._closures: dict[tuple[int, Held], frozenset[State]] = {}
         self._steps: dict[tuple[State, Event], frozenset[State]] = {}
-        self._values: dict[Value, set[int | None]] = {}
+        self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
+        for node in self._nodes:
+            node.moves = [(target, source) for target, source in node.moves if target in self._followed]
+        self._short()
+        entered = Counter(way for node in self._nodes for way in node.follow)
+        self._joins = frozenset(number for number, times in entered.items() if times > 1)
 
     def named_barriers(self) -> Iterator[int]:
         """Those that threads of the task wait at by what the kernel's author wrote."""
@@ -208,6 +214,22 @@ class Protocol:
             if value.op is not None and _computes(value.op):
                 work += value.op.operands
         return frozenset(found)
+
+    def _short(self) -> None:
+        """Ways past nodes at which nothing happens."""
+        to = list(range(len(self._nodes)))
+        for number in reversed(range(len(self._nodes))):
+            node = self._nodes[number]
+            idle = node.action is None and not node.moves and node.counts is None and len(node.follow) == 1
+            if idle and (node.op is None or node.op.result not in self._followed) and number:
+                to[number] = node.follow[0]
+        for node in self._nodes:
+            for at, way in enumerate(node.follow):
+                passed = {way}
+                while to[way] not in passed:
+                    way = to[way]
+                    passed.add(way)
+                node.follow[at] = way
 
     def _constant(self, value: Value) -> int | None:
         """What a value is at all times; None where that is not known."""
@@ -343,20 +365,25 @@ class Protocol:
         return self._closures[key]
 
     def _next(self, number: int, environment: Held) -> Iterator[State]:
-        seen = {(number, environment)}
-        work = [(number, environment)]
+        seen = set[tuple[int, Held]]()
+        work = [(number, dict(zip(self._live[number], environment, strict=True)))]
         while work:
-            number, environment = work.pop()
+            number, held = work.pop()
             node = self._nodes[number]
-            if node.action is not None or number == self.end:
-                yield number, environment, ()
-                continue
-            for held in self._passed(node, dict(zip(self._live[number], environment, strict=True))):
-                for way in self._ways(node, held):
-                    on = way, tuple(held.get(value) for value in self._live[way])
-                    if on not in seen:
-                        seen.add(on)
-                        work.append(on)
+            stays = node.action is not None or number == self.end
+            if stays or number in self._joins:
+                key = number, tuple(held.get(value) for value in self._live[number])
+                if key in seen:
+                    continue
+                seen.add(key)
+                if stays:
+                    yield *key, ()
+                    continue
+                held = dict(zip(self._live[number], key[1], strict=True))
+            for after in self._passed(node, held):
+                ways = self._ways(node, after)
+                work += [(way, dict(after)) for way in ways[1:]]
+                work += [(way, after) for way in ways[:1]]
 
     def _passed(self, node: _Node, held: dict[Value, int | None]) -> list[dict[Value, int | None]]:
         """What is held behind a node: of a condition that is not known, both."""
@@ -365,21 +392,18 @@ class Protocol:
             held[result] = self._computed(node.op, held)
             if held[result] is None and result.type == I1:
                 return [held | {result: value} for value in (0, 1)]
-        if node.moves:
-            held |= {
-                target: self._value(source, held) for target, source in node.moves if target in self._followed
-            }
+        moves = [(target, self._value(source, held)) for target, source in node.moves]
+        held |= moves
         if node.counts is not None:
             position, step = node.counts.regions[0].block.args[0], node.counts.operands[2]
             if position in self._followed:
                 at, by = held.get(position), self._value(step, held)
                 held[position] = None if at is None or by is None else at + by & (1 << _bits(position)) - 1
-        for target, _ in node.moves:
-            if target in self._followed:
-                values = self._values.setdefault(target, set())
-                values.add(held[target])
-                if len(values) > MOST_VALUES:
-                    held[target] = None
+        for target, _ in moves:
+            values = self._values[target]
+            values.add(held[target])
+            if len(values) > MOST_VALUES:
+                held[target] = None
         return [held]
 
     def _ways(self, node: _Node, held: Mapping[Value, int | None]) -> Sequence[int]:
