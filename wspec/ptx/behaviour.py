@@ -357,7 +357,7 @@ class Behaviour:
 
     def _event(self, one: Instruction, shape: Shape, held: dict[str, Value]) -> Event | None:
         """None where no thread does it."""
-        guard = self._guard(one, held)
+        guard = 1 if shape.who == "any" else self._guard(one, held)
         if guard is None:
             raise PtxError(f"which threads execute '{one}' is not known")
         if guard == 0:
@@ -412,7 +412,7 @@ def _events(block: flow.Block, own: frozenset[int]) -> Iterator[tuple[Instructio
 
 def _asked(one: Instruction, shape: Shape) -> Iterator[str]:
     """The registers that an event depends on."""
-    if one.guard:
+    if one.guard and shape.who != "any":
         yield one.guard
     for operand in (*shape.numbers, shape.at, shape.phase, shape.buffer):
         if operand is not None and not isinstance(operand, int):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number, Operand
+from wspec.ptx.roles import is_meeting
 from wspec.ptx.syntax import Instruction
 
 
@@ -24,7 +25,9 @@ class Event(NamedTuple):
 
 
 FENCE = Event("fence")
-NAMED_BARRIERS = ("bar.sync", "barrier.sync", "bar.arrive", "barrier.arrive", "bar.red", "barrier.red")
+MEETING = Event("meeting")
+"""All threads of the block wait for each other, before their tasks and behind them."""
+_MEETS = 1  # the barrier at which Triton lets them
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Shape:
     """What an instruction's event is made of."""
 
     kind: str
-    who: str = "all"  # threads of the task: all, one (exactly), each (that does it adds to the number), some
+    who: str = "all"  # threads of the task: all, one (exactly), each (that does it adds to the number), some, any
     numbers: tuple[Operand | int, ...] = ()
     at: Operand | None = None
     phase: Operand | None = None
@@ -51,8 +54,9 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
     """
     opcode, operands = one.opcode, one.operands
     if one.name in ("bar", "barrier"):
-        first = operands[0]
-        if opcode == "bar.warp.sync" or (opcode in ("bar.sync", "barrier.sync") and _number(first) in own):
+        if is_meeting(one) and _number(operands[0]) == _MEETS:
+            return Shape(MEETING.kind)
+        if opcode == "bar.warp.sync" or is_group_barrier(one, own):
             return None
         return Shape(opcode, numbers=operands)
     if one.name == "mbarrier":
@@ -66,6 +70,11 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
     if one.name == "cp":
         return _of_copy(one)
     return None
+
+
+def is_group_barrier(one: Instruction, own: frozenset[int]) -> bool:
+    """Do threads of one task wait for each other, as Triton lets them? `own`: the barriers for that."""
+    return one.opcode in ("bar.sync", "barrier.sync") and len(one.operands) == 2 and _number(one.operands[0]) in own
 
 
 def _of_mbarrier(one: Instruction) -> Shape:
@@ -98,7 +107,7 @@ def _of_copy(one: Instruction) -> Shape | None:
     if opcode.startswith("cp.async.mbarrier.arrive."):
         return Shape("element arrive", "all", (), operands[0])
     if opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
-        return Shape("element")
+        return Shape("element", "any")
     if opcode.startswith("cp.async.commit_group"):
         return Shape("element commit")
     if opcode.startswith("cp.async.wait_group"):

@@ -19,7 +19,7 @@ from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import I1, Layout, MemDescType, ScalarType, StringAttr
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
-from wspec.ptx.events import FENCE, Event, shape_of
+from wspec.ptx.events import FENCE, MEETING, Event, shape_of
 from wspec.ptx.inline import read_inline
 from wspec.ptx.operands import Number
 
@@ -70,7 +70,8 @@ class _Node:
 
 
 class Protocol:
-    """Of one task. `places`: where allocations begin and end; `captured`: what the partitions' arguments are."""
+    """Of one task. `block`: of the function, or of a partition; None of warps without a task. `places`: where allocations
+    begin and end; `captured`: what the partitions' arguments are."""
 
     def __init__(self, block: Block | None, places: Mapping[Operation, Area], captured: Mapping[Value, Value]) -> None:
         self._places, self._captured = places, captured
@@ -79,6 +80,7 @@ class Protocol:
         self._end = self._node()
         if block is not None:
             self._block(block)
+        self._meet()
         self._then()
         self.end = self._end
         self._followed = self._slice()
@@ -118,10 +120,16 @@ class Protocol:
             self._nodes[end].follow.append(self._end)
         return self._nodes[self._end]
 
+    def _meet(self) -> None:
+        self._then().action = Action(MEETING.kind)
+
     def _block(self, block: Block) -> None:
         for op in block.ops:
             if op.name == ws.NAME:
+                self._meet()
+                self._meet()
                 self._block(ws.default_block(op))
+                self._meet()
             elif op.name == "scf.for":
                 self._for(op)
             elif op.name == "scf.while":

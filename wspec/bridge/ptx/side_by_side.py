@@ -21,7 +21,8 @@ from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
-from wspec.ptx.events import FENCE, Event
+from wspec.ptx.events import FENCE, Event, is_group_barrier
+from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
@@ -55,6 +56,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     own = frozenset(number for number in range(16) if number not in asked)
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
+    _show_group_barriers(blocks, roles, own)
     show_arrivals(blocks, roles)
     writers = Writers(entry)
     for role in roles:
@@ -71,6 +73,17 @@ def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
     found = {role.partition: len(role.warps) for role in roles}
     if len(found) != len(roles) or None not in found or any(found.get(at) != warps for at, warps in expected.items()):
         raise PtxError("the warps of the tasks are not those of the TTGIR")
+
+
+def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], own: frozenset[int]) -> None:
+    """Raises PtxError where threads of a task wait for others than those of the task."""
+    users: dict[int, Role] = {}
+    for role in roles:
+        for one in (one for number in role.blocks for one in blocks[number].instructions):
+            if one.name in ("bar", "barrier") and is_group_barrier(one, own):
+                number, threads = (operand.value if isinstance(operand, Number) else None for operand in one.operands)
+                if number is None or threads != role.threads or users.setdefault(number, role) is not role or one.guard:
+                    raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 
 
 def _show_task(task: Protocol, code: Behaviour, role: Role) -> None:
