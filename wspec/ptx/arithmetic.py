@@ -25,7 +25,8 @@ def words_of(opcode: str) -> tuple[str, ...]:
     return tuple(opcode.split("."))
 
 
-def computed(opcode: str, values: Sequence[int]) -> int | None:
+@functools.lru_cache(maxsize=1 << 14)
+def computed(opcode: str, values: tuple[int, ...]) -> int | None:
     """The result of an instruction for its operands behind the target; None of one that is not known here."""
     words = words_of(opcode)
     name, type = words[0], words[-1]

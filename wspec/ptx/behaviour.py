@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,7 @@ class Behaviour:
         self._live = self._liveness()
         self._known: dict[tuple[int, Environment], list[Outcome]] = {}
         self._values: dict[tuple[int, str], set[Value]] = {}
+        self._entered: Counter[int] = Counter()
         self._always: dict[Instruction, Event | None] = {}  # events that depend on constants alone
         self._holding: dict[tuple[int, ...], list[int]] = {}
 
@@ -231,8 +233,7 @@ class Behaviour:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        values = [self._value(operand, held) for operand in operands[1:]]
-        return (_result(one.opcode, values),)
+        return (_result(one.opcode, tuple(self._value(operand, held) for operand in operands[1:])),)
 
     def _shuffled(self, one: Instruction, held: dict[str, Value]) -> Value:
         value, lane = self._value(one.operands[1], held), self._value(one.operands[2], held)
@@ -337,13 +338,15 @@ class Behaviour:
         return on, leaves or not block.follow
 
     def _environment(self, number: int, held: dict[str, Value]) -> Environment:
-        found = tuple(held.get(name) for name in self._live[number])
-        for name, value in zip(self._live[number], found, strict=True):
-            values = self._values.setdefault((number, name), set())
-            values.add(value)
-            if len(values) > MOST_VALUES:
-                held[name] = None
-        return tuple(held.get(name) for name in self._live[number])
+        names = self._live[number]
+        self._entered[number] += 1
+        if self._entered[number] > MOST_VALUES:
+            for name in names:
+                values = self._values.setdefault((number, name), set())
+                values.add(held.get(name))
+                if len(values) > MOST_VALUES:
+                    held[name] = None
+        return tuple([held.get(name) for name in names])
 
     # ---- events
 
@@ -452,16 +455,17 @@ def _is_predicate(one: Instruction) -> bool:
     return one.name == "setp" or one.opcode.endswith(".pred")
 
 
-def _result(opcode: str, values: Sequence[Value]) -> Value:
-    lengths = {len(value) for value in values if isinstance(value, tuple)}
-    if any(value is None for value in values):
+@functools.lru_cache(maxsize=1 << 12)
+def _result(opcode: str, values: tuple[Value, ...]) -> Value:
+    if None in values:
         return _despite(opcode, values)
-    if not lengths:
-        return computed(opcode, [value for value in values if isinstance(value, int)])
-    spread = [value if isinstance(value, tuple) else itertools.repeat(value, max(lengths)) for value in values]
+    threads = next((len(value) for value in values if isinstance(value, tuple)), 0)
+    if not threads:
+        return computed(opcode, values)  # type: ignore[arg-type]
+    spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
     found = [computed(opcode, each) for each in zip(*spread, strict=True)]  # type: ignore[arg-type]
-    known = [value for value in found if value is not None]
-    return _same(tuple(known)) if len(known) == len(found) else None
+    known = tuple(value for value in found if value is not None)
+    return _same(known) if len(known) == threads else None
 
 
 def _despite(opcode: str, values: Sequence[Value]) -> Value:

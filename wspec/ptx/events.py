@@ -52,7 +52,10 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
 
     Raises PtxError for what is not known.
     """
-    opcode, operands = one.opcode, one.operands
+    opcode = one.opcode
+    if opcode.startswith("wgmma.mma_async"):
+        return None  # its many operands are not read
+    operands = one.operands
     if one.name in ("bar", "barrier"):
         if is_meeting(one) and _number(operands[0]) == _MEETS:
             return Shape(MEETING.kind)

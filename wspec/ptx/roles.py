@@ -207,6 +207,6 @@ class Walk:
             case "selp", [then, other, int(flag)]:
                 return then if flag else other
             case _, [int(), int()]:
-                return computed(one.opcode, [value for value in values if isinstance(value, int)])
+                return computed(one.opcode, tuple(value for value in values if isinstance(value, int)))
         return None
 

@@ -76,6 +76,7 @@ class Protocol:
     def __init__(self, block: Block | None, places: Mapping[Operation, Area], captured: Mapping[Value, Value]) -> None:
         self._places, self._captured = places, captured
         self._constants: dict[Value, int | None] = {}
+        self._results: dict[tuple[Operation, tuple[int | None, ...]], int | None] = {}
         self._nodes: list[_Node] = []
         self._end = self._node()
         if block is not None:
@@ -299,16 +300,11 @@ class Protocol:
             return None if value is None else value & (1 << _bits(op.result)) - 1
         if op.name == "ttg.local_alloc":
             return self._places[op].start if op in self._places else None
-        values = [self._value(value, held) for value in op.operands]
-        if op.name == "arith.select" and values[0] is not None:
-            return values[1 if values[0] else 2]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
-            return None
-        type = op.result.type
-        if isinstance(type, MemDescType):
-            return known[0] + (known[1] * size_bytes(type) if op.name == "ttg.memdesc_index" else 0)
-        return _arithmetic(op, known)
+        values = tuple(self._value(value, held) for value in op.operands)
+        key = op, values
+        if key not in self._results:
+            self._results[key] = _result(op, values)
+        return self._results[key]
 
     # ---- the ways
 
@@ -440,14 +436,21 @@ def _computes(op: Operation) -> bool:
     return known or op.name in others
 
 
-def _arithmetic(op: Operation, values: Sequence[int]) -> int | None:
-    bits = _bits(op.operands[0])
+def _result(op: Operation, values: tuple[int | None, ...]) -> int | None:
+    if op.name == "arith.select" and values[0] is not None:
+        return values[1 if values[0] else 2]
+    known = tuple(value for value in values if value is not None)
+    if len(known) < len(values):
+        return None
+    type, bits = op.result.type, _bits(op.operands[0])
+    if isinstance(type, MemDescType):
+        return known[0] + (known[1] * size_bytes(type) if op.name == "ttg.memdesc_index" else 0)
     if op.name == "arith.cmpi":
-        return computed(f"setp.{_ORDERS[op.int_attr('predicate') or 0]}{bits}", values)
+        return computed(f"setp.{_ORDERS[op.int_attr('predicate') or 0]}{bits}", known)
     if op.name in _WIDENINGS:
         sign = _WIDENINGS[op.name]
-        return computed(f"cvt.{sign}{_bits(op.result)}.{sign}{bits}", values)
-    return computed(f"{_BINARY[op.name]}{bits}", values) if op.name in _BINARY else None
+        return computed(f"cvt.{sign}{_bits(op.result)}.{sign}{bits}", known)
+    return computed(f"{_BINARY[op.name]}{bits}", known) if op.name in _BINARY else None
 
 
 def bytes_of_copy(type: MemDescType) -> int | None:
