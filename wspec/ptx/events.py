@@ -24,6 +24,8 @@ class Event(NamedTuple):
     buffers: tuple[int, ...] = ()
 
 
+ELSEWHERE = -1
+"""A place or a phase that is looked at another time."""
 FENCE = Event("fence")
 MEETING = Event("meeting")
 """All threads of the block wait for each other, before their tasks and behind them."""

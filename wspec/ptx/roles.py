@@ -209,4 +209,3 @@ class Walk:
             case _, [int(), int()]:
                 return computed(one.opcode, tuple(value for value in values if isinstance(value, int)))
         return None
-

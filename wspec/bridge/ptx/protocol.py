@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -19,7 +19,7 @@ from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import I1, Layout, MemDescType, ScalarType, StringAttr
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
-from wspec.ptx.events import FENCE, MEETING, Event, shape_of
+from wspec.ptx.events import ELSEWHERE, FENCE, MEETING, Event, shape_of
 from wspec.ptx.inline import read_inline
 from wspec.ptx.operands import Number
 
@@ -57,7 +57,7 @@ class Action:
 
 
 @dataclass(slots=True)
-class _Node:
+class Node:
     """First an operation computes, or an action is taken; then values move, all at once; then it goes on."""
 
     op: Operation | None = None
@@ -76,24 +76,19 @@ class Protocol:
     def __init__(self, block: Block | None, places: Mapping[Operation, Area], captured: Mapping[Value, Value]) -> None:
         self._places, self._captured = places, captured
         self._constants: dict[Value, int | None] = {}
+        self._made_of: dict[Value, Sequence[Value]] = {}
         self._results: dict[tuple[Operation, tuple[int | None, ...]], int | None] = {}
-        self._nodes: list[_Node] = []
+        self._nodes: list[Node] = []
         self._end = self._node()
         if block is not None:
             self._block(block)
         self._meet()
         self._then()
         self.end = self._end
-        self._followed = self._slice()
-        self._live = self._liveness()
-        self._closures: dict[tuple[int, Held], frozenset[State]] = {}
-        self._steps: dict[tuple[State, Event], frozenset[State]] = {}
-        self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
-        for node in self._nodes:
-            node.moves = [(target, source) for target, source in node.moves if target in self._followed]
-        self._short()
-        entered = Counter(way for node in self._nodes for way in node.follow)
-        self._joins = frozenset(number for number, times in entered.items() if times > 1)
+        self._made_of = self._taken_over()
+        self.nodes, self.followed = self._nodes, self._slice()
+        self.always = self._closure(node.condition for node in self._nodes if node.condition is not None)
+        self.part_of = self._parts()
 
     def named_barriers(self) -> Iterator[int]:
         """Those that threads of the task wait at by what the kernel's author wrote."""
@@ -104,17 +99,17 @@ class Protocol:
     # ---- the automaton
 
     def _node(self) -> int:
-        self._nodes.append(_Node())
+        self._nodes.append(Node())
         return len(self._nodes) - 1
 
-    def _then(self) -> _Node:
+    def _then(self) -> Node:
         """A node behind what is there."""
         number = self._node()
         self._nodes[self._end].follow.append(number)
         self._end = number
         return self._nodes[number]
 
-    def _join(self, ends: Sequence[int]) -> _Node:
+    def _join(self, ends: Sequence[int]) -> Node:
         """A node behind several."""
         self._end = self._node()
         for end in ends:
@@ -186,7 +181,7 @@ class Protocol:
     def _plain(self, op: Operation) -> None:
         actions = list(_actions(op))
         predicate = next((one for one in op.operands if actions and one.type == I1), None)
-        may_be_skipped = predicate is not None and self._constant(predicate) != 1
+        may_be_skipped = predicate is not None and self.constant(predicate) != 1
         if may_be_skipped:
             self._then().condition = predicate
         begin = self._end
@@ -196,33 +191,119 @@ class Protocol:
             self._then().action = action
         if may_be_skipped:
             self._join((self._end, begin))
-        if _computes(op) and self._constant(op.result) is None:
+        if _computes(op) and self.constant(op.result) is None:
             self._then().op = op
 
     # ---- which values
 
-    def _slice(self) -> frozenset[Value]:
-        """The values that actions depend on, and that are no constants."""
-        sources: dict[Value, list[Value]] = {}
+    def _taken_over(self) -> dict[Value, Sequence[Value]]:
+        """Arguments and results of loops and branches -> what they may be."""
+        found: dict[Value, list[Value]] = {}
         for node in self._nodes:
             for target, source in node.moves:
-                sources.setdefault(target, []).append(source)
+                found.setdefault(target, []).append(source)
             if node.counts is not None:
                 position = node.counts.regions[0].block.args[0]
-                sources.setdefault(position, []).extend(node.counts.operands[1:3])
-        work = [one for node in self._nodes if node.action is not None for one in _asked(node.action)]
-        work += [node.condition for node in self._nodes if node.condition is not None]
+                found.setdefault(position, []).extend(node.counts.operands[1:3])
+        return dict(found)
+
+    def _slice(self) -> frozenset[Value]:
+        """The values that actions depend on, and that are no constants."""
+        asked = (one for node in self._nodes if node.action is not None for one in _asked(node.action))
+        conditions = (node.condition for node in self._nodes if node.condition is not None)
+        return self._closure((*asked, *conditions))
+
+    def _closure(self, values: Iterable[Value]) -> frozenset[Value]:
+        """With all that they are computed from, but for constants."""
         found: set[Value] = set()
+        work = list(values)
         while work:
-            value = self._captured.get(work[-1], work[-1])
-            work.pop()
-            if value in found or self._constant(value) is not None:
-                continue
-            found.add(value)
-            work += sources.get(value, ())
-            if value.op is not None and _computes(value.op):
-                work += value.op.operands
+            value = self.captured(work.pop())
+            if value not in found and self.constant(value) is None:
+                found.add(value)
+                work += self._sources(value)
         return frozenset(found)
+
+    def _sources(self, value: Value) -> Sequence[Value]:
+        """What it is made of, or takes over."""
+        if value not in self._made_of:
+            self._made_of[value] = value.op.operands if value.op is not None and _computes(value.op) else ()
+        return self._made_of[value]
+
+    def _parts(self) -> dict[Value, frozenset[Value]]:
+        """Value -> all that have to do with it, of those that are not followed always."""
+        parts: dict[Value, set[Value]] = {value: {value} for value in self.followed - self.always}
+        for value in list(parts):
+            for source in map(self.captured, self._sources(value)):
+                if source in parts and parts[source] is not parts[value]:
+                    joined = parts[source] | parts[value]
+                    parts |= dict.fromkeys(joined, joined)
+        frozen = {id(part): frozenset(part) for part in parts.values()}
+        return {value: frozen[id(part)] for value, part in parts.items()}
+
+    def captured(self, value: Value) -> Value:
+        """What an argument of a partition is outside; any other value as it is."""
+        return self._captured.get(value, value)
+
+    def constant(self, value: Value) -> int | None:
+        """What a value is at all times; None where that is not known."""
+        value = self.captured(value)
+        if value not in self._constants:
+            op = value.op
+            self._constants[value] = self.computed(op, {}) if op is not None and _computes(op) else None
+        return self._constants[value]
+
+    def value(self, value: Value, held: Mapping[Value, int | None]) -> int | None:
+        """What it is, where `held` says what those are that are followed."""
+        value = self.captured(value)
+        return held[value] if value in held else self.constant(value)
+
+    def area(self, value: Value) -> Area | None:
+        """The memory that a part of a buffer lies in; None of what is none."""
+        value = self.captured(value)
+        while value.op is not None and value.op.name in ("ttg.memdesc_index", *_VIEWS):
+            value = self.captured(value.op.operands[0])
+        return self._places.get(value.op) if value.op is not None else None
+
+    def computed(self, op: Operation, held: Mapping[Value, int | None]) -> int | None:
+        """The result of an operation."""
+        if op.name == "arith.constant":
+            value = op.int_attr("value")
+            return None if value is None else value & (1 << _bits(op.result)) - 1
+        if op.name == "ttg.local_alloc":
+            return self._places[op].start if op in self._places else None
+        values = tuple(self.value(value, held) for value in op.operands)
+        key = op, values
+        if key not in self._results:
+            self._results[key] = _result(op, values)
+        return self._results[key]
+
+
+class Together(Exception):
+    """A value must be followed as well."""
+
+    def __init__(self, part: frozenset[Value]) -> None:
+        super().__init__()
+        self.part = part
+
+
+class Ways:
+    """Of a task, while some values are followed: `part`, and those that are always. What is looked at elsewhere is not
+    taken for what is followed here; it may be, `loose`."""
+
+    def __init__(self, task: Protocol, part: frozenset[Value], loose: bool = False) -> None:
+        self._task, self._followed, self._loose = task, part | task.always, loose
+        self._nodes = [replace(node, follow=list(node.follow), moves=self._moves(node)) for node in task.nodes]
+        self._short()
+        entered = Counter(way for node in self._nodes for way in node.follow)
+        self._joins = frozenset(number for number, times in entered.items() if times > 1)
+        self._live = self._liveness()
+        self._closures: dict[tuple[int, Held], frozenset[State]] = {}
+        self._steps: dict[tuple[State, Event], frozenset[State]] = {}
+        self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
+
+    def _moves(self, node: Node) -> list[tuple[Value, Value]]:
+        return [(target, source) for target, source in node.moves if target in self._followed]
 
     def _short(self) -> None:
         """Ways past nodes at which nothing happens."""
@@ -239,15 +320,6 @@ class Protocol:
                     way = to[way]
                     passed.add(way)
                 node.follow[at] = way
-
-    def _constant(self, value: Value) -> int | None:
-        """What a value is at all times; None where that is not known."""
-        value = self._captured.get(value, value)
-        if value not in self._constants:
-            op = value.op
-            known = op is not None and _computes(op)
-            self._constants[value] = self._computed(op, {}) if op is not None and known else None
-        return self._constants[value]
 
     def _liveness(self) -> list[tuple[Value, ...]]:
         """The values that are followed and needed, at the beginning of each node."""
@@ -272,7 +344,7 @@ class Protocol:
         order = {value: at for at, value in enumerate(self._followed)}
         return [tuple(sorted(one, key=order.__getitem__)) for one in live]
 
-    def _used_and_made(self, node: _Node) -> tuple[list[Value], list[Value]]:
+    def _used_and_made(self, node: Node) -> tuple[list[Value], list[Value]]:
         uses: list[Value] = []
         makes: list[Value] = []
         if node.op is not None and node.op.result in self._followed:
@@ -286,25 +358,7 @@ class Protocol:
             if loop is not None and loop.regions[0].block.args[0] in self._followed:
                 uses += [loop.regions[0].block.args[0], *loop.operands[1:3]]
         uses += [node.condition] if node.condition is not None else []
-        return [self._captured.get(value, value) for value in uses], makes
-
-    # ---- values
-
-    def _value(self, value: Value, held: Mapping[Value, int | None]) -> int | None:
-        value = self._captured.get(value, value)
-        return held[value] if value in held else self._constant(value)
-
-    def _computed(self, op: Operation, held: Mapping[Value, int | None]) -> int | None:
-        if op.name == "arith.constant":
-            value = op.int_attr("value")
-            return None if value is None else value & (1 << _bits(op.result)) - 1
-        if op.name == "ttg.local_alloc":
-            return self._places[op].start if op in self._places else None
-        values = tuple(self._value(value, held) for value in op.operands)
-        key = op, values
-        if key not in self._results:
-            self._results[key] = _result(op, values)
-        return self._results[key]
+        return [self._task.captured(value) for value in uses], makes
 
     # ---- the ways
 
@@ -314,7 +368,7 @@ class Protocol:
 
     def ends(self, states: frozenset[State]) -> bool:
         """May the task be over?"""
-        return any(number == self.end for number, _, _ in states)
+        return any(number == self._task.end for number, _, _ in states)
 
     def after(self, states: frozenset[State], event: Event) -> frozenset[State]:
         """Where an event leads. Raises PtxError where not all is known of what would be it."""
@@ -337,29 +391,48 @@ class Protocol:
         if action is None or action.kind != event.kind or action.numbers != event.numbers:
             return frozenset()
         held = dict(zip(self._live[number], environment, strict=True))
-        if event.at != self._known(action, action.at, held) or event.phase != self._known(action, action.phase, held):
+        if self._differs(action.at, event.at, held) or self._differs(action.phase, event.phase, held):
             return frozenset()
         on = [self._closure(way, held) for way in self._nodes[number].follow]
         if action.buffer is None:
             again = frozenset((state,)) if action.several else frozenset()
             return again.union(*on)
-        start = self._known(action, action.buffer, held)
-        assert start is not None and isinstance(action.buffer.type, MemDescType)
+        done_or_not = frozenset((state,)).union(*on)
+        assert isinstance(action.buffer.type, MemDescType)
+        if event.buffers == (ELSEWHERE,):
+            return frozenset() if self._differs(action.buffer, ELSEWHERE, held) else done_or_not
+        start = self._task.value(action.buffer, held)
+        if start is None:
+            raise self._unknown(action.buffer)
         each = None if action.several else bytes_of_copy(action.buffer.type)
         size = size_bytes(action.buffer.type)
         if each is None:
             inside = all(start <= place < start + size for place in event.buffers)
-            return frozenset((state,)).union(*on) if inside else frozenset()
+            return done_or_not if inside else frozenset()
         copied = tuple(sorted((*done, *event.buffers)))
         if len(set(copied)) != len(copied) or not set(event.buffers) <= set(range(start, start + size, each)):
             return frozenset()
         return frozenset(((number, environment, copied),)) if len(copied) * each < size else frozenset().union(*on)
 
-    def _known(self, action: Action, value: Value | None, held: Mapping[Value, int | None]) -> int | None:
-        found = None if value is None else self._value(value, held)
-        if value is not None and found is None:
-            raise PtxError(f"the place or the phase of a {action.kind} of the TTGIR is not known")
-        return found
+    def _differs(self, value: Value | None, found: int | None, held: Mapping[Value, int | None]) -> bool:
+        if value is None or found is None:
+            return (value is None) != (found is None)
+        if found == ELSEWHERE:
+            return not self._loose and self._task.captured(value) in self._followed
+        expected = self._task.value(value, held)
+        if expected is None:
+            area = self._task.area(value)
+            if area is not None and not area.start <= found < area.stop:
+                return True
+            raise self._unknown(value)
+        return expected != found
+
+    def _unknown(self, value: Value) -> Exception:
+        """What to raise about a value that is not known: that it must be followed, or that it cannot be."""
+        value = self._task.captured(value)
+        if value in self._task.followed and value not in self._followed:
+            return Together(self._task.part_of[value])
+        return PtxError("the place or the phase of an operation of the TTGIR is not known")
 
     def _closure(self, number: int, held: Mapping[Value, int | None]) -> frozenset[State]:
         """The actions that come next, and the end."""
@@ -374,7 +447,7 @@ class Protocol:
         while work:
             number, held = work.pop()
             node = self._nodes[number]
-            stays = node.action is not None or number == self.end
+            stays = node.action is not None or number == self._task.end
             if stays or number in self._joins:
                 key = number, tuple(held.get(value) for value in self._live[number])
                 if key in seen:
@@ -389,19 +462,19 @@ class Protocol:
                 work += [(way, dict(after)) for way in ways[1:]]
                 work += [(way, after) for way in ways[:1]]
 
-    def _passed(self, node: _Node, held: dict[Value, int | None]) -> list[dict[Value, int | None]]:
+    def _passed(self, node: Node, held: dict[Value, int | None]) -> list[dict[Value, int | None]]:
         """What is held behind a node: of a condition that is not known, both."""
         if node.op is not None and node.op.result in self._followed:
             result = node.op.result
-            held[result] = self._computed(node.op, held)
+            held[result] = self._task.computed(node.op, held)
             if held[result] is None and result.type == I1:
                 return [held | {result: value} for value in (0, 1)]
-        moves = [(target, self._value(source, held)) for target, source in node.moves]
+        moves = [(target, self._task.value(source, held)) for target, source in node.moves]
         held |= moves
         if node.counts is not None:
             position, step = node.counts.regions[0].block.args[0], node.counts.operands[2]
             if position in self._followed:
-                at, by = held.get(position), self._value(step, held)
+                at, by = held.get(position), self._task.value(step, held)
                 held[position] = None if at is None or by is None else at + by & (1 << _bits(position)) - 1
         for target, _ in moves:
             values = self._values[target]
@@ -410,16 +483,16 @@ class Protocol:
                 held[target] = None
         return [held]
 
-    def _ways(self, node: _Node, held: Mapping[Value, int | None]) -> Sequence[int]:
+    def _ways(self, node: Node, held: Mapping[Value, int | None]) -> Sequence[int]:
         if len(node.follow) < 2:
             return node.follow
         if node.tests is not None:
             position = node.tests.regions[0].block.args[0]
-            at, stop = held.get(position), self._value(node.tests.operands[1], held)
+            at, stop = held.get(position), self._task.value(node.tests.operands[1], held)
             bits = _bits(position)
             holds = None if at is None or stop is None else computed(f"setp.lt.s{bits}", (at, stop))
         else:
-            holds = None if node.condition is None else self._value(node.condition, held)
+            holds = None if node.condition is None else self._task.value(node.condition, held)
         return node.follow if holds is None else node.follow[:1] if holds else node.follow[1:]
 
 

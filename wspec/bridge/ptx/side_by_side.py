@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from wspec.bridge.ptx.protocol import Protocol, State
+from wspec.bridge.ptx.protocol import Protocol, State, Together, Ways
 from wspec.ir import warp_specialize as ws
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area
 from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import FENCE, Event, is_group_barrier
+from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role, roles_of
@@ -62,7 +63,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
-        _show_task(task, Behaviour(blocks, role, writers, own), role)
+        _show_task(task, Followed(blocks, role, writers, own))
 
 
 def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
@@ -86,7 +87,31 @@ def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], ow
                     raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 
 
-def _show_task(task: Protocol, code: Behaviour, role: Role) -> None:
+def _show_task(task: Protocol, code: Followed) -> None:
+    """Raises PtxError where a task does not follow the TTGIR: one part of its registers after the other, each with the
+    values of the TTGIR that it stands for. Where a value has several parts, all at once."""
+    try:
+        for part in code.parts or [frozenset[str]()]:
+            _show_part(task, code, part)
+    except PtxError as error:
+        if len(code.parts) < 2:
+            raise
+        try:
+            _walk(Ways(task, task.followed, loose=True), Behaviour(code, code.all), code.role)
+        except PtxError:
+            raise error from None
+
+
+def _show_part(task: Protocol, code: Followed, part: frozenset[str]) -> None:
+    values = frozenset[Value]()
+    while True:
+        try:
+            return _walk(Ways(task, values), Behaviour(code, part), code.role)
+        except Together as more:
+            values |= more.part
+
+
+def _walk(task: Ways, code: Behaviour, role: Role) -> None:
     """All ways of a role through its blocks, beside the ways through the automaton."""
     states = task.begin()
     work = [(number, environment, states, True) for number, environment in code.starts()]
