@@ -3,7 +3,7 @@
 The way of all threads of a role is followed together, through each block for all values that the registers may hold
 there which are followed. What is computed from the threads' numbers and constants alone is known for each thread. What
 is carried round loops (a ring's index, a phase) takes few values, so all of them are gone through. A predicate that is
-computed from what is not known may be either, and is remembered while it is needed. What takes more than `MOST_VALUES`
+computed from what is not known may be either, and is remembered while it is needed. What takes more than `most_values`
 values (a counter, a pointer) is not known.
 """
 
@@ -34,8 +34,8 @@ class Behaviour:
     """Of one role, while the registers of `part` are followed, and those that are always. What hangs on other parts is
     `ELSEWHERE`."""
 
-    def __init__(self, code: Followed, part: frozenset[str]) -> None:
-        self._code, self._blocks, self._role = code, code.blocks, code.role
+    def __init__(self, code: Followed, part: frozenset[str], most_values: int = MOST_VALUES) -> None:
+        self._code, self._blocks, self._role, self._most = code, code.blocks, code.role, most_values
         self._evaluation, self._counting = code.evaluation, code.counting
         self._threads = len(code.evaluation.threads)
         self._followed = part | code.always
@@ -199,11 +199,11 @@ class Behaviour:
     def _environment(self, number: int, held: dict[str, Value]) -> Environment:
         names = self._live[number]
         self._entered[number] += 1
-        if self._entered[number] > MOST_VALUES:
+        if self._entered[number] > self._most:
             for name in names:
                 values = self._values.setdefault((number, name), set())
                 values.add(held.get(name))
-                if len(values) > MOST_VALUES:
+                if len(values) > self._most:
                     held[name] = None
         return tuple([held.get(name) for name in names])
 

@@ -35,14 +35,20 @@ class Step:
 
 
 class Followed:
-    """Of one role. `own`: barriers of a task's own threads. Raises PtxError for an event that is not known."""
+    """Of one role. `own`: barriers of a task's own threads; `counted`: are loops followed that are left at a number?
 
-    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers, own: frozenset[int]) -> None:
-        self.blocks, self.role, self._writers = blocks, role, writers
+    Raises PtxError for an event that is not known.
+    """
+
+    def __init__(
+        self, blocks: Sequence[flow.Block], role: Role, writers: Writers, own: frozenset[int], counted: bool = False
+    ) -> None:
+        self.blocks, self.role, self._writers, self._counted = blocks, role, writers, counted
         self.evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
         numbers = sorted(role.blocks | {role.start[0]})
         self._events = {number: dict(_events(blocks[number], own)) for number in numbers}
-        self.always = self._closure(_deciding(self._events.values()))
+        leave = self._left_at_numbers() if counted else ()
+        self.always = self._closure((*_deciding(self._events.values()), *leave))
         places = [
             name for events in self._events.values() for one, shape in events.items() for name in asked(one, shape)
         ]
@@ -74,6 +80,33 @@ class Followed:
                 elif one.guard:
                     work.append(one.guard)
 
+    def _left_at_numbers(self) -> list[str]:
+        """Predicates of branches that compare a counter with a number."""
+        turns = (self.blocks[number].turn for number in self._events)
+        names = {turn.guard for turn in turns if turn is not None and turn.guard}
+        return [name for name in names if self._is_left_at_number(name)]
+
+    def _is_left_at_number(self, name: str) -> bool:
+        makers = self._writers.of(name)
+        if len(makers) != 1 or comparison(makers[0])[0] is None:
+            return False
+        compared = reads(makers[0])
+        return len(compared) == 1 and self._counts_from_number(compared[0])
+
+    def _counts_from_number(self, name: str) -> bool:
+        """Is a register made by moves and additions of numbers alone?"""
+        found: set[str] = set()
+        work = [name]
+        while work:
+            name = work.pop()
+            makers = self._writers.of(name)
+            if not makers or any(one.name not in ("mov", "add", "sub") or one.guard for one in makers):
+                return False
+            if name not in found:
+                found.add(name)
+                work += [other for one in makers for other in reads(one)]
+        return True
+
     def _others_that_compare(self, found: set[str]) -> list[str]:
         """Predicates of branches that compare what a predicate among those found compares."""
         keys = {key for key in map(self._key_of, found) if key is not None}
@@ -100,7 +133,8 @@ class Followed:
         """Additions to what they made before, of registers that are only moved and added to. What they make is of no
         use, unless it is compared with a number."""
         made = [(name, one) for name in self.all for one in self._writers.of(name)]
-        matched = {name for _, one in made if one.name == "setp" and one.opcode.split(".")[1] in ("eq", "ne")
+        orders = ("eq", "ne", "lt", "le", "gt", "ge") if self._counted else ("eq", "ne")
+        matched = {name for _, one in made if one.name == "setp" and one.opcode.split(".")[1] in orders
                    and any(isinstance(operand, Number) for operand in one.operands) for name in reads(one)}  # fmt: skip
         found = set[Instruction]()
         for name, one in made:

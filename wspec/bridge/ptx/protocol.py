@@ -196,6 +196,15 @@ class Protocol:
 
     # ---- which values
 
+    def positions(self) -> frozenset[Value]:
+        """Of loops that begin and end at numbers."""
+        loops = (node.tests for node in self.nodes if node.tests is not None)
+        return frozenset(
+            loop.regions[0].block.args[0]
+            for loop in loops
+            if all(self.constant(bound) is not None for bound in loop.operands[:3])
+        )
+
     def _taken_over(self) -> dict[Value, Sequence[Value]]:
         """Arguments and results of loops and branches -> what they may be."""
         found: dict[Value, list[Value]] = {}
@@ -291,7 +300,10 @@ class Ways:
     """Of a task, while some values are followed: `part`, and those that are always. What is looked at elsewhere is not
     taken for what is followed here; it may be, `loose`."""
 
-    def __init__(self, task: Protocol, part: frozenset[Value], loose: bool = False) -> None:
+    def __init__(
+        self, task: Protocol, part: frozenset[Value], loose: bool = False, most_values: int = MOST_VALUES
+    ) -> None:
+        self._most = most_values
         self._task, self._followed, self._loose = task, part | task.always, loose
         self._nodes = [replace(node, follow=list(node.follow), moves=self._moves(node)) for node in task.nodes]
         self._short()
@@ -479,7 +491,7 @@ class Ways:
         for target, _ in moves:
             values = self._values[target]
             values.add(held[target])
-            if len(values) > MOST_VALUES:
+            if len(values) > self._most:
                 held[target] = None
         return [held]
 

@@ -11,7 +11,8 @@ Not compared: how often a loop runs, which way a branch goes, and which tile of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from wspec.bridge.ptx.protocol import Protocol, State, Together, Ways
 from wspec.ir import warp_specialize as ws
@@ -30,6 +31,7 @@ from wspec.ptx.syntax import Function, Instruction
 from wspec.ptx.validation.arrivals import show_arrivals
 
 MOST_STATES = 50_000  # of one task
+MOST_TRIPS = 1024  # of a loop that is counted
 
 
 def protocols(function: Operation, places: Mapping[Operation, Area]) -> list[Protocol]:
@@ -63,7 +65,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
-        _show_task(task, Followed(blocks, role, writers, own))
+        _show_task(task, partial(Followed, blocks, role, writers, own))
 
 
 def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
@@ -87,17 +89,21 @@ def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], ow
                     raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 
 
-def _show_task(task: Protocol, code: Followed) -> None:
-    """Raises PtxError where a task does not follow the TTGIR: one part of its registers after the other, each with the
-    values of the TTGIR that it stands for. Where a value has several parts, all at once."""
+def _show_task(task: Protocol, follow: Callable[[bool], Followed]) -> None:
+    """Raises PtxError where a task does not follow the TTGIR.
+
+    One part of its registers after the other, each with the values of the TTGIR that it stands for. Where that does not
+    do, because a value has several parts or hangs on how often a loop runs, all at once, and loops that end at a number
+    are counted. `follow`: the registers, with counters or without.
+    """
+    code = follow(False)
     try:
         for part in code.parts or [frozenset[str]()]:
             _show_part(task, code, part)
     except PtxError as error:
-        if len(code.parts) < 2:
-            raise
+        every, counted = task.followed | task.positions(), follow(True)
         try:
-            _walk(Ways(task, task.followed, loose=True), Behaviour(code, code.all), code.role)
+            _walk(Ways(task, every, True, MOST_TRIPS), Behaviour(counted, counted.all, MOST_TRIPS), code.role)
         except PtxError:
             raise error from None
 
