@@ -44,7 +44,7 @@ def computed(opcode: str, values: tuple[int, ...]) -> int | None:
     elif count == 2:
         found = _of_two(words, values[0] & whole, values[1] & whole, bits)
     elif count == 3:
-        found = _of_three(name, *values, bits)
+        found = _of_three(name, values[0], values[1], values[2], bits)
     else:
         found = None
     return None if found is None else found & whole

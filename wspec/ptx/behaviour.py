@@ -64,7 +64,6 @@ class Behaviour:
         for number, steps in self._steps.items():
             needed, made = set[str](), set[str]()
             for step in steps:
-                one = step.one
                 needed |= {name for name in self._needs(step) if name not in made}
                 made.update(step.targets, *(self._watched.get(name, ()) for name in step.targets))
             turn = self._blocks[number].turn

@@ -96,9 +96,9 @@ def _result(opcode: str, values: tuple[Value, ...]) -> Value:
         return _despite(opcode, values)
     threads = next((len(value) for value in values if isinstance(value, tuple)), 0)
     if not threads:
-        return computed(opcode, values)  # type: ignore[arg-type]
+        return computed(opcode, values)
     spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
-    found = [computed(opcode, each) for each in zip(*spread, strict=True)]  # type: ignore[arg-type]
+    found = [computed(opcode, each) for each in zip(*spread, strict=True)]
     known = tuple(value for value in found if value is not None)
     return _same(known) if len(known) == threads else None
 

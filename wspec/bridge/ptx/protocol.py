@@ -1,4 +1,4 @@
-"""What a task of the TTGIR may do: which synchronizing operations follow each other, at which barriers, in which phases.
+"""What a task of the TTGIR may do: which synchronizing operations follow each other, where and in which phases.
 
 The task as an automaton, made of its loops and branches, which may be taken any number of times and either way. Its
 states hold the values that barriers, phases and buffers are computed from: what is carried round loops takes few values
@@ -70,8 +70,8 @@ class Node:
 
 
 class Protocol:
-    """Of one task. `block`: of the function, or of a partition; None of warps without a task. `places`: where allocations
-    begin and end; `captured`: what the partitions' arguments are."""
+    """Of one task. `block`: of the function, or of a partition; None of warps without a task. `places`: where
+    allocations begin and end; `captured`: what the partitions' arguments are."""
 
     def __init__(self, block: Block | None, places: Mapping[Operation, Area], captured: Mapping[Value, Value]) -> None:
         self._places, self._captured = places, captured
