@@ -29,7 +29,6 @@ ELSEWHERE = -1
 FENCE = Event("fence")
 MEETING = Event("meeting")
 """All threads of the block wait for each other, before their tasks and behind them."""
-_MEETS = 1  # the barrier at which Triton lets them
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
         return None  # its many operands are not read
     operands = one.operands
     if one.name in ("bar", "barrier"):
-        if is_meeting(one) and _number(operands[0]) == _MEETS:
+        if is_meeting(one):
             return Shape(MEETING.kind)
         if opcode == "bar.warp.sync" or is_group_barrier(one, own):
             return None

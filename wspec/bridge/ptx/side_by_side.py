@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from wspec.bridge.ptx.protocol import Protocol, State, Together, Ways
+from wspec.bridge.ptx.protocol import Protocol
+from wspec.bridge.ptx.ways import State, Together, Ways
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area
