@@ -24,7 +24,7 @@ WARP = 32
 _THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)")
 _SIZES = {"b8": 1, "b16": 2, "b32": 4, "u8": 1, "u16": 2, "u32": 4}
 
-_MEETING = (Number("1"),)
+MEETING_BARRIER = 1  # all threads of the block meet there
 
 Value = int | tuple[str, int]
 """An integer, or so many bytes behind a variable."""
@@ -47,7 +47,9 @@ class Role:
 
 def is_meeting(one: Instruction) -> bool:
     """A barrier of all threads of the block, as Triton writes it."""
-    return one.opcode in ("barrier.sync", "bar.sync") and not one.guard and one.operands == _MEETING
+    return (
+        one.opcode in ("barrier.sync", "bar.sync") and not one.guard and one.operands == (Number(str(MEETING_BARRIER)),)
+    )
 
 
 def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:

@@ -27,10 +27,11 @@ from wspec.ptx.events import FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
-from wspec.ptx.roles import Role, roles_of
+from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 from wspec.ptx.validation.arrivals import show_arrivals
 
+NAMED_BARRIERS = 16  # of a block
 MOST_STATES = 50_000  # of one task
 MOST_TRIPS = 1024  # of a loop that is counted
 
@@ -57,7 +58,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     made = protocols(function, places)
     blocks = flow.blocks_of(entry)
     asked = {number for one in made for number in one.named_barriers()}
-    own = frozenset(number for number in range(16) if number not in asked)
+    own = frozenset(range(NAMED_BARRIERS)) - asked - {MEETING_BARRIER}
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
     _show_group_barriers(blocks, roles, own)
