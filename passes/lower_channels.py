@@ -87,12 +87,13 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     for block, rings in zip(blocks, views, strict=True):
         _lower_task(block, rings)
-    _fence_own_loads(blocks[0])
+    for block in blocks[:-1]:
+        _fence_own_loads(block)
     return module
 
 
 def _fence_own_loads(block: Block) -> None:
-    """Tiles that the default task loads for itself may lie where it has put what the other tasks are handed: threads
+    """Tiles that a task loads for itself may lie where the default task has put what the others are handed: threads
     wrote that, TMA writes the tile."""
     if any(op.name == "tt.descriptor_load" for top in block.ops for op in top.walk()):
         build = Builder(block, 0, block.ops[0].location)

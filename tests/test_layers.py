@@ -17,6 +17,7 @@ LAYERS = (
     ("version", "decision", "ir", "ptx", "build_pth"),
     ("diagnostics",),
     ("options", "target", "tile_scheduler", "check", "execute"),
+    ("host_descriptors",),
     ("model",),
     ("plan",),
     ("passes",),
@@ -39,7 +40,17 @@ SPECIAL = {
     "check": {"ir", "ptx", "diagnostics"},
     "execute": {"ir", "ptx", "diagnostics"},
     "ptx": set(),
-    "bridge": {"version", "decision", "ir", "ptx", "diagnostics", "options", "target", "tile_scheduler"},
+    "bridge": {
+        "version",
+        "decision",
+        "ir",
+        "ptx",
+        "diagnostics",
+        "options",
+        "target",
+        "tile_scheduler",
+        "host_descriptors",
+    },
 }
 """Checker and executor derive everything from the IR, each by itself; the bridge is handed compiler and checker."""
 

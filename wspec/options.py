@@ -127,6 +127,10 @@ class Options:
     packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
+    promote: bool = _option(
+        True,
+        Spec(bool, "tiles that go through pointers go through tensor descriptors where that is shown to be the same"),
+    )
     staging: str | None = _option(
         None,
         Spec(
@@ -246,6 +250,7 @@ class OptionArguments(TypedDict, total=False):
     hold_waits: bool | None
     programmatic_launch: bool
     packed_dequantization: bool
+    promote: bool
     staging: str | None
     tune: int
     producer_warps: int

@@ -14,6 +14,8 @@ from wspec.bridge import Group, KernelSource, Resources, Result
 from wspec.diagnostics import Remark, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
+from wspec.options import Options
+from wspec.pipeline import prepare
 from wspec.plan.plan import Plan
 from wspec.planner.tile_loops import walk_tiles
 from wspec.show.tables import plan_view
@@ -92,6 +94,8 @@ class Report:
         if self.guarded:
             pairs = ", ".join(f"{one} and {other}" for one, other in self.guarded)
             parts.append(f"a launch runs the plain kernel where two of these share memory: {pairs}")
+        if self.result.promotion is not None:
+            parts.append("\n".join(self.result.promotion.in_words()))
         if self.choice:
             (name, cycles), *others = self.choice
             beside = ", ".join(f"{other} {took / cycles:.2f} times as long" for other, took in others)
@@ -100,18 +104,20 @@ class Report:
             names = " or ".join(way.name for way in self.result.ways)
             parts.append(f"a launch chooses by its sizes: {names}; explain(..., grid=...) says which")
         if self.plan is not None:
-            found = operations(self.source, self.plan)
+            found = operations(self.source, self.plan, self.result.promotion is not None)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))
         binary = str(self.resources) if self.specialized else "what Triton makes of the kernel, not looked at here"
         return "\n\n".join([*parts, f"binary: {binary}"])
 
 
-def operations(source: KernelSource, plan: Plan | None = None) -> dict[int, Operation]:
+def operations(source: KernelSource, plan: Plan | None = None, promoted: bool = False) -> dict[int, Operation]:
     """Operation number, as the plan uses it, -> the operation.
 
-    Numbers count the walk of the kernel's function, with the loop over tiles and the team where the plan has them.
+    Numbers count the walk of the kernel's function, with descriptors in the place of pointers where it is `promoted`,
+    and with the loop over tiles and the team where the plan has them.
     """
     module = ir.read(bridge.ttgir(source))
+    prepare(module, Options(promote=promoted))
     if plan is not None:
         module = walk_tiles(module, plan.tile_loop)
     function = next(op for op in module.walk() if op.name == "tt.func")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
+from wspec.host_descriptors import Promotion
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE, Disjoint
@@ -15,11 +16,14 @@ from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.passes.data_partition.slice_tile import slice_tile
+from wspec.passes.early_returns import nest_returns
 from wspec.passes.epilogue_overlap.overlap_epilogue import overlap_epilogue
 from wspec.passes.finish import finish
+from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
+from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
 from wspec.passes.software_pipelining.async_dots import async_dots
@@ -47,6 +51,7 @@ class Outcome:
     stages: dict[str, str] = field(default_factory=dict)  # stage name -> text, when they were kept
     times: dict[str, float] = field(default_factory=dict)  # stage name -> seconds
     disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
+    promotion: Promotion | None = None  # the arguments it has besides those of the kernel, which a launch makes
 
 
 def specialize(module: Operation, options: Options, *, plan: Plan | None = None, keep_stages: bool = False) -> Outcome:
@@ -60,7 +65,7 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
     run = _Run(keep_stages)
     machine = load_machine(options.machine)
     try:
-        module = run.step(numbered, module)
+        promoted = run.step(prepare, module, options)
         disjoint = disjoint_arguments(function_of(module))
         run.keep("input", module)
         plan = run.step(decide, module, machine, options) if plan is None else run.step(given, module, plan, machine)
@@ -74,7 +79,18 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
             run.step(check_valid, module, name=f"verify {one.__name__}")
         run.keep(one.__name__, module)
     done = Remark("specialized", describe(plan), function_of(module).location)
-    return Outcome(module, plan, (done,), run.stages, run.times, disjoint)
+    remarks = (done, *promoted.remarks())
+    return Outcome(module, plan, remarks, run.stages, run.times, disjoint, promoted.promotion)
+
+
+def prepare(module: Operation, options: Options) -> Promoted:
+    """What a plan is made for, in place: without early returns and idle barriers, with descriptors in the place of
+    pointers where that is the same, and operations numbered. Raises Declined."""
+    nest_returns(module)
+    drop_idle_barriers(module)
+    promoted = promote(module) if options.promote else Promoted(None)
+    numbered(module)
+    return promoted
 
 
 def walk_tiles(module: Operation, plan: Plan) -> Operation:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
 from wspec.ir.loc import value_name
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import specialize
+from wspec.pipeline import prepare, specialize
 from wspec.plan.plan import Plan
-from wspec.planner.decide import function_of, numbered
+from wspec.planner.decide import function_of
 from wspec.planner.launch_ways import launch_ways, may_choose
 from wspec.tile_scheduler import TABLE, LaunchWay
 
@@ -23,6 +24,7 @@ class Judge:
     options: Options
     plan: Plan | None = None
     keep_stages: bool = False
+    name: str = ""  # of an alternative: the options that make it
 
     def __call__(self, text: str) -> Verdict:
         outcome = specialize(ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages)
@@ -35,25 +37,40 @@ class Judge:
         ways = () if module is None or self.plan is not None else self._ways(text, found)
         return Verdict(
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,
-            ways,
+            ways, outcome.promotion,
         )  # fmt: skip
 
     def _ways(self, text: str, plan: Plan) -> tuple[LaunchWay, ...]:
         """What launches may choose between; nothing else is made while plans are measured."""
         if self.options.tune or not may_choose(plan, self.options):
             return ()
-        return launch_ways(numbered(ir.read(text)), plan, load_machine(self.options.machine), self.options)
+        module = ir.read(text)
+        prepare(module, self.options)
+        return launch_ways(module, plan, load_machine(self.options.machine), self.options)
 
     def alternatives(self, verdict: Verdict) -> tuple[Judge, ...]:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
-        None for a plan that a person gave.
+        One after the other: dots that do not overlap, no third task, a block for each tile. None for a plan that a
+        person gave.
         """
-        if self.plan is not None or not self.options.overlap or not verdict.plan:
+        if self.plan is not None or not verdict.plan:
             return ()
-        if not any(schedule.stage1 for schedule in Plan.from_text(verdict.plan).loops):
-            return ()
-        return (replace(self, options=self.options.replace(overlap=False)),)
+        plan, options = Plan.from_text(verdict.plan), self.options
+        changes: list[dict[str, Any]] = []
+        if options.overlap and any(schedule.stage1 for schedule in plan.loops):
+            changes.append({"overlap": False})
+        if plan.helpers and options.chain == "auto":
+            changes.append({"chain": "off"})
+        if plan.persistent and options.persistent is None:
+            changes.append({"persistent": False})
+        made, found = self, []
+        for change in changes:
+            ((field, value),) = change.items()
+            name = f"{made.name}, {field}={value}" if made.name else f"as with {field}={value}"
+            made = replace(made, options=made.options.replace(**change), name=name)
+            found.append(made)
+        return tuple(found)
 
 
 def _table(module: ir.Operation) -> int | None:

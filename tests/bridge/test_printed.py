@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 import wspec
+from wspec.bridge import printed
 
 
 @triton.jit
@@ -16,8 +17,9 @@ def talks(x, N: tl.constexpr):
 
 
 def test_what_a_kernel_prints_while_it_is_compiled_is_printed_once(
-    fresh_cache: Path, capsys: pytest.CaptureFixture[str]
+    fresh_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(printed, "to_stderr", False)  # a command may have run in this process
     one = wspec.offline(talks, {"x": "*fp32:16"}, {"N": 128})
     one.explain()
     one.dump("ttgir")

@@ -159,13 +159,13 @@ def test_explain_a_block_for_every_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "code", "place"),
+    ("command", "code", "place"),
     [
-        (f"{ELEMENTWISE}:layer_norm_kernel", "no-dot-loop", "elementwise.py:53"),
-        (f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "gate-slower", "matmul.py:90"),
+        ([f"{ELEMENTWISE}:layer_norm_kernel"], "no-dot-loop", "elementwise.py:53"),
+        ([f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "--promote", "0"], "gate-slower", "matmul.py:102"),
     ],
 )
-def test_explain_why_not(kernel: str, code: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_why_not(command: list[str], code: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled to say it: what Triton makes of a large kernel may take a minute."""
 
     def compiles(*_: object) -> None:
@@ -173,7 +173,7 @@ def test_explain_why_not(kernel: str, code: str, place: str, monkeypatch: pytest
 
     monkeypatch.setattr("wspec.bridge.persistent.load_plain", compiles)
     monkeypatch.setattr("wspec.bridge.compile.finish", compiles)
-    out = done("explain", kernel)
+    out = done("explain", *command)
     assert f"[{code}]" in out and f"{place}:" in out and "what to change" in out
 
 

@@ -34,7 +34,7 @@ def run_with(folder: Path, program: str, *arguments: str) -> subprocess.Complete
 def test_a_program_and_what_became_of_its_kernels(tmp_path: Path) -> None:
     ran = run_with(tmp_path, PROGRAM, "program.py", "--epochs", "3")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "__main__ ['--epochs', '3'] CompiledKernel\n"
+    assert ran.stdout == "__main__ ['--epochs', '3'] LaunchableKernel\n"
     assert "0 of 1 compiled kernels specialized" in ran.stderr and "no-loop" in ran.stderr
 
 

@@ -91,7 +91,7 @@ FLYING = "is being filled by a copy that need not be there yet"
     ("write", "message"),
     [
         (empty, r"ttg.local_load reads b \(16x16 float16 of the buffer at k.py:1\), which has never been written"),
-        (half_written, "ttg.local_load reads b .* which has never been written"),
+        (half_written, "ttg.local_load reads b .* which in part has never been written"),
         (freed, "ttg.local_load reads b .* which was freed"),
         (not_landed, f"ttg.local_load reads b .* which {FLYING}"),
         (stored_too_early, f"ttng.async_tma_copy_local_to_global reads b .* which {FLYING}"),

@@ -20,6 +20,7 @@ from wspec.bridge.files import files_of, moved
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, bad_input, from_json, to_json
+from wspec.host_descriptors import Promotion
 from wspec.ir.disjoint import Pair
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
@@ -46,6 +47,7 @@ class Result:
     disjoint: tuple[Pair, ...] = ()  # arguments of the compiled function whose memory must not overlap, by position
     module: str = ""  # a digest of the specialized module; empty when there is none
     ways: tuple[LaunchWay, ...] = ()  # what a launch may choose between, this kernel first; none: there is no choice
+    promotion: Promotion | None = None  # descriptors that the launch makes; None: the kernel has its user's arguments
 
     @property
     def reason(self) -> Remark | None:
@@ -268,6 +270,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "disjoint": result.disjoint,
         "module": result.module,
         "ways": [way.to_data() for way in result.ways],
+        "promotion": None if result.promotion is None else result.promotion.to_data(),
     }
 
 
@@ -279,4 +282,5 @@ def _result_from(data: dict[str, Any]) -> Result:
     return Result(
         bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"]),
         disjoint=pairs, ways=tuple(LaunchWay.from_data(way) for way in data["ways"]),
+        promotion=None if data["promotion"] is None else Promotion.from_data(data["promotion"]),
     )  # fmt: skip

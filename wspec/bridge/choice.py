@@ -11,7 +11,7 @@ import triton
 from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.persistent import Slot, slots_of, value_of
+from wspec.bridge.slots import Slot, slots_of, value_of
 from wspec.tile_scheduler import LaunchWay, fastest
 from wspec.tile_scheduler.costs import Grid
 

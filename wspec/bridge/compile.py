@@ -27,6 +27,7 @@ from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.bridge.versions import unknown_version
 from wspec.diagnostics import Declined, Remark
+from wspec.host_descriptors import Promotion, compared
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
@@ -47,6 +48,7 @@ class Verdict:
     edits: PtxEdits = NO_EDITS  # as `bridge.finish` takes them
     disjoint: Disjoint = NONE  # what the text takes for granted of its arguments
     ways: tuple[LaunchWay, ...] = ()  # as Result has them
+    promotion: Promotion | None = None  # as Result has it
 
 
 Compiler = Callable[[str], Verdict]
@@ -184,7 +186,7 @@ def _compiled(
 ) -> tuple[Result, Group]:
     """From a verdict to a result, stored under its key."""
     made = _finish(source, verdict, checker, options)
-    if _is_spoilt(made.result):
+    if _spoilt(made.result) is not None:
         verdict, made = _alternative(source, text, verdict, made, compiler, checker, options)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
@@ -193,9 +195,9 @@ def _compiled(
     return cache.store(key(), source, result, ttir, made.finished if result.specialized else None)
 
 
-def _is_spoilt(result: Result) -> bool:
-    """Was a kernel that the model wants left alone for what ptxas made of it?"""
-    return result.reason is not None and result.reason.code in _SPOILT and result.reason.severity == "warning"
+def _spoilt(result: Result) -> Remark | None:
+    """What ptxas did to a kernel that the model wants: for that it is left alone, but with gate=off."""
+    return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
 
 
 def _alternative(
@@ -207,17 +209,18 @@ def _alternative(
     checker: Checker,
     options: Options,
 ) -> tuple[Verdict, _Made]:
-    """The first alternative that can run, with a word on why it is taken; else what was made before."""
+    """The first alternative that ptxas does not spoil, with a word on why it is taken; else what was made before."""
+    before = _spoilt(made.result)
+    assert before is not None
     ask: Callable[[Verdict], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda _: ())
     for other in ask(verdict):
         found = judge(source, text, other, options)
         if found.text is None or found.text == verdict.text:
             continue
         finished = _finish(source, found, checker, options)
-        if not finished.result.specialized:
+        if not finished.result.specialized or _spoilt(finished.result) is not None:
             continue
-        assert made.result.reason is not None
-        why = replace(made.result.reason, severity="remark", note="so dots do not overlap, as with overlap=False")
+        why = replace(before, severity="remark", note=f"so another plan was taken, {getattr(other, 'name', '')}")
         return found, replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
     return verdict, made
 
@@ -320,7 +323,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     remarks = (*verdict.remarks, *advice, *ruling.remarks)
     made = Result(
         True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
-        tuple(sorted(verdict.disjoint.pairs)), ways=verdict.ways,
+        compared(verdict.disjoint, verdict.promotion), ways=verdict.ways, promotion=verdict.promotion,
     )  # fmt: skip
     return _Made(made, finished)
 

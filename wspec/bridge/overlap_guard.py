@@ -9,7 +9,7 @@ elements of its tensor, or what its descriptor covers: that much is taken for gr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from triton.compiler import CompiledKernel
@@ -42,7 +42,7 @@ def guarded(kernel: Any, source: KernelSource, pairs: Sequence[Pair], tell: Tell
     kind = type(kernel)
     kernel.__class__ = type(f"Guarded{kind.__name__}", (_Guarded, kind), {})
     kernel.wspec_guard = Guard(places(source.ast.signature), pairs)
-    kernel.wspec_plain = _Plain(source, kernel.wspec_guard, tell)
+    kernel.wspec_plain = Plain(source, tell)
     return kernel
 
 
@@ -50,7 +50,7 @@ class _Guarded(CompiledKernel):  # type: ignore[misc]  # triton is untyped
     """Mixed into a kernel's class."""
 
     wspec_guard: Guard
-    wspec_plain: _Plain
+    wspec_plain: Plain
     _run: Any
 
     def _init_handles(self) -> None:
@@ -60,7 +60,7 @@ class _Guarded(CompiledKernel):  # type: ignore[misc]  # triton is untyped
             self._run = _with_guard(self._run, self.wspec_guard, self.wspec_plain)
 
 
-def _with_guard(launch: Run, guard: Guard, plain: _Plain) -> Run:
+def _with_guard(launch: Run, guard: Guard, plain: Plain) -> Run:
     first_overlap = guard.first_overlap
 
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
@@ -71,7 +71,7 @@ def _with_guard(launch: Run, guard: Guard, plain: _Plain) -> Run:
         if found is None:
             launch(x, y, z, stream, function, packed, *rest)
         else:
-            plain.launch(found, (x, y, z), stream, rest)
+            plain.launch(found, lambda: guard.remark(found, plain.source), (x, y, z), stream, rest)
 
     return run
 
@@ -92,6 +92,13 @@ class Guard:
     def pairs_of_arguments(self) -> list[tuple[int, int]]:
         """The pairs, by the arguments' positions in a launch."""
         return [(self.places[one][0], self.places[other][0]) for one, other in self.pairs]
+
+    def remark(self, pair: Pair, source: KernelSource) -> Remark:
+        """For a launch that runs the plain kernel since a pair overlaps."""
+        one, other = (self.names[at] for at in pair)
+        message = f"{one} and {other} share memory in this launch, which runs the plain kernel"
+        note = "the specialized kernel loads ahead of stores: give it tensors that do not overlap"
+        return Remark("arguments-overlap", message, kernel_location(source), note=note)
 
     def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
         """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
@@ -115,20 +122,27 @@ def _inside(value: Any, place: Place) -> Any:
     return value
 
 
-class _Plain:
+class Plain:
     """What Triton makes of the kernel, compiled when it is first needed."""
 
-    def __init__(self, source: KernelSource, guard: Guard, tell: Tell) -> None:
-        self.source, self.guard, self.tell = source, guard, tell
-        self.told: set[Pair] = set()
+    def __init__(self, source: KernelSource, tell: Tell) -> None:
+        self.source, self.tell = source, tell
+        self.told: set[Hashable] = set()
         self.lock = threading.Lock()
         self.kernel: Any = None
 
-    def launch(self, pair: Pair, grid: tuple[int, int, int], stream: int, rest: Sequence[Any]) -> None:
-        """Launch it on the arguments behind the metadata and hooks in `rest`, because those of a pair overlap."""
-        if pair not in self.told:
-            self.tell(self._remark(pair))
-            self.told.add(pair)
+    def launch(
+        self,
+        why: Hashable,
+        remark: Callable[[], Remark],
+        grid: tuple[int, int, int],
+        stream: int,
+        rest: Sequence[Any],
+    ) -> None:
+        """Launch it on the arguments behind the metadata and hooks in `rest`; each reason is told once."""
+        if why not in self.told:
+            self.tell(remark())
+            self.told.add(why)
         with self.lock:
             if self.kernel is None:
                 self.kernel = load_plain(self.source)
@@ -136,12 +150,6 @@ class _Plain:
         run = kernel.run  # loads it first
         metadata = kernel.launch_metadata(grid, stream, *arguments)
         run(*grid, stream, kernel.function, kernel.packed_metadata, metadata, *hooks, *arguments)
-
-    def _remark(self, pair: Pair) -> Remark:
-        one, other = (self.guard.names[at] for at in pair)
-        message = f"{one} and {other} share memory in this launch, which runs the plain kernel"
-        note = "the specialized kernel loads ahead of stores: give it tensors that do not overlap"
-        return Remark("arguments-overlap", message, kernel_location(self.source), note=note)
 
 
 def places(signature: Mapping[str, Any]) -> list[tuple[str, Place]]:

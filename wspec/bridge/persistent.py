@@ -25,7 +25,9 @@ from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
 from wspec.bridge.overlap_guard import Tell, guarded, silent
+from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
+from wspec.bridge.slots import Slot, slots_of, value_of
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -50,11 +52,12 @@ def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell =
     """
     if not result.specialized:
         return load_plain(source)
+    longer = with_descriptors(source, result.promotion)
     if result.tile_loop is None:
-        kernel: Any = LaunchableKernel(source.ast, group, result.blocks_per_sm)
+        kernel: Any = LaunchableKernel(longer.ast, group, result.blocks_per_sm)
     else:
-        kernel = PersistentKernel(source, group, result.tile_loop, result.blocks_per_sm)
-    return guarded(kernel, source, result.disjoint, tell)
+        kernel = PersistentKernel(longer, group, result.tile_loop, result.blocks_per_sm)
+    return guarded(promoted(kernel, source, result.promotion, tell), source, result.disjoint, tell)
 
 
 class PersistentKernel(LaunchableKernel):
@@ -109,26 +112,6 @@ def _over_parts(launch: Run, tables: Tables) -> Run:
 
 
 _BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
-
-Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
-
-
-def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
-    """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
-    found: list[Slot | None] = []
-    for position, kind in enumerate(signature.values()):
-        if kind == "constexpr":
-            continue
-        if isinstance(kind, str) and kind.startswith("tensordesc"):
-            rank = kind.count(",", kind.index("[")) + 1
-            found.append(None)
-            found += [(position, "shape", axis) for axis in range(rank)]
-            found += [(position, "stride", axis) for axis in range(rank)]
-        elif isinstance(kind, str) and kind[0] in "iu":
-            found.append((position, "value", 0))
-        else:
-            found.append(None)
-    return found
 
 
 @dataclass(slots=True)
@@ -253,12 +236,3 @@ def is_over(event: Any) -> bool:
     """Has the card come past the event? Asked while a graph is captured, which such a question would break off."""
     with cuda.relaxed_capture() as relaxed:
         return relaxed and bool(event.query())
-
-
-def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
-    """The number at a slot, of a launch's arguments from position `before` on."""
-    assert slot is not None, "costs depend on whole numbers only"
-    position, kind, axis = slot
-    if kind == "value":
-        return int(args[before + position])
-    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from triton.compiler.code_generator import CodeGenerator
 from triton.language.core import static_print
+
+from wspec.bridge.versions.internals import internal
 
 to_stderr = False  # where standard output is for something else, as that of the command line is
 _shown: set[tuple[str, str]] = set()
@@ -44,7 +45,8 @@ def _show(source: Any, said: str) -> None:
 
 def _install() -> None:
     """Let Triton's `static_print` write into the sink of its thread, where there is one."""
-    table = getattr(CodeGenerator, "statically_implemented_functions", {})
+    generators = internal("triton.compiler.code_generator", "CodeGenerator")  # brings along much that may have moved
+    table = getattr(generators, "statically_implemented_functions", {})
     theirs: Callable[[Any, Any], Any] | None = table.get(static_print)
     if theirs is None or hasattr(theirs, "wspec_sink"):
         return

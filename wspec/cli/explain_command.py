@@ -14,6 +14,7 @@ from wspec.cli.inputs import open_input
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import Subject
 from wspec.diagnostics import REASONS, Remark, place_text
+from wspec.host_descriptors import compared
 from wspec.model.machine import load_machine
 from wspec.plan.overlap import in_words
 from wspec.plan.plan import Plan
@@ -38,8 +39,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _explain_plan(subject: Subject, plan: Plan) -> None:
     machine = load_machine(subject.options.machine)
-    said = in_words(function_of(ir.read(subject.text("ttgir"))), subject.front.disjoint)
-    _section("what was done", [*done(plan, subject.operations), *([said] if said else [])])
+    front = subject.front
+    said = in_words(function_of(ir.read(front.stages["input"])), compared(front.disjoint, front.promotion))
+    made = [] if front.promotion is None else front.promotion.in_words()
+    _section("what was done", [*done(plan, subject.operations), *made, *([said] if said else [])])
     _section("why", why(plan, machine))
     _section("what you can change", changes(plan))
 

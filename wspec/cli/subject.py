@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.diagnostics import Remark, WspecError, bad_input, unknown
+from wspec.host_descriptors import Promotion
 from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
@@ -43,6 +44,7 @@ class Front:
     remarks: tuple[Remark, ...]
     specialized: bool
     disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
+    promotion: Promotion | None = None  # the arguments it has besides those of the kernel
 
     @property
     def reason(self) -> Remark | None:
@@ -168,7 +170,7 @@ def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
     if mismatch is not None:
         raise WspecError(replace(mismatch, severity="error"))
     plan = Plan.from_text(verdict.plan) if verdict.plan else None
-    return Front(stages, plan, verdict.remarks, verdict.text is not None, verdict.disjoint)
+    return Front(stages, plan, verdict.remarks, verdict.text is not None, verdict.disjoint, verdict.promotion)
 
 
 # ----------------------------------------------------------------------------------------------- a kernel

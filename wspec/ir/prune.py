@@ -25,7 +25,8 @@ _TERMINATORS = frozenset({"scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.
 
 
 class _Liveness:
-    def __init__(self) -> None:
+    def __init__(self, holder: Operation | None) -> None:
+        self.holder = holder  # of the block that is pruned: it stays, and what is in it need not
         self.ops: set[Operation] = set()
         self.values: set[Value] = set()
         self.work: list[Value] = []
@@ -35,7 +36,7 @@ class _Liveness:
             return
         self.ops.add(op)
         parent = op.parent_op
-        if parent is not None:
+        if parent is not None and parent is not self.holder:
             self.keep_op(parent)
         for value in _always_needed(op):
             self.keep(value)
@@ -138,7 +139,7 @@ def _drop_dead_values(op: Operation, live: _Liveness) -> None:
 
 def prune(block: Block) -> None:
     """Remove from `block`, in place, all that its side effects and terminator do not need."""
-    live = _Liveness()
+    live = _Liveness(block.parent_op)
     _mark(block, live)
     for value in block.terminator.operands:
         live.keep(value)

@@ -8,6 +8,8 @@ unless a caller passes memory that overlaps: that is compared at each launch, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint, Pair
 from wspec.ir.loc import value_name
@@ -27,12 +29,12 @@ def disjoint_arguments(function: Operation) -> Disjoint:
     return Disjoint(frozenset(pairs), own=len(args))
 
 
-def in_words(function: Operation, disjoint: Disjoint) -> str:
+def in_words(function: Operation, compared: Sequence[Pair]) -> str:
     """What is compared at a launch, as a sentence with the arguments' names in the source; empty where nothing is."""
-    if not disjoint.pairs:
+    if not compared:
         return ""
     names = [value_name(arg.location) or f"argument {at}" for at, arg in enumerate(function.regions[0].block.args)]
-    pairs = ", ".join(f"{names[one]} and {names[other]}" for one, other in sorted(disjoint.pairs))
+    pairs = ", ".join(f"{names[one]} and {names[other]}" for one, other in compared)
     return f"a launch compares where these arguments lie, and runs the plain kernel if two share memory: {pairs}"
 
 

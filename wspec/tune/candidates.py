@@ -16,8 +16,9 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
 from wspec.options import Options
+from wspec.pipeline import prepare
 from wspec.plan.plan import Plan, is_shallow
-from wspec.planner.decide import decide, function_of, numbered
+from wspec.planner.decide import decide, function_of
 from wspec.tune.variations import RULE, in_words, pinned, same, variations
 from wspec.tune.writes import written_arguments
 
@@ -76,7 +77,8 @@ def candidates(module: Operation, machine: Machine, options: Options) -> dict[st
     decides. The module, a kernel before it is specialized, stays as it is. Raises Declined where even the planner's own
     plan cannot be made.
     """
-    module = numbered(module.clone({}))
+    module = module.clone({})
+    prepare(module, options)
     own = decide(module, machine, options.replace(gate="off"))
     fixed = pinned(options, own)
     others: dict[str, Plan] = {}

@@ -1,0 +1,344 @@
+"""Loads and stores of tiles through pointers become accesses of tensor descriptors that the launch makes.
+
+    %p = a_ptr + (%row + i) * stride + (%column + j)         %a = tt.descriptor_load %a_ptr_tiles[%row, %column]
+    %a = tt.load %p, mask (%column + j < %k)           =>
+
+    func(..., a_ptr, ...)                                    func(..., a_ptr, ..., a_ptr_tiles: [m, k], [stride, 1])
+
+What makes it the same is in tiles.py (which tile, where masks are TMA's zero fill) and dead.py (elements that a mask of
+a load does not leave out but nobody sees). What depends on the launch comes back as a `Promotion`. Runs before a plan
+is made, which sees an ordinary kernel with descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from wspec.diagnostics import Remark
+from wspec.host_descriptors import HostDescriptor, LaunchSlice, Promotion
+from wspec.ir.builder import Builder
+from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.loc import NameLoc, value_name
+from wspec.ir.prune import prune
+from wspec.ir.types import (
+    I32,
+    I64,
+    SMEM,
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DictAttr,
+    FunctionType,
+    Layout,
+    MemDescType,
+    ScalarType,
+    TensorDescType,
+    TensorType,
+    Type,
+    TypeAttr,
+)
+from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, is_before
+from wspec.passes.pointer_promotion.dead import Seen, check_unseen
+from wspec.passes.pointer_promotion.tiles import NotATile, Tile, Tiles
+from wspec.plan.graph import LOADS, STORES, memory_base
+
+LEAST_SIDE = 8  # rows of a buffer that is swizzled
+LEAST_BYTES = 32  # of its rows
+_ELEMENTS = {
+    "f16": "fp16", "bf16": "bf16", "f32": "fp32", "i8": "i8", "i16": "i16", "i32": "i32", "f8E4M3FN": "fp8e4nv",
+    "f8E5M2": "fp8e5",
+}  # fmt: skip
+"""Types of elements as a signature has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What became of a kernel's accesses through pointers."""
+
+    promotion: Promotion | None  # None: nothing was changed
+    done: tuple[Operation, ...] = ()  # the accesses that are descriptors' now
+    left: tuple[tuple[Operation, str], ...] = ()  # tiles that stay pointers, and why
+
+    def remarks(self) -> list[Remark]:
+        """A line for each access that stays, on the user's source."""
+        found = []
+        for op, why in self.left:
+            what = "load" if op.results else "store"
+            found.append(Remark("not-promoted", f"this {what} keeps its pointers: {why}", op.location))
+        return found
+
+
+def promote(module: Operation) -> Promoted:
+    """Give a module descriptors for the tiles that it loads and stores through pointers, in place."""
+    functions = [op for op in module.walk() if op.name == "tt.func"]
+    if len(functions) != 1 or len(functions[0].regions[0].blocks) != 1:
+        return Promoted(None)
+    (function,) = functions
+    tiles = Tiles(Addresses(function), LaunchSlice(function))
+    accesses = [op for op in function.walk() if op.name in LOADS | STORES]
+    found: list[Tile] = []
+    left: list[tuple[Operation, str]] = []
+    for op in accesses:
+        if op.name not in ("tt.load", "tt.store") or not _is_tile(_moved(op).type):
+            continue
+        try:
+            found.append(_checked(function, tiles, op, accesses))
+        except (NotATile, NotAffine, Seen) as why:
+            left.append((op, str(why)))
+    if not any(tile.op.results for tile in found):
+        return Promoted(None, (), tuple(left))
+    maker = _Maker(function, tiles)
+    done = tuple(maker.rewrite(tile) for tile in found)
+    prune(function.regions[0].block)
+    bounds = tuple(dict.fromkeys(bound for tile in found for bound in tile.bounds))
+    return Promoted(Promotion(tuple(tiles.slice.scalars), tuple(maker.descriptors), bounds), done, tuple(left))
+
+
+def _is_tile(type: Type) -> bool:
+    return isinstance(type, TensorType) and len(type.shape) == 2 and min(type.shape) > 1
+
+
+def _moved(op: Operation) -> Value:
+    return op.result if op.results else op.operands[1]
+
+
+def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequence[Operation]) -> Tile:
+    """The tile of an access that may become a descriptor's. Raises NotATile, NotAffine, Seen."""
+    tile = tiles.of(op)
+    element = _moved(op).type
+    assert isinstance(element, TensorType)
+    if str(element.element) not in _ELEMENTS:
+        raise NotATile(f"descriptors have no elements of type {element.element}")
+    inside = [one for one in tile.dimensions if one.tile is not None]
+    assert isinstance(element.element, ScalarType)
+    if min(one.size for one in inside[:-1]) < LEAST_SIDE:
+        raise NotATile(f"it has fewer than {LEAST_SIDE} rows")
+    if inside[-1].size * element.element.bits // 8 < LEAST_BYTES:
+        raise NotATile(f"its rows have fewer than {LEAST_BYTES} bytes")
+    same = [other for other in accesses if other is not op and memory_base(other) is tile.base]
+    if op.results:
+        if any(other.name in STORES for other in same):
+            raise NotATile("the kernel also stores through that argument")
+        if any(memory_base(other) is None for other in accesses if other.name in STORES):
+            raise NotATile("the kernel also stores to memory that it is not clear which it is")
+        check_unseen(function, tiles, op.result, tile.dead)
+        _check_buffers(function, tile)
+    elif tile.dead:
+        raise NotATile("rows that begin again are stored")
+    elif same:
+        raise NotATile("the kernel uses that argument elsewhere")
+    return tile
+
+
+def _check_buffers(function: Operation, tile: Tile) -> None:
+    """Buffers that the loaded tile goes to must be such as a descriptor fills, or may become such. Raises NotATile."""
+    for op in _buffers(function, tile):
+        if op.result.type != _filled(tile) and not _may_turn(function, op.result):
+            raise NotATile("the buffer that it goes to is laid out in another order than memory")
+
+
+def _buffers(function: Operation, tile: Tile) -> list[Operation]:
+    """The allocations that the loaded tile goes to."""
+    return [op for op in function.walk() if op.name == "ttg.local_alloc" and tile.op.result in op.operands]
+
+
+def _filled(tile: Tile) -> MemDescType:
+    """The buffer that a descriptor fills with the tile."""
+    type = tile.op.result.type
+    assert isinstance(type, TensorType)
+    shared = _shared(type, _block_shape(tile)[-2:], transposed=tile.is_transposed, rank=2)
+    return MemDescType(type.shape, type.element, shared, SMEM)
+
+
+def _may_turn(function: Operation, buffer: Value) -> bool:
+    """May the buffer be laid out in the other order: do products alone read it, which take elements of 16 bits so?"""
+    type = buffer.type
+    if not isinstance(type, MemDescType) or not isinstance(type.element, ScalarType) or type.mutable:
+        return False
+    readers = [op for op in function.walk() if buffer in op.operands]
+    swizzled = isinstance(type.encoding, Layout) and type.encoding.name == "ttg.nvmma_shared"
+    return swizzled and type.element.bits == 16 and all(op.name == "ttng.warp_group_dot" for op in readers)
+
+
+def _block_shape(tile: Tile) -> tuple[int, ...]:
+    return tuple(one.size for one in tile.dimensions)
+
+
+def _shared(type: Type, block: tuple[int, ...], transposed: bool, rank: int) -> Layout:
+    """How a descriptor's box lies in shared memory."""
+    assert isinstance(type, TensorType) and isinstance(type.element, ScalarType)
+    bits = type.element.bits
+    width = next(width for width in (128, 64, 32) if block[-1] * bits // 8 >= width)
+    fields: tuple[tuple[str, int | bool], ...] = (
+        ("swizzlingByteWidth", width),
+        ("transposed", transposed),
+        ("elementBitWidth", bits),
+    )
+    return Layout("ttg.nvmma_shared", fields + ((("rank", rank),) if rank != 2 else ()))
+
+
+class _Maker:
+    """Rewrites accesses, and collects descriptors."""
+
+    def __init__(self, function: Operation, tiles: Tiles) -> None:
+        self.function, self.tiles = function, tiles
+        self.descriptors: list[HostDescriptor] = []
+        self.values: list[Value] = []
+
+    def rewrite(self, tile: Tile) -> Operation:
+        """The access in a descriptor's terms, in the place of the one that there was."""
+        op, block = tile.op, tile.op.parent
+        assert block is not None
+        descriptor = self._descriptor(tile)
+        places = [self._place(op, one.place) for one in tile.dimensions]
+        build = Builder(block, block.ops.index(op), op.location)
+        made = self._load(build, tile, descriptor, places) if op.results else None
+        if made is None:
+            made = self._store(build, tile, descriptor, places)
+        op.erase()
+        return made
+
+    def _load(self, build: Builder, tile: Tile, descriptor: Value, places: list[Value]) -> Operation:
+        op, type = tile.op, tile.op.result.type
+        assert isinstance(type, TensorType)
+        kept = {name: value for name, value in op.properties.items() if name in ("cache", "evict")}
+        moved = _turned(type) if tile.is_transposed else type
+        loaded = build.create("tt.descriptor_load", [descriptor, *places], [moved], kept)
+        for alloc in _buffers(self.function, tile):
+            alloc.result.type = _filled(tile)
+        if not tile.is_transposed:
+            replace_uses(self.function, {op.result: loaded.result})
+            return loaded
+        order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
+        for alloc in _buffers(self.function, tile):
+            assert isinstance(alloc.result.type, MemDescType) and alloc.parent is not None
+            inside = Builder(alloc.parent, alloc.parent.ops.index(alloc), alloc.location)
+            shared = _shared(type, moved.shape, transposed=False, rank=2)
+            buffer = replace(alloc.result.type, shape=moved.shape, encoding=shared)
+            filled = inside.create("ttg.local_alloc", [loaded.result], [buffer], alloc.properties)
+            seen = inside.create("ttg.memdesc_trans", [filled.result], [alloc.result.type], order)
+            replace_uses(self.function, {alloc.result: seen.result})
+            alloc.erase()
+        if any(op.result in one.operands for one in self.function.walk()):
+            turned = build.create("tt.trans", [loaded.result], [type], order)
+            replace_uses(self.function, {op.result: turned.result})
+        return loaded
+
+    def _store(self, build: Builder, tile: Tile, descriptor: Value, places: list[Value]) -> Operation:
+        value = tile.op.operands[1]
+        if tile.is_transposed:
+            assert isinstance(value.type, TensorType)
+            order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
+            value = build.create("tt.trans", [value], [_turned(value.type)], order).result
+        return build.create("tt.descriptor_store", [descriptor, value, *places])
+
+    def _descriptor(self, tile: Tile) -> Value:
+        """The function's argument that stands for the tile's descriptor."""
+        assert tile.base.op is None
+        type = _moved(tile.op).type
+        assert isinstance(type, TensorType) and isinstance(type.element, ScalarType)
+        block = _block_shape(tile)
+        made = HostDescriptor(
+            "", tile.base.index, _ELEMENTS[str(type.element)], type.element.bits // 8, block,
+            self.tiles.sum(tile.offset),
+            tuple(None if one.end is None else self.tiles.sum(one.end) for one in tile.dimensions),
+            tuple(self.tiles.sum(one.stride) for one in tile.dimensions),
+        )  # fmt: skip
+        for known, value in zip(self.descriptors, self.values, strict=True):
+            if replace(known, name="") == made:
+                return value
+        pointer = value_name(tile.base.location) or f"argument {tile.base.index}"
+        count = sum(known.argument == made.argument for known in self.descriptors)
+        made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}")
+        rank = len(block)
+        shared = _shared(type, block, transposed=False, rank=rank)
+        described = TensorDescType(TensorType(block, type.element, shared))
+        value = _add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])
+        self.descriptors.append(made)
+        self.values.append(value)
+        return value
+
+    def _place(self, op: Operation, sum: Polynomial) -> Value:
+        """An int32 with the value of a polynomial at an operation; what no loop changes is computed before all."""
+        body, block = self.function.regions[0].block, op.parent
+        assert block is not None
+        outermost = next((one for one in (op, *op.ancestors()) if one.parent is body), op)
+        early = {monomial: factor for monomial, factor in sum.items() if self._is_before(monomial, outermost)}
+        late = {monomial: factor for monomial, factor in sum.items() if monomial not in early}
+        first = None
+        if early and outermost is not op:
+            first = self._emitted(Builder(body, body.ops.index(outermost), op.location), early)
+            if not late:
+                return first
+            sum = late
+        return self._emitted(Builder(block, block.ops.index(op), op.location), sum, first)
+
+    def _is_before(self, monomial: Monomial, op: Operation) -> bool:
+        """Are all factors there before an operation of the function's body begins?"""
+        return all(is_before(self.tiles.addresses.atoms[number], op) for number in monomial)
+
+    def _emitted(self, build: Builder, sum: Polynomial, total: Value | None = None) -> Value:
+        """An int32 with the value of a polynomial, added to another one."""
+        for monomial, factor in sorted(sum.items()):
+            product: Value | None = None
+            for number in monomial:
+                product, factor = self._times(build, product, number, factor)
+            term = build.constant(factor) if product is None else product
+            if product is not None and factor != 1:
+                term = build.binary("arith.muli", product, build.constant(factor))
+            total = term if total is None else build.binary("arith.addi", total, term)
+        return build.constant(0) if total is None else total
+
+    def _times(self, build: Builder, product: Value | None, number: int, factor: int) -> tuple[Value, int]:
+        """(product times an atom, what of the factor is left)."""
+        atom = self.tiles.addresses.atoms[number]
+        if isinstance(atom, Operation):
+            value, factor = self._turns(build, atom, factor)
+        else:
+            value = _as_int32(build, atom)
+        return (value if product is None else build.binary("arith.muli", product, value)), factor
+
+    def _turns(self, build: Builder, loop: Operation, factor: int) -> tuple[Value, int]:
+        """How often a loop has gone round; where the factor is a multiple of its step, the way its counter has come."""
+        now = _as_int32(build, loop.regions[0].block.args[0])
+        first, step = loop.operands[0], loop.operands[2]
+        if self.tiles.addresses.constant_of(first) != 0:
+            now = build.binary("arith.subi", now, _as_int32(build, first))
+        width = self.tiles.addresses.constant_of(step)
+        if width is not None and width > 0 and factor % width == 0:
+            return now, factor // width
+        return build.create("arith.divsi", [now, _as_int32(build, step)], [I32]).result, factor
+
+
+def _as_int32(build: Builder, value: Value) -> Value:
+    if value.type == I32:
+        return value
+    name = "arith.index_cast" if str(value.type) == "index" else "arith.trunci"
+    if isinstance(value.type, ScalarType) and value.type.bits < 32:
+        name = "arith.extsi"
+    return build.create(name, [value], [I32]).result
+
+
+def _turned(type: TensorType) -> TensorType:
+    """The type of a tile's transposed one."""
+    layout = type.encoding
+    assert isinstance(layout, Layout)
+    fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
+    order = tuple(1 - dim for dim in layout.ints("order"))
+    return TensorType(type.shape[::-1], type.element, layout.with_fields({**fields, "order": order}))
+
+
+def _add_arguments(function: Operation, name: str, types: Sequence[Type]) -> Value:
+    """New last arguments of a function, of which the first comes back."""
+    added = [function.regions[0].block.add_arg(type, NameLoc(name, function.location)) for type in types]
+    old = function.properties["function_type"]
+    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
+    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, *types), old.type.results))
+    known = function.properties.get("arg_attrs")
+    if isinstance(known, ArrayAttr):
+        function.properties["arg_attrs"] = ArrayAttr((*known.items, *[DictAttr(())] * len(types)))
+    return added[0]
+
+
+__all__ = ["Promoted", "promote"]

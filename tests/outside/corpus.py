@@ -1,0 +1,167 @@
+"""`python -m tests.outside.corpus FOLDER`: what wspec makes of other people's kernels, compiled and not run.
+
+FOLDER holds modules as they stand right before Triton's own pipeliner (`*.pre.ttgir`, in folders), beside what Triton
+makes of them (`*.stock.ttgir`), which is compiled too to count spills. Every kernel has a process and a limit of its
+own. Those without a product on the tensor core are passed over. Exits with 1 if one crashes or takes too long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+LIMIT_S = 60.0
+DOT = "warp_group_dot"
+
+
+@dataclass
+class Row:
+    """What became of one kernel."""
+
+    name: str
+    in_loop: bool = False
+    verdict: str = "crashed"  # "specialized", the code of the reason, "crashed" or "too slow"
+    why: str = ""
+    promoted: int = 0
+    pointers: int = 0  # tiles that stay pointers
+    proof: str = ""
+    spills: int = 0  # bytes
+    plain_spills: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_specialized(self) -> bool:
+        return self.verdict == "specialized"
+
+    @property
+    def is_good(self) -> bool:
+        """Specialized, proved, and without spills beyond the plain kernel's."""
+        return self.is_specialized and self.spills <= self.plain_spills
+
+
+def judged(path: Path, gate: str) -> Row:
+    """Compile one module to a cubin, in this process."""
+    from triton.compiler import make_backend
+
+    from wspec import bridge, ir
+    from wspec.bridge import cache
+    from wspec.bridge.backend import assemble
+    from wspec.bridge.compile import Elsewhere, compile_lowered
+    from wspec.bridge.frontend import HOPPER, KernelSource, capability
+    from wspec.bridge.sass.resources import spill_bytes
+    from wspec.bridge.text import captured, reparse
+    from wspec.ir.loc import FileLoc
+    from wspec.options import Options
+    from wspec.proof import prove
+    from wspec.verdict import Judge
+
+    row, start = Row(name_of(path)), time.perf_counter()
+    text = bridge.generic_text(reparse(path.read_text()))
+    module = ir.read(text)
+    dots = [op for op in module.walk() if DOT in op.name]
+    row.in_loop = any(one.name in ("scf.for", "scf.while") for dot in dots for one in dot.ancestors())
+    launch = {"num_warps": module.int_attr("ttg.num-warps") or 4}
+    source = KernelSource(
+        Elsewhere(path.name.split(".")[0], FileLoc(str(path), 1, 0), (str(path),)),
+        make_backend(HOPPER).parse_options(launch), HOPPER,
+    )  # fmt: skip
+    options = Options(gate=gate)
+    result, _ = compile_lowered(source, "", text, options, Judge(options), prove, cache.sha256(str(path)))
+    row.verdict = "specialized" if result.specialized else result.reason.code if result.reason else "unknown"
+    row.why = "" if result.specialized or result.reason is None else result.reason.message
+    row.pointers = sum(remark.code == "not-promoted" for remark in result.remarks)
+    if result.promotion is not None:
+        row.promoted = len(result.promotion.descriptors)
+    row.proof, row.spills = result.proof, spill_bytes(result.ptxas_log)
+    row.seconds = time.perf_counter() - start
+    stock = path.with_name(path.name.replace(".pre.", ".stock."))
+    if result.specialized and row.spills and stock.exists():
+        plain, metadata = reparse(stock.read_text()), {}
+        metadata["tensordesc_meta"] = plain.get_tensordesc_metadata()
+        backend, arch = source.backend, capability(source)
+        llir = captured("make_llir failed", lambda: backend.make_llir(plain, metadata, source.options, arch))
+        ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, source.options, arch))
+        row.plain_spills = spill_bytes(assemble(ptx, source)[1])
+    return row
+
+
+def name_of(path: Path) -> str:
+    """entry/kernel."""
+    return f"{path.parent.name}/{path.name.removesuffix('.pre.ttgir')}"
+
+
+def apart(path: Path, gate: str) -> Row:
+    """The same in a process of its own."""
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, "-m", "tests.outside.corpus", "--one", str(path), "--gate", gate]
+        try:
+            done = subprocess.run(
+                command, env={**os.environ, "TRITON_CACHE_DIR": cache}, capture_output=True, text=True, timeout=LIMIT_S,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Row(name_of(path), verdict="too slow", seconds=LIMIT_S)
+    if done.returncode != 0:
+        return Row(name_of(path), why=(done.stderr.strip().splitlines() or ["no message"])[-1])
+    return Row(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def shown(rows: Sequence[Row], screen: Console) -> None:
+    """The table, and totals."""
+    table = Table("kernel", "loop", "verdict", "boxes", "pointers", "spills (plain)", "s", "why", box=None)
+    for row in rows:
+        spills = f"{row.spills} ({row.plain_spills})" if row.spills else ""
+        table.add_row(
+            row.name, "yes" if row.in_loop else "", row.verdict, str(row.promoted or ""), str(row.pointers or ""),
+            spills, f"{row.seconds:.1f}", row.why[:90],
+        )  # fmt: skip
+    screen.print(table)
+    for title, part in (("wgmma in a loop", [row for row in rows if row.in_loop]), ("all with wgmma", list(rows))):
+        screen.print(f"{title}: {_share(part)}")
+    screen.print(", ".join(f"{code} {count}" for code, count in Counter(row.verdict for row in rows).most_common()))
+
+
+def _share(rows: Iterable[Row]) -> str:
+    rows = list(rows)
+    specialized, good = sum(row.is_specialized for row in rows), sum(row.is_good for row in rows)
+    return f"{specialized} of {len(rows)} specialized and proved, {good} without spills beyond the plain kernel's"
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.outside.corpus", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, help="where the modules are")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--gate", default="off", help="off: all that can be specialized; model: what should pay")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write the rows there too")
+    given = parser.parse_args()
+    if given.one is not None:
+        print(json.dumps(asdict(judged(given.one, given.gate))))
+        return 0
+    if given.folder is None or not given.folder.is_dir():
+        parser.error("FOLDER must be a folder with *.pre.ttgir")
+    paths = [path for path in sorted(given.folder.rglob("*.pre.ttgir")) if DOT in path.read_text()]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        rows = list(pool.map(lambda path: apart(path, given.gate), paths))
+    shown(rows, Console(width=200))
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    return int(any(row.verdict in ("crashed", "too slow", "internal-error") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Which tiles become boxes of descriptors, that they are the same, and why others stay pointers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+
+from tests.passes.pointer_promotion.traps import Count, same
+from wspec import bridge
+from wspec.api import offline
+from wspec.host_descriptors import Promotion
+from wspec.ir import read
+from wspec.ir.core import Operation
+from wspec.ir.verify import check_valid
+from wspec.kernels.matmul import matmul_pointer_kernel
+from wspec.passes.pointer_promotion.promote import Promoted, promote
+
+TYPES = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "m": "i32", "n": "i32", "pitch": "i32:16"}
+
+
+def promoted(kernel: Any, types: dict[str, str] | None = None, **values: int) -> tuple[Operation, Promoted]:
+    """A module of the kernel, promoted."""
+    made = offline(kernel, TYPES if types is None else types, values, num_warps=4, num_stages=2)
+    module = read(bridge.lower(made.source)[1])
+    found = promote(module)
+    check_valid(module)
+    return module, found
+
+
+def why_not(kernel: Any, **values: int) -> list[str]:
+    """Why the tiles of a kernel stay pointers."""
+    return [why for _, why in promoted(kernel, None, **values)[1].left]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_drawn_kernels_are_the_same(seed: int, tmp_path: Path) -> None:
+    count = Count()
+    assert same(seed, tmp_path, count, launches=2) == []
+    assert count.launches == 2
+
+
+def test_drawn_kernels_are_promoted(tmp_path: Path) -> None:
+    """Otherwise nothing is tested."""
+    count = Count()
+    for seed in range(24, 40):
+        same(seed, tmp_path, count, launches=2)
+    assert count.promoted >= 8 and count.compared >= 6, count
+
+
+# --------------------------------------------------------------------------------------------- one by one
+
+
+@triton.jit
+def copied(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inside = (rows[:, None] < m) & (columns[None, :] < n)
+    out = b_ptr + rows[:, None] * pitch + columns[None, :]
+    if KIND == 0:
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=inside, other=0.0)
+    elif KIND == 1:  # every second column
+        tile = tl.load(a_ptr + rows[:, None] * pitch + 2 * columns[None, :], mask=inside, other=0.0)
+    elif KIND == 2:  # a mask that is no box
+        tile = tl.load(
+            a_ptr + rows[:, None] * pitch + columns[None, :], mask=inside & (rows[:, None] >= columns[None, :])
+        )
+    elif KIND == 3:  # something else outside
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=inside, other=1.0)
+    elif KIND == 4:  # rows that are read from memory
+        where = tl.load(b_ptr + rows).to(tl.int32)
+        tile = tl.load(a_ptr + where[:, None] * pitch + columns[None, :], mask=inside, other=0.0)
+    elif KIND == 5:  # the same memory is stored to
+        tile = tl.load(b_ptr + rows[:, None] * pitch + columns[None, :], mask=inside, other=0.0)
+    elif KIND == 6:  # rows that begin again, and are seen
+        tile = tl.load(a_ptr + (rows % m)[:, None] * pitch + columns[None, :], mask=columns[None, :] < n, other=0.0)
+        tile += tl.sum(tile, axis=0)[None, :].to(tl.float16)
+    elif KIND == 7:  # volatile
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=inside, other=0.0, volatile=True)
+    elif KIND == 8:  # a row that a number in memory says
+        first = tl.load(b_ptr).to(tl.int32)
+        tile = tl.load(a_ptr + (first + rows)[:, None] * pitch + columns[None, :], mask=inside, other=0.0)
+    tl.store(out, tile, mask=inside)
+
+
+def test_a_tile_with_a_mask() -> None:
+    module, made = promoted(copied, None, BM=64, BN=64, KIND=0)
+    assert isinstance(made.promotion, Promotion) and made.left == ()
+    names = [op.name for op in module.walk()]
+    assert names.count("tt.descriptor_load") == names.count("tt.descriptor_store") == 1
+    assert not {"tt.load", "tt.store", "tt.addptr"} & set(names)
+    a, b = made.promotion.of((2, 2, 1), {2: 100, 3: 80, 4: 96}) or ("", "")
+    assert not isinstance(a, str) and (a.shape, a.strides) == ((100, 80), (96, 1))
+    assert b == a
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (1, "no stride of it is known to be 1"),
+        (2, "its mask is more than rows and columns below an end"),
+        (3, "not zero"),
+        (4, "it depends on arith.fptosi"),
+        (5, "also stores through that argument"),
+        (6, "rows that begin again reach tt.reduce"),
+        (7, "volatile"),
+        (8, "not known at the launch"),
+    ],
+)
+def test_what_stays(kind: int, why: str) -> None:
+    assert any(why in one for one in why_not(copied, BM=64, BN=64, KIND=kind))
+
+
+def test_launches_that_are_not_the_same() -> None:
+    """The plain kernel runs where a descriptor would be wrong or could not be made."""
+    made = promoted(copied, None, BM=64, BN=64, KIND=0)[1].promotion
+    assert made is not None
+    assert isinstance(made.of((2, 2, 1), {2: 100, 3: 80, 4: 97}), str)  # rows that do not begin at 16 bytes
+    assert isinstance(made.of((2, 2, 1), {2: 0, 3: 80, 4: 96}), str)  # no rows at all
+    assert isinstance(made.of((2, 2, 1), {2: 100, 3: 80, 4: -96}), str)
+    assert isinstance(made.of((1 << 25, 2, 1), {2: 1 << 30, 3: 80, 4: 96}), str)  # offsets of more than 32 bits
+    again = Promotion.from_data(made.to_data())
+    assert again == made
+
+
+def test_a_product_through_pointers() -> None:
+    """Carried pointers, masks of two kinds, and nothing of the old addresses is left."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16") | dict.fromkeys(("m", "n", "k"), "i32")
+    types |= {f"stride_{one}": "i32:16" for one in ("am", "bk", "cm")}
+    types |= {f"stride_{one}": "i32:1" for one in ("ak", "bn", "cn")}
+    module, made = promoted(matmul_pointer_kernel, types, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, GROUP_M=8)
+    assert made.promotion is not None and made.left == ()
+    assert len(made.promotion.descriptors) == 3
+    assert "tt.addptr" not in {op.name for op in module.walk()}

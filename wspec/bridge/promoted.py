@@ -1,0 +1,143 @@
+"""Launching a kernel whose pointers became tensor descriptors: they are made here, of the arguments a launch has.
+
+For each grid and set of integers the compiler's `Promotion` says once what extents and strides are, or why the kernel
+must run as its author wrote it. After that a launch looks at addresses alone: a descriptor's must be a multiple of 16.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from triton.compiler import CompiledKernel
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from wspec.bridge.compile import kernel_location
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.overlap_guard import Plain, Tell, places
+from wspec.bridge.recording import recording
+from wspec.bridge.slots import slots_of, value_of
+from wspec.diagnostics import Remark
+from wspec.host_descriptors import Made, Promotion
+from wspec.host_descriptors.descriptors import ALIGNMENT
+
+_BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
+MOST = 4096  # launches that are remembered
+
+
+def with_descriptors(source: KernelSource, promotion: Promotion | None) -> KernelSource:
+    """The source with the arguments that the launch adds."""
+    if promotion is None:
+        return source
+    ast = copy.copy(source.ast)
+    ast.signature = {**source.ast.signature, **{one.name: one.type for one in promotion.descriptors}}
+    return replace(source, ast=ast)
+
+
+def promoted(kernel: Any, source: KernelSource, promotion: Promotion | None, tell: Tell) -> Any:
+    """The kernel, which is given its descriptors, or has the plain one launched where they would be others.
+
+    `tell` is given a remark for each new reason; what it raises, the launch raises.
+    """
+    if promotion is None:
+        return kernel
+    kind = type(kernel)
+    kernel.__class__ = type(f"Promoted{kind.__name__}", (_Promoted, kind), {})
+    kernel.wspec_descriptors = Descriptors(source, promotion)
+    kernel.wspec_pointers = Plain(source, tell)
+    return kernel
+
+
+class _Promoted(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """Mixed into a kernel's class."""
+
+    wspec_descriptors: Descriptors
+    wspec_pointers: Plain
+    _run: Any
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            self._run = _with_descriptors(self._run, self.wspec_descriptors, self.wspec_pointers)
+
+
+def _with_descriptors(launch: Callable[..., None], made: Descriptors, plain: Plain) -> Callable[..., None]:
+    def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        if recording.count and (now := recording.now) is not None:
+            now.once = True  # addresses are laid out by hand
+        found = made.of((x, y, z), rest)
+        if isinstance(found, str):
+            plain.launch(found, lambda: made.remark(found), (x, y, z), stream, rest)
+        else:
+            launch(x, y, z, stream, function, packed, *rest, *found)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Stands for a tensor at an address."""
+
+    address: int
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+class Descriptors:
+    """What a kernel's launches pass."""
+
+    def __init__(self, source: KernelSource, promotion: Promotion) -> None:
+        self.source, self.promotion = source, promotion
+        slots, at = slots_of(source.ast.signature), places(source.ast.signature)
+        self._slots = [(position, slots[position]) for position in promotion.parameters]
+        self._pointers = [_BEFORE + at[one.argument][1][0] for one in promotion.descriptors]
+        self._made: dict[tuple[int, ...], Sequence[tuple[int, dict[str, Any]]] | str] = {}
+
+    def of(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[Any] | str:
+        """The descriptors of a launch with what comes behind its packed metadata; or why there are none."""
+        key = (*grid, *[value_of(rest, slot, _BEFORE) for _, slot in self._slots])
+        shapes = self._made.get(key)
+        if shapes is None:
+            shapes = self._shapes(grid, key[3:])
+            if len(self._made) >= MOST:
+                self._made.clear()
+            self._made[key] = shapes
+        if isinstance(shapes, str):
+            return shapes
+        found = []
+        for at, (offset, fields) in zip(self._pointers, shapes, strict=True):
+            pointer: Any = getattr(rest[at], "data_ptr", None)
+            address = pointer() + offset if pointer is not None else rest[at]
+            if type(address) is not int or address <= 0 or address % ALIGNMENT:
+                return f"an address is no multiple of {ALIGNMENT}"
+            descriptor = object.__new__(TensorDescriptor)
+            descriptor.__dict__.update(fields)
+            descriptor.base = _At(address)
+            found.append(descriptor)
+        return found
+
+    def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[tuple[int, dict[str, Any]]] | str:
+        values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}
+        made = self.promotion.of(grid, values)
+        if isinstance(made, str):
+            return made
+        blocks = [descriptor.block for descriptor in self.promotion.descriptors]
+        return [_fields(one, block) for one, block in zip(made, blocks, strict=True)]
+
+    def remark(self, why: str) -> Remark:
+        """For a launch that runs the plain kernel."""
+        message = f"{self.source.name} runs as it was written in this launch: {why}"
+        note = "the specialized kernel loads its tiles through tensor descriptors, which are not the same there"
+        return Remark("not-promoted", message, kernel_location(self.source), note=note)
+
+
+def _fields(made: Made, block: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
+    """Bytes from the argument's address to the descriptor's, and the descriptor without its address."""
+    whole = TensorDescriptor.__dataclass_fields__
+    known: dict[str, Any] = {"shape": list(made.shape), "strides": list(made.strides), "block_shape": list(block)}
+    others = {name: field.default for name, field in whole.items() if name not in known and name != "base"}
+    return made.offset, {**others, **known}

@@ -1,0 +1,35 @@
+"""Where a launch has the numbers that a compiled function is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
+
+
+def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
+    """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
+    found: list[Slot | None] = []
+    for position, kind in enumerate(signature.values()):
+        if kind == "constexpr":
+            continue
+        if isinstance(kind, str) and kind.startswith("tensordesc"):
+            rank = kind.count(",", kind.index("[")) + 1
+            found.append(None)
+            found += [(position, "shape", axis) for axis in range(rank)]
+            found += [(position, "stride", axis) for axis in range(rank)]
+        elif isinstance(kind, str) and kind[0] in "iu":
+            found.append((position, "value", 0))
+        else:
+            found.append(None)
+    return found
+
+
+def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
+    """The number at a slot, of a launch's arguments from position `before` on."""
+    assert slot is not None, "costs depend on whole numbers only"
+    position, kind, axis = slot
+    if kind == "value":
+        return int(args[before + position])
+    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])

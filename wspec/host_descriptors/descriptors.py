@@ -1,0 +1,181 @@
+"""What a launch passes to a kernel whose loads and stores through pointers became accesses of tensor descriptors.
+
+The compiler turns a tile of addresses into coordinates of a descriptor (passes/pointer_promotion). The descriptor is
+made on the host, from an argument of the kernel and from integers that are known before the launch. Whether both name
+the same elements depends on the launch: `Promotion.of` says what to pass, or why the kernel must run as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wspec.host_descriptors.ranges import (
+    Interval,
+    Sum,
+    Term,
+    divisor_of,
+    divisors,
+    interval_of,
+    intervals,
+)
+from wspec.ir.disjoint import Disjoint, Pair
+from wspec.tile_scheduler.scalars import Scalar
+
+ALIGNMENT = 16  # bytes: of a descriptor's address and of all strides but the last one
+STRIDE_END = 1 << 40  # bytes
+NO_END = (1 << 31) - 1  # the extent of a dimension that has none: coordinates are 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class HostDescriptor:
+    """A descriptor of the memory behind an argument. Lengths are in elements."""
+
+    name: str
+    argument: int  # the pointer's position among the arguments of the compiled function
+    element: str  # as a signature has it: "bf16"
+    item: int  # bytes of an element
+    block: tuple[int, ...]
+    offset: Sum  # from the pointer to the first element
+    shape: tuple[Sum | None, ...]  # None: the kernel knows no end
+    strides: tuple[Sum, ...]
+
+    @property
+    def type(self) -> str:
+        """As a signature has it."""
+        return f"tensordesc<{self.element}[{','.join(map(str, self.block))}]>"
+
+    @property
+    def values(self) -> int:
+        """How many arguments of the compiled function it stands for."""
+        return 1 + 2 * len(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Between which numbers a sum must lie in all programs of a launch, else `what`; what it must be a multiple of."""
+
+    sum: Sum
+    low: int
+    high: int
+    what: str
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A descriptor for one launch: offset in bytes from its argument, extents, strides in elements."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """The descriptors of a kernel, in the order of its arguments, and what must hold for them to name its elements."""
+
+    scalars: tuple[Scalar, ...]
+    descriptors: tuple[HostDescriptor, ...]
+    bounds: tuple[Bound, ...]
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """The positions of the integer arguments that decide, in the compiled function."""
+        return tuple(sorted({scalar.value for scalar in self.scalars if scalar.name == "argument"}))
+
+    def in_words(self) -> list[str]:
+        """What a launch does for it, a sentence for each descriptor, and one on what it looks at."""
+        said = []
+        for one in self.descriptors:
+            box = " x ".join(str(size) for size in one.block)
+            pointer = one.name.rpartition("_tiles")[0]
+            said.append(f"{one.name}: tiles that the kernel finds through {pointer} are boxes of {box} of a descriptor")
+        whys = ", ".join(dict.fromkeys(bound.what for bound in self.bounds))
+        said.append(
+            f"a launch makes these descriptors, and runs the plain kernel where they would not be the same: an address "
+            f"or a row's length that is no multiple of {ALIGNMENT} bytes, an extent below 1"
+            + (f", {whys}" if whys else "")
+        )
+        return said
+
+    def of(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> tuple[Made, ...] | str:
+        """What to pass in a launch with these arguments (by position), or why the kernel must run as it was."""
+        known = intervals(self.scalars, grid, values)
+        multiples = divisors(self.scalars, known)
+        for bound in self.bounds:
+            low, high = interval_of(bound.sum, known)
+            if low < bound.low or high > bound.high:
+                return bound.what
+            if bound.multiple > 1 and divisor_of(bound.sum, multiples) % bound.multiple:
+                return bound.what
+        made = [_made(descriptor, known) for descriptor in self.descriptors]
+        wrong = next((one for one in made if isinstance(one, str)), None)
+        return wrong if wrong is not None else tuple(one for one in made if isinstance(one, Made))
+
+    def to_data(self) -> dict[str, Any]:
+        """As numbers, texts and lists, for a file."""
+        return {
+            "scalars": [[one.name, one.bits, list(one.operands), one.value] for one in self.scalars],
+            "descriptors": [
+                [
+                    one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
+                    [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
+                ]
+                for one in self.descriptors
+            ],
+            "bounds": [[_data(one.sum), one.low, one.high, one.what, one.multiple] for one in self.bounds],
+        }  # fmt: skip
+
+    @staticmethod
+    def from_data(data: Any) -> Promotion:
+        """Read `to_data`'s form. Raises TypeError or ValueError."""
+        scalars = tuple(Scalar(name, bits, tuple(of), value) for name, bits, of, value in data["scalars"])
+        descriptors = tuple(
+            HostDescriptor(
+                name, argument, element, item, tuple(block), _sum(offset),
+                tuple(None if size is None else _sum(size) for size in shape), tuple(map(_sum, strides)),
+            )
+            for name, argument, element, item, block, offset, shape, strides in data["descriptors"]
+        )  # fmt: skip
+        bounds = tuple(Bound(_sum(one), *others) for one, *others in data["bounds"])
+        return Promotion(scalars, descriptors, bounds)
+
+
+def compared(disjoint: Disjoint, promotion: Promotion | None) -> tuple[Pair, ...]:
+    """The arguments whose memory a launch compares, as its user gives them: descriptors are made of pointers."""
+    if promotion is None or disjoint.own is None:
+        return tuple(sorted(disjoint.pairs))
+    added = [one.argument for one in promotion.descriptors for _ in range(one.values)]
+    origins = [*range(disjoint.own - len(added)), *added]
+    pairs = {(origins[one], origins[other]) for one, other in disjoint.pairs}
+    return tuple(sorted((min(pair), max(pair)) for pair in pairs))
+
+
+def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
+    item = descriptor.item
+    sums = (descriptor.offset, *descriptor.strides, *(size for size in descriptor.shape if size is not None))
+    found = [interval_of(sum, known) for sum in sums]
+    if any(low != high for low, high in found):
+        return f"a number that {descriptor.name} is made of may have left the range of its type"
+    rank = len(descriptor.block)
+    offset, strides = found[0][0] * item, tuple(low for low, _ in found[1 : 1 + rank])
+    ends = iter(found[1 + rank :])
+    shape = tuple(NO_END if size is None else next(ends)[0] for size in descriptor.shape)
+    if offset % ALIGNMENT:
+        return f"{descriptor.name} does not begin at a multiple of {ALIGNMENT} bytes"
+    if not all(1 <= size <= NO_END for size in shape):
+        return f"{descriptor.name} has an extent of {next(size for size in shape if not 1 <= size <= NO_END)}"
+    for stride in strides[:-1]:
+        if stride * item % ALIGNMENT or not 0 < stride * item < STRIDE_END:
+            return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"
+    return Made(offset, shape, strides)
+
+
+def _data(sum: Sum) -> list[list[Any]]:
+    return [[term.factor, list(term.scalars)] for term in sum]
+
+
+def _sum(data: Any) -> Sum:
+    return tuple(Term(factor, tuple(scalars)) for factor, scalars in data)
