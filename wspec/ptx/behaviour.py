@@ -102,12 +102,11 @@ class Behaviour:
     def starts(self) -> list[tuple[int, Environment]]:
         """Where the role begins, and what may be held there."""
         number, place = self._role.start
-        before = {id(one) for one in self._blocks[number].instructions[:place]}
-        self._begin = [step for step in self._steps[number] if id(step.one) not in before]
+        self._begin = [step for step in self._steps[number] if step.at >= place]
         ways: list[dict[str, Value]] = [{}]
         for passed in self._role.way:
             for step in self._steps[passed]:
-                if step.shape is None and (passed != number or id(step.one) in before):
+                if step.shape is None and (passed != number or step.at < place):
                     ways = [way for held in ways for way in self._set(step, held)]
         self._begin_live = tuple(sorted({name for held in ways for name in held}))
         return [(number, tuple(held.get(name) for name in self._begin_live)) for held in ways]
@@ -191,7 +190,7 @@ class Behaviour:
             if isinstance(taken, int):
                 ways = ways[:1] if taken else ways[1:]
         inside = [way for way in dict.fromkeys(ways) if way in self._role.blocks]
-        leaves = len(inside) < len(set(ways)) and block.number != self._role.start[0]
+        leaves = len(inside) < len(set(ways)) and (bool(self._role.way) or block.number != self._role.start[0])
         on = tuple((way, self._environment(way, held)) for way in inside if not (way == block.number and block.spins))
         return on, leaves or not block.follow
 

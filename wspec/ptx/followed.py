@@ -28,6 +28,7 @@ from wspec.ptx.syntax import Instruction
 class Step:
     """An instruction of a block that matters."""
 
+    at: int  # its place in the block
     one: Instruction
     shape: Shape | None  # of an event; None of what computes
     targets: tuple[str, ...] = ()
@@ -158,14 +159,14 @@ class Followed:
 
     def _steps_of(self, number: int) -> Iterator[Step]:
         events = self._events.get(number, {})
-        for one in self.blocks[number].instructions:
+        for at, one in enumerate(self.blocks[number].instructions):
             shape = events.get(one)
             if shape is not None:
-                yield Step(one, shape)
+                yield Step(at, one, shape)
             elif has_target(one) and one.name not in ("wgmma", "cp"):
                 targets = self._writers.targets(one)
                 if any(name in self.all or name in self.watched for name in targets):
-                    yield Step(one, None, targets)
+                    yield Step(at, one, None, targets)
 
     # ---- parts
 

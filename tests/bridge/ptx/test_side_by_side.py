@@ -71,6 +71,7 @@ WAIT = r"\n\{\s*(?:\.loc[^\n]*\s*)?\.reg \.pred complete;\s*(?:\.loc[^\n]*\s*)?w
         (r"bar\.sync 	0, 128;", "bar.sync 	1, 128;"),
         (r"barrier\.sync 	1;(\s+setmaxnreg[^;]*;\s+st\.shared)", r"\g<1>"),
         (r"barrier\.sync 	1;", "barrier.sync 	3;"),
+        (r"barrier\.sync 	1;\s+barrier\.sync 	1;", "barrier.sync 	1;"),  # of warps without a task
         (r"\.reqntid 256", ".reqntid 128"),
         (r"33554689", "33554688"),  # the table that says which warps do what
     ],
