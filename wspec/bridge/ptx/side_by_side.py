@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from wspec.bridge.ptx.protocol import Protocol
-from wspec.bridge.ptx.ways import State, Together, Ways
+from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area
@@ -95,19 +95,26 @@ def _show_task(task: Protocol, follow: Callable[[bool], Followed]) -> None:
     """Raises PtxError where a task does not follow the TTGIR.
 
     One part of its registers after the other, each with the values of the TTGIR that it stands for. Where that does not
-    do, because a value has several parts or hangs on how often a loop runs, all at once, and loops that end at a number
-    are counted. `follow`: the registers, with counters or without.
+    do, because a value has several parts, all at once; and where it hangs on how often a loop runs, loops that end at a
+    number are counted. `follow`: the registers, with counters or without.
     """
     code = follow(False)
     try:
         for part in code.parts or [frozenset[str]()]:
             _show_part(task, code, part)
     except PtxError as error:
-        every, counted = task.followed | task.positions(), follow(True)
-        try:
-            _walk(Ways(task, every, True, MOST_TRIPS), Behaviour(counted, counted.all, MOST_TRIPS), code.role)
-        except PtxError:
+        if not (_is_shown(task, code, frozenset()) or _is_shown(task, follow(True), task.positions())):
             raise error from None
+
+
+def _is_shown(task: Protocol, code: Followed, positions: frozenset[Value]) -> bool:
+    """With all registers at once, and these positions of loops."""
+    most = MOST_TRIPS if positions else MOST_VALUES
+    try:
+        _walk(Ways(task, task.followed | positions, True, most), Behaviour(code, code.all, most), code.role)
+    except PtxError:
+        return False
+    return True
 
 
 def _show_part(task: Protocol, code: Followed, part: frozenset[str]) -> None:
