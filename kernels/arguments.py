@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 TMA_ALIGNMENT_BYTES = 16
 """What the tensor map asks of a base address and of every stride but the last (CUDA driver API, cuTensorMapEncode)."""
@@ -16,6 +18,16 @@ MAX_GRID_YZ = 65535
 """Most blocks along the second and third grid axis (CUDA programming guide, compute capabilities)."""
 
 HALF_DTYPES = (torch.float16, torch.bfloat16)
+
+
+def ceil_div(number: int, by: int) -> int:
+    """The quotient, rounded up: `triton.cdiv` asks first whether it is compiled."""
+    return -(-number // by)
+
+
+def special(*numbers: int) -> tuple[int, ...]:
+    """What Triton may make of whole numbers beside their values: those that agree in it have one binary."""
+    return tuple([-1 if number == 1 else number % 16 + 16 * (number >> 31) for number in numbers])
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
@@ -67,22 +79,42 @@ def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
     stride is not a positive multiple of 16 bytes below 2**40.
     """
     size = tensor.element_size()
-    legal_unit = TMA_ALIGNMENT_BYTES // size
-    *outer, last = zip(tensor.shape, tensor.stride(), strict=True)
-    if last[0] > 1 and last[1] != 1:
-        raise ValueError(f"{name}: last dimension must be contiguous, got stride {last[1]}; pass {name}.contiguous()")
+    legal_unit, most = TMA_ALIGNMENT_BYTES // size, TMA_MAX_STRIDE_BYTES // size
+    shape, strides = tensor.shape, list(tensor.stride())
+    last = strides.pop()
+    if last != 1 and shape[-1] > 1:
+        raise ValueError(f"{name}: last dimension must be contiguous, got stride {last}; pass {name}.contiguous()")
     if tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
         raise ValueError(f"{name}: first element must be at a multiple of {TMA_ALIGNMENT_BYTES} bytes; pass a copy")
-    strides = []
-    for dim, (length, stride) in enumerate(outer):
-        stride = stride if length > 1 else legal_unit
-        if stride <= 0 or stride % legal_unit or stride * size >= TMA_MAX_STRIDE_BYTES:
+    for dim, stride in enumerate(strides):
+        if shape[dim] <= 1:
+            strides[dim] = legal_unit
+        elif not 0 < stride < most or stride % legal_unit:
             raise ValueError(
                 f"{name}: stride of dimension {dim} must be a positive multiple of {TMA_ALIGNMENT_BYTES} bytes below "
                 f"2**40, got {stride * size}; {_remedy(name, tensor)}"
             )
-        strides.append(stride)
-    return [*strides, 1]
+    strides.append(1)
+    return strides
+
+
+def tma_descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    """The whole tensor, not empty, to be moved in blocks. Raises ValueError as `tma_strides` does."""
+    strides = tma_strides(name, tensor)
+    known = _blocks.get((*block, tensor.dtype))
+    if known is None:
+        made = TensorDescriptor(tensor, list(tensor.shape), strides, block)
+        if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
+            _blocks[*block, tensor.dtype] = dict(vars(made))
+        return made
+    again = object.__new__(TensorDescriptor)  # all that its own checks look at is known
+    again.__dict__ = {**known, "base": tensor, "shape": list(tensor.shape), "strides": strides, "block_shape": block}
+    return again
+
+
+_FIELDS = {field.name for field in dataclasses.fields(TensorDescriptor)}
+_blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
+"""What descriptors have in common whose blocks and types were looked at."""
 
 
 def _remedy(name: str, tensor: torch.Tensor) -> str:

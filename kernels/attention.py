@@ -26,7 +26,6 @@ from typing import Any, Literal, overload
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
@@ -34,11 +33,13 @@ from wspec.kernels.arguments import (
     HALF_DTYPES,
     MAX_GRID_YZ,
     TMA_ALIGNMENT_BYTES,
+    ceil_div,
     check_cuda,
     check_no_grad,
     check_same,
     check_tensor,
     on_device,
+    tma_descriptor,
     tma_strides,
 )
 from wspec.kernels.operators import is_traced, operator
@@ -345,14 +346,20 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    check_inputs(q, k, v)
+    if key is None or not _are_ordinary(q, k, v):
+        check_forms(q, k, v)
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            check_cuda(name, tensor)
+    empty = q.numel() == 0 or k.shape[2] == 0
     scale = check_scale(scale, q.shape[-1])
     turned = scale < 0
+    if empty or turned:  # else descriptors of them are made
+        check_inputs(q, k, v)
     if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
     out = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    if q.numel() == 0 or k.shape[2] == 0:
+    if empty:
         out.zero_()
         lse.fill_(-math.inf)
         return (out, lse) if return_lse else out
@@ -363,8 +370,10 @@ def _attention(
     tile = config or default_config(q.shape[-1], q.shape[2], causal)
     parts = _batch_parts(q.shape[0])
     for part in parts:
-        launch = Launch.of(q[part], k[part], v[part], out[part], lse[part], causal=causal, scale=scale, config=tile)
-        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen)
+        tensors = (q, k, v, out, lse) if len(parts) == 1 else [tensor[part] for tensor in (q, k, v, out, lse)]
+        launch = Launch.of(*tensors, causal=causal, scale=scale, config=tile)
+        like = (q.dtype, *launch.meta.values()) if len(parts) == 1 else None
+        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen, like)
         if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
             _launches.keep(key, (again, kernel))
     return (out, lse) if return_lse else out
@@ -396,12 +405,12 @@ class Launch:
         tile = config or default_config(head_dim, seqlen_q, causal)
         q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
         return Launch(
-            grid=(triton.cdiv(seqlen_q, tile.block_m), heads, batch),
+            grid=(ceil_div(seqlen_q, tile.block_m), heads, batch),
             args=(
-                _descriptor("q", q, q_block),
-                _descriptor("k", k, kv_block),
-                _descriptor("v", v, kv_block),
-                _descriptor("out", out, q_block),
+                tma_descriptor("q", q, q_block),
+                tma_descriptor("k", k, kv_block),
+                tma_descriptor("v", v, kv_block),
+                tma_descriptor("out", out, q_block),
                 lse,
                 max(scale * LOG2_E, SMALLEST_SCALE),
                 seqlen_q,
@@ -420,19 +429,15 @@ class Launch:
             device=q.device,
         )
 
-    def run(self, kernel: Any) -> Ready | None:
+    def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
         with on_device(self.device):
-            return launched(kernel, self.grid, self.args, self.meta)
+            return launched(kernel, self.grid, self.args, self.meta, like)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
-
-
-def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    return TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
 
 
 def _batch_parts(batch: int) -> list[slice]:
@@ -461,6 +466,18 @@ def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise ValueError(f"q: at most {MAX_GRID_YZ} heads, got {q.shape[1]}")
     for name, tensor in (("k", k), ("v", v)):
         check_same(name, tensor, "q", q)
+
+
+def _are_ordinary(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Would `check_forms` find nothing? Told soon, of tensors that are `are_alike`, and no in case of doubt."""
+    dtype, shape, other = q.dtype, q.shape, k.shape
+    if dtype not in HALF_DTYPES or k.dtype is not dtype or v.dtype is not dtype or v.shape != other:
+        return False
+    if len(shape) != 4 or len(other) != 4 or not q.get_device() == k.get_device() == v.get_device():
+        return False
+    (batch, heads, _, head_dim), kv_heads = shape, other[1]
+    same = other[0] == batch and other[3] == head_dim and head_dim in HEAD_DIMS
+    return same and 0 < kv_heads <= heads <= MAX_GRID_YZ and not heads % kv_heads
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:

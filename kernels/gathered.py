@@ -16,9 +16,16 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.kernels.arguments import HALF_DTYPES, check_cuda, check_no_grad, check_same, check_tensor, tma_strides
+from wspec.kernels.arguments import (
+    HALF_DTYPES,
+    check_cuda,
+    check_no_grad,
+    check_same,
+    check_tensor,
+    tma_descriptor,
+    tma_strides,
+)
 from wspec.kernels.matmul import Config, empty_output
 from wspec.kernels.reference import exact_float32_products
 
@@ -88,8 +95,8 @@ def launch(
     Raises ValueError naming the argument whose strides cannot be walked.
     """
     stride_am = tma_strides("a", a)[0]  # cp.async wants what TMA wants of a row
-    b_desc = TensorDescriptor(b, list(b.shape), tma_strides("b", b), [config.block_k, config.block_n])
-    c_desc = TensorDescriptor(out, list(out.shape), tma_strides("out", out), [config.block_m, config.block_n])
+    b_desc = tma_descriptor("b", b, [config.block_k, config.block_n])
+    c_desc = tma_descriptor("out", out, [config.block_m, config.block_n])
     blocks = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k}
     meta = {**blocks, "num_warps": config.num_warps, "num_stages": config.num_stages}
     grid = (triton.cdiv(out.shape[0], config.block_m), triton.cdiv(out.shape[1], config.block_n))

@@ -25,12 +25,14 @@ from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
     TMA_ALIGNMENT_BYTES,
+    ceil_div,
     check_cuda,
     check_no_grad,
     check_same,
     check_tensor,
     on_device,
-    tma_strides,
+    special,
+    tma_descriptor,
 )
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
@@ -163,7 +165,7 @@ def default_config(m: int, n: int, variant: Variant = "descriptor", b_transposed
     """
     if variant == "pointer":
         return Config(128, 128 if b_transposed else 256, 32, num_warps=8, num_stages=5 if b_transposed else 4)
-    if triton.cdiv(m, 128) * triton.cdiv(n, 256) < 2 * 132:
+    if ceil_div(m, 128) * ceil_div(n, 256) < 2 * 132:
         return Config(128, 128, 64 if b_transposed else 32, num_warps=4, num_stages=3 if b_transposed else 5)
     return Config(128, 256, 64, num_warps=8, num_stages=3)
 
@@ -275,7 +277,10 @@ def _matmul(
     if not (out.numel() and a.shape[1]):
         return out.zero_().contiguous()
     launch = Launch.of(a, b, out, variant=variant, config=config)
-    again = launch.run(specialized_kernel(variant) if kernel is None else kernel)
+    like = None
+    if variant == "descriptor":
+        like = (a.dtype, b.dtype, dtype, *launch.meta.values(), *special(*launch.args[3:]))
+    again = launch.run(specialized_kernel(variant) if kernel is None else kernel, like)
     aligned = not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES
     if again is not None and key is not None and key[-1] >= 0 and aligned:
         _launches.keep(key, (again, (out.shape[0], out.stride(0)), dtype, out.shape[1], kernel))
@@ -286,7 +291,7 @@ def empty_output(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.
     """An uninitialized [M, N] tensor whose rows start at multiples of 16 bytes, as a TMA store needs."""
     m, n = a.shape[0], b.shape[1]
     unit = 16 // dtype.itemsize
-    return torch.empty((m, triton.cdiv(n, unit) * unit), dtype=dtype, device=a.device)[:, :n]
+    return torch.empty((m, ceil_div(n, unit) * unit), dtype=dtype, device=a.device)[:, :n]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +326,13 @@ class Launch:
             meta["B_TRANSPOSED"] = b_transposed
         else:
             args = (a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride())
-        tiles = triton.cdiv(m, tile.block_m) * triton.cdiv(n, tile.block_n)
+        tiles = ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n)
         return Launch((tiles,), args, meta, a.device)
 
-    def run(self, kernel: Any) -> Ready | None:
+    def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
         with on_device(self.device):
-            return launched(kernel, self.grid, self.args, self.meta)
+            return launched(kernel, self.grid, self.args, self.meta, like)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
@@ -355,10 +360,9 @@ def make_descriptors(
 
 def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
     try:
-        strides = tma_strides(name, tensor)
+        return tma_descriptor(name, tensor, block)
     except ValueError as error:
         raise ValueError(f"{error}, or choose variant='pointer'") from None
-    return TensorDescriptor(tensor, list(tensor.shape), strides, block)
 
 
 def check_inputs(a: torch.Tensor, b: torch.Tensor, *, need_cuda: bool = True) -> None:

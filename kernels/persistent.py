@@ -16,9 +16,8 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.kernels.arguments import HALF_DTYPES, check_cuda, check_no_grad, check_same, check_tensor, tma_strides
+from wspec.kernels.arguments import HALF_DTYPES, check_cuda, check_no_grad, check_same, check_tensor, tma_descriptor
 from wspec.kernels.matmul import Config, empty_output
 
 
@@ -107,7 +106,7 @@ class Launch:
         tile = config or default_config()
         blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [tile.block_m, tile.block_n])
         descriptors = [
-            TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
+            tma_descriptor(name, tensor, block)
             for name, tensor, block in zip(("a", "weight", "out"), (a, weight, out), blocks, strict=True)
         ]
         (m, k), n = a.shape, weight.shape[0]

@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
-from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, check_cuda, on_device, tma_strides
+from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptor
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
@@ -153,7 +153,7 @@ def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     tall = bits == 8 or block_m <= 64
     two = block_m <= (64 if bits == 8 else 16)  # blocks fit on an SM
     block_n, warps = (128, 8) if tall else (64, 4)
-    tiles = triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
+    tiles = ceil_div(n, block_n) * ceil_div(m, block_m)
     parts = 1
     wanted = 2 * SMS if two and bits == 4 else SMS
     while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
@@ -305,7 +305,10 @@ class Launch:
     def made(self, kernel: Any, key: tuple[Any, ...] | None, given: Any) -> torch.Tensor:
         """The same; what makes it again is kept under the key, with the kernel that was `given`."""
         with on_device(self.sums.device):
-            again = launched(kernel, self.grid, self.args, self.meta)
+            scale, sums = self.args[2:4]
+            types = *(one.dtype for one in self.inputs), sums.base.dtype
+            like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *self.args[4:]))
+            again = launched(kernel, self.grid, self.args, self.meta, like)
             total = Sum(starts_early(kernel))
             aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in self.inputs)
             if again is not None and key is not None and key[-1] >= 0 and aligned:
@@ -337,7 +340,7 @@ class Sum:
             return sums[0]
         out = torch.empty((m, n), dtype=torch.bfloat16, device=sums.device)
         if self._again is None or not self._again(sums.data_ptr(), out.data_ptr()):
-            grid = (triton.cdiv(m * n, SUM_BLOCK),)
+            grid = (ceil_div(m * n, SUM_BLOCK),)
             meta = {"PARTS": parts, "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
             self._again = launched(sum_parts_kernel, grid, (sums, out, m * n), meta)
         return out
@@ -349,7 +352,7 @@ def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[t
     sums = torch.empty((tile.parts, m, n), dtype=dtype, device=a.device)
     blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [1, tile.block_m, tile.block_n])
     made = [
-        TensorDescriptor(tensor, list(tensor.shape), tma_strides(name, tensor), block)
+        tma_descriptor(name, tensor, block)
         for name, tensor, block in zip(("a", "weight", "out"), (a, weight, sums), blocks, strict=True)
     ]
     return sums, made
@@ -362,7 +365,7 @@ def _part(k: int, tile: Config) -> int:
 
 def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
     parts, m, n = sums.shape
-    return triton.cdiv(n, tile.block_n), triton.cdiv(m, tile.block_m), parts
+    return ceil_div(n, tile.block_n), ceil_div(m, tile.block_m), parts
 
 
 def _blocks(sums: torch.Tensor, tile: Config) -> int | None:

@@ -6,9 +6,9 @@
                                                   for tiles: ...
 
 A kernel that starts early waits for the kernels before it where it first touches what they may have written
-(wspec/bridge/ptx/programmatic_launch.py). No kernel writes a table: the launcher makes it, and waits until it is on
-the GPU. So
-blocks that walk through tiles can be two round trips to L2 further when the wait is over. The mark is a comment in an
+(wspec/bridge/ptx/programmatic_launch.py). No kernel of the user's writes a table: the launcher has it made, and the
+launch right behind that does not start early (wspec/bridge/persistent.py). So blocks that walk through tiles can be two
+round trips to L2 further when the wait is over. The mark is a comment in an
 instruction that does nothing; the wait itself is put there when the PTX is made. Runs last, before finish.
 """
 

@@ -23,6 +23,7 @@ from wspec.tune.candidates import tuning
 from wspec.verdict import Judge
 
 _NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
+GLUON = "a kernel in Gluon says itself which warp does what"
 BINARY_STAGES = ("final", "llir", "ptx", "sass")  # after the compiler: Triton's back end
 
 
@@ -84,6 +85,8 @@ def offline(
     launch = {name: value for name, value in options.items() if name not in table()}
     bridge.require_jit(kernel)
     fn = bridge.innermost(kernel)
+    if bridge.is_gluon(kernel):
+        raise bad_input(f"{fn.__name__}: {GLUON}", "`wspec check FILE.ttgir` takes what Triton makes of it")
     filled = bridge.fill_in(kernel, (), {**signature, **(constexprs or {}), **launch})[1]
     values = {name: value for name, value in filled.items() if name not in signature}
     compiler = compiler_of(fn, ours, plan)
@@ -188,6 +191,11 @@ class _Compiler:
         if unknown is not None:
             return self._left_alone(kernel, unknown)
         bridge.require_jit(kernel)
+        if bridge.is_gluon(kernel):
+            why = Remark("already-specialized", GLUON, bridge.place_of(kernel))
+            ledger.left_alone(bridge.innermost(kernel).fn, why)
+            self._tell(why)
+            return kernel
         return bridge.replace_innermost(kernel, self._function, self._wrapper)
 
     def _left_alone(self, kernel: Any, why: Remark) -> Any:

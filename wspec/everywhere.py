@@ -35,7 +35,8 @@ class Enabled:
     def _copy(self, kernel: Any) -> Any:
         """None, with a remark, for a kernel that cannot be wrapped: it runs as it was."""
         try:
-            return self._compiler.wrap(kernel)
+            copy = self._compiler.wrap(kernel)
+            return None if copy is kernel else copy
         except WspecError as error:
             announce((error.remark,), self._compiler.options)
             return None
@@ -45,10 +46,10 @@ def enable(*, summary: bool = False, **options: Any) -> Enabled:
     """Every Triton kernel that this process launches from now on is compiled through wspec.
 
     As if `@wspec.compile` with these options stood over each: those of other people's libraries, autotuned ones and
-    those launched before included, kernels with a `@wspec.compile` of their own excepted. Kernels that Inductor
-    compiles are not launched by Triton and stay as they are. It holds for all threads. The result is a context
-    manager; its `disable()` ends it. With `summary` a table of what became of each kernel is written to stderr when
-    the process ends. Raises WspecError for bad options.
+    those launched before included, kernels with a `@wspec.compile` of their own excepted, and those written in Gluon.
+    Kernels that Inductor compiles are not launched by Triton and stay as they are. It holds for all threads. The result
+    is a context manager; its `disable()` ends it. With `summary` a table of what became of each kernel is written to
+    stderr when the process ends. Raises WspecError for bad options.
     """
     enabled = Enabled(**options)
     if summary:

@@ -14,9 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from wspec.bridge import KernelSource, Result
+from wspec.diagnostics import Remark
 from wspec.plan.plan import Plan
 
 WIDTH = 140
+SHOWN = 160
+"""Letters of the arguments in the table, of which some kernels have a screenful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Summary:
             told.add(entry.kernel)
             table.add_row(
                 f"{entry.kernel}\n{entry.place}",
-                entry.arguments,
+                _short(entry.arguments, entry.kernel),
                 "specialized" if entry.specialized else entry.reason,
                 f"{entry.gain:.2f} x" if entry.gain and entry.specialized else "",
                 str(launches) if launches else "",
@@ -62,6 +65,17 @@ class Summary:
         with screen.capture() as caught:
             screen.print(table, markup=False)
         return caught.get().rstrip()
+
+
+def _short(arguments: str, kernel: str) -> str:
+    """`q: *bf16, k: *bf16, ... num_warps=8, num_stages=3` of `kernel(...)`: what stands in the middle of a long one is
+    left out."""
+    inner = arguments.removeprefix(f"{kernel}(").removesuffix(")")
+    if len(inner) <= SHOWN:
+        return inner
+    items, _, launch = inner.rpartition("; ")
+    head, _, _ = items[: SHOWN - len(launch)].rpartition(", ")
+    return f"{head}, ...; {launch}"
 
 
 @dataclass(slots=True)
@@ -82,6 +96,14 @@ def report() -> Summary:
     return Summary(
         tuple(entry for _, entry in entries), {names[fn]: count for fn, count in launches.items() if fn in names}
     )
+
+
+def left_alone(function: Callable[..., Any], why: Remark) -> None:
+    """Enter a kernel that is not even looked at, made of this Python function; once."""
+    entry = Entry(function.__name__, _place(function), "", False, f"{why.code}: {why.message}", None, 0.0)
+    with _ledger.lock:
+        if (function, entry) not in _ledger.entries:
+            _ledger.entries.append((function, entry))
 
 
 def compiled(source: KernelSource, result: Result, seconds: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import HostDescriptor, LaunchSlice, Promotion
+from wspec.host_descriptors import ALIGNMENT, HostDescriptor, LaunchSlice, Promotion
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, replace_uses
 from wspec.ir.loc import NameLoc, value_name
@@ -30,6 +30,7 @@ from wspec.ir.types import (
     DenseArrayAttr,
     DictAttr,
     FunctionType,
+    IntegerAttr,
     Layout,
     MemDescType,
     ScalarType,
@@ -116,6 +117,8 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
         raise NotATile(f"it has fewer than {LEAST_SIDE} rows")
     if inside[-1].size * element.element.bits // 8 < LEAST_BYTES:
         raise NotATile(f"its rows have fewer than {LEAST_BYTES} bytes")
+    if tile.base.index not in _aligned(function):  # Triton compiles for what a launch has
+        raise NotATile("its address is not known to be a multiple of 16 bytes")
     same = [other for other in accesses if other is not op and memory_base(other) is tile.base]
     if op.results:
         if any(other.name in STORES for other in same):
@@ -129,6 +132,17 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
     elif same:
         raise NotATile("the kernel uses that argument elsewhere")
     return tile
+
+
+def _aligned(function: Operation) -> set[int]:
+    """The arguments that are multiples of 16."""
+    known = function.attr("arg_attrs")
+    found = set()
+    for at, one in enumerate(known.items if isinstance(known, ArrayAttr) else ()):
+        for name, value in one.items if isinstance(one, DictAttr) else ():
+            if name.strip('"') == "tt.divisibility" and isinstance(value, IntegerAttr) and value.value % ALIGNMENT == 0:
+                found.add(at)
+    return found
 
 
 def _check_buffers(function: Operation, tile: Tile) -> None:

@@ -79,6 +79,7 @@ class FakeOutcome:
     remarks: tuple[Remark, ...] = ()
     stages: dict[str, str] = field(default_factory=dict)
     disjoint: Disjoint = NONE
+    promotion: Any = None
 
 
 class FakeSpecialize:

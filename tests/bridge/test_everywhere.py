@@ -55,6 +55,59 @@ def test_on_off_and_on(driver: FakeDriver, specialize: FakeSpecialize) -> None:
     assert [kind.run for kind in (JITFunction, Autotuner, Heuristics)] == PLAIN
 
 
+def test_what_others_put_over_a_launch_stays(
+    driver: FakeDriver, specialize: FakeSpecialize, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profiler that comes while it is on sees launches afterwards too, and so it does when it is on again."""
+    monkeypatch.setattr(JITFunction, "run", JITFunction.run)
+    seen: list[Any] = []
+    with wspec.enable(remarks="off"):
+        inner = JITFunction.run
+
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(self.fn)
+            return inner(self, *args, **kwargs)
+
+        monkeypatch.setattr(JITFunction, "run", run)
+    kernel = fresh()
+    assert "wspec" not in kernel[(8,)](x(), x(), 1024).asm and seen == [add.fn]
+    with wspec.enable(remarks="off"):
+        assert "wspec" in kernel[(8,)](x(), x(), 1024).asm
+    assert "wspec" not in kernel[(8,)](x(), x(), 1024).asm and JITFunction.run is run
+    assert Autotuner.run is PLAIN[1]
+
+
+def test_its_own_kernels_are_none_of_the_process(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel that writes tables of tiles is part of launching others."""
+    from wspec import ledger
+    from wspec.bridge.fill_table import _loaded
+
+    monkeypatch.setattr(ledger, "_ledger", ledger._Ledger())
+    with wspec.enable(remarks="off"):
+        _loaded(True, False)
+    assert wspec.report().entries == () and wspec.report().launches == {}
+
+
+def test_warming_up_is_no_launch(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wspec import ledger
+
+    monkeypatch.setattr(ledger, "_ledger", ledger._Ledger())
+    with wspec.enable(remarks="off"):
+        fresh().warmup(x(), x(), 1024, grid=(8,))
+    assert len(wspec.report().entries) == 1 and wspec.report().launches == {}
+
+
+def test_many_arguments_are_cut_short() -> None:
+    """In the table; entries have all."""
+    from wspec.ledger import SHOWN, Entry, Summary
+
+    many = ", ".join(f"argument_{at}: *bf16" for at in range(40))
+    told = Entry("busy", "file.py:3", f"busy({many}; num_warps=8, num_stages=3)", True, "", 1.25, 0.5)
+    text = "".join(str(Summary((told,), {"busy": 3})).replace("│", " ").split())
+    assert "argument_0:*bf16,argument_1:*bf16," in text and ",...;num_warps=8,num_stages=3" in text
+    assert "argument_39" not in text and len(text) < 3 * SHOWN + 800
+
+
 def test_the_last_one_counts(driver: FakeDriver, specialize: FakeSpecialize) -> None:
     kernel, outer = fresh(), wspec.enable(remarks="off")
     with wspec.enable(enabled=False, remarks="off"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import torch
 from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cuda, launcher, ready
+from wspec.bridge import cuda, launcher, persistent, ready
 from wspec.bridge.launch import WspecFunction
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
@@ -80,7 +82,8 @@ def arguments(x: torch.Tensor, d: Any, e: Any, n: int = 5) -> tuple[Any, ...]:
 
 def made(driver: Driver, pdl: bool = False) -> tuple[Callable[..., None], Theirs]:
     theirs = Theirs(pdl, [])
-    return launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch), theirs
+    found = launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch)
+    return found.early if pdl else found.behind, theirs
 
 
 BEFORE = 7, 0xF00, (12, 1, 4096), None, knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
@@ -173,7 +176,7 @@ class Kernel(WspecFunction):
     def __getitem__(self, grid: tuple[int, int, int]) -> Any:
         def launch(*args: Any) -> None:
             if self.guard is not None and (now := recording.now) is not None:
-                now.guards.append(self.guard)
+                now.apart += self.guard.sizes(self.guard.ranges((None, None, None, *args)))
             self.run(*grid, *BEFORE, *args)
 
         return launch
@@ -190,6 +193,26 @@ def test_a_launch_made_again_elsewhere(driver: Driver) -> None:
     first, second, third = (b"".join(given) for _, _, given in driver.calls)
     assert second == third and second != first
     assert bytes(driver.calls[0][0])[:40] == bytes(driver.calls[1][0])[:40]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_made_again_a_launch_starts_as_those_like_it(driver: Driver, early: bool) -> None:
+    """The first one stood behind the writing of its table."""
+    starts = launcher.made(Theirs(False, []), SIGNATURE, [{}, {}], driver.launch)
+    run = persistent._once(starts.behind, lambda blocks: early and blocks == 3)
+    again = ready.launch(Kernel(run), (3, 1, 1), arguments(torch.zeros(8), descriptor(96), descriptor(64)), {})
+    assert again is not None and again(0, 0, 0, 0)
+    starts.behind(3, 1, 1, *BEFORE, *arguments(torch.zeros(8), descriptor(96), descriptor(64)))
+    assert [config.attribute_count for config, _, _ in driver.calls] == [0, int(early), 0]
+
+
+def test_tritons_launcher_is_told_at_each_launch(driver: Driver) -> None:
+    theirs = Theirs(False, [])
+    starts = launcher.starts(theirs, SimpleNamespace(metadata=None))
+    for run, early in ((starts.early, True), (starts.behind, False), (starts.early, True)):
+        run(1, 1, 1)
+        assert theirs.launch_pdl is early
+    assert len(theirs.calls) == 3
 
 
 def test_launches_that_are_not_made_again(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +236,44 @@ def test_launches_that_are_not_made_again(driver: Driver, monkeypatch: pytest.Mo
     assert not again(x.data_ptr(), place, place, 0)
     driver.status = 0
     assert ready.launch(kernel, (1, 1, 1), arguments("none", d, e), {}) is None and len(theirs.calls) == 1  # type: ignore[arg-type]
+
+
+def test_a_launch_that_relied_on_what_was_given_back(driver: Driver) -> None:
+    """A table of tiles goes when its kernel keeps too many: the launch has to be made with another one."""
+    run, _ = made(driver)
+    kept = [Kernel(run)]  # stands for a table
+
+    def launch(*args: Any) -> None:
+        recording.rely(*kept)
+        with recording.aside():
+            run(*args[:3], *BEFORE, *args[-10:])  # the kernel that writes it is no part of the launch
+        run(*args)
+
+    given = arguments(torch.zeros(8), descriptor(96), descriptor(64))
+    again = ready.launch(Kernel(launch), (1, 1, 1), given, {})
+    assert again is not None and again(0, 0, 0, 0) and len(driver.calls) == 3
+    kept.clear()
+    gc.collect()
+    assert not again(0, 0, 0, 0) and len(driver.calls) == 3
+
+
+def test_launches_made_again_take_turns(driver: Driver) -> None:
+    """They share a block of memory."""
+    run, _ = made(driver)
+    x, d, e = torch.zeros(8), descriptor(96), descriptor(64)
+    each = [ready.launch(Kernel(run), (grid, 1, 1), arguments(x, d, e, grid), {}) for grid in (1, 2)]
+    addresses = x.data_ptr(), d.base.data_ptr(), e.base.data_ptr(), 4096
+    for grid in (1, 2, 2, 1, 2):
+        again = each[grid - 1]
+        assert again is not None and again(*addresses)
+        config, _, given = driver.calls[-1]
+        first = driver.calls[grid - 1][2]
+        assert config.grid_x == grid and given == first
+
+
+def test_the_oldest_go() -> None:
+    known: dict[int, int] = {}
+    for number in range(40):
+        launcher.keep(known, number, number, 32)
+        assert number in known and len(known) <= 32
+    assert list(known) == list(range(8, 40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bridge import persistent
+from wspec.bridge import persistent, table_memory
 from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
@@ -32,14 +33,14 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, entered=[])
 
     class Filler:
-        def fill(self, table: torch.Tensor, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
+        def fill(self, address: int, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
             card.filled += 1
-            table.copy_(torch.from_numpy(ordered_table(order, grid, coarsening, axis)))
+            table = ordered_table(order, grid, coarsening, axis)
+            ctypes.memmove(address, table.ctypes.data, table.nbytes)
 
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
         is_current_stream_capturing=lambda: card.capturing,
-        Event=lambda: SimpleNamespace(record=lambda: None),
         current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
         ExternalStream=lambda stream, _: stream,
         stream=lambda stream: nullcontext(card.entered.append(stream)),
@@ -51,7 +52,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.setattr(persistent, "torch", stand_in)
     monkeypatch.setattr(persistent, "multiprocessors", lambda _: SMS)
     monkeypatch.setattr(persistent, "filler", lambda _: Filler())
-    monkeypatch.setattr(persistent, "is_over", lambda _: card.over)
+    monkeypatch.setattr(
+        persistent, "mark", lambda *_: SimpleNamespace(record=lambda _: None, is_over=lambda: card.over)
+    )
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     yield card
 
@@ -60,8 +63,15 @@ def tables(tiles: TileLoop | None = None, signature: dict[str, Any] | None = Non
     return Tables(tiles or TileLoop(TileCost(1.0)), slots_of(signature or {}), blocks_per_sm)
 
 
+def entry_of(found: Tables, key: tuple[Any, ...]) -> Any:
+    return found.entries[found.kinds[key]]
+
+
 def read(found: Tables, key: tuple[Any, ...]) -> list[int]:
-    return found.entries[key].table.tolist()
+    address = entry_of(found, key).address
+    rows = ctypes.c_int32.from_address(address).value
+    blocks = entry_of(found, key).blocks
+    return list((ctypes.c_int32 * (8 + 8 * rows * blocks)).from_address(address))
 
 
 # -------------------------------------------------------------------------------------------------- slots
@@ -90,7 +100,7 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
     signature = {"d": "tensordesc<bf16[64, 64]>", "n": "i32"}
     found = tables(argument(position), signature)
     found.get(STREAM, (2, 1, 1), (SimpleNamespace(shape=(50, 60), strides=(7, 8)), 9))
-    assert list(found.entries) == [(0, STREAM, (2, 1, 1), (value,))]
+    assert list(found.kinds) == [(0, STREAM, (2, 1, 1), (value,))]
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -100,7 +110,7 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
 def test_as_many_blocks_as_fit(device: SimpleNamespace, grid: tuple[int, int, int], per_sm: int, blocks: int) -> None:
     found = tables(blocks_per_sm=per_sm)
     entry = found.get(STREAM, grid, ())
-    assert entry.blocks == blocks and entry is found.entries[0, STREAM, grid, ()] and entry.divided is None
+    assert entry.blocks == blocks and entry is entry_of(found, (0, STREAM, grid, ())) and entry.divided is None
     assert read(found, (0, STREAM, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
 
 
@@ -114,12 +124,13 @@ def test_what_a_table_depends_on(device: SimpleNamespace) -> None:
     found = tables(argument(0), {"n": "i32", "other": "i32"})
     found.get(STREAM, (8, 2, 1), (640, 1))
     found.get(STREAM, (8, 2, 1), (640, 2))
-    assert len(found.entries) == 1, "not on what does not decide how long a tile takes"
+    assert len(found.kinds) == 1, "not on what does not decide how long a tile takes"
     found.get(STREAM, (8, 2, 1), (64, 1))
+    assert len(found.entries) == 1, "nor on that where the order is the same"
     found.get(STREAM, (8, 1, 2), (640, 1))
     device.current = 1
     found.get(STREAM, (8, 2, 1), (640, 1))
-    assert len(found.entries) == 4
+    assert len(found.entries) == 3 and device.filled == 3
 
 
 def test_streams_have_tables_of_their_own(device: SimpleNamespace) -> None:
@@ -134,12 +145,21 @@ def test_streams_have_tables_of_their_own(device: SimpleNamespace) -> None:
 
 def test_old_tables_go_when_there_is_too_much(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their memory goes back in the order of the stream: nothing waits for the card."""
-    monkeypatch.setattr(persistent, "KEPT_BYTES", 2 * 4 * 8 * 7)
+    monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
+    monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
+    monkeypatch.setattr(persistent, "KEPT_BYTES", 4096)
     found = tables()
-    for size in (1, 2, 3):
+    held = found.get(STREAM, (1, 1, 1), ())
+    sizes = range(1, 20)  # of 128 to 1,024 bytes
+    for size in sizes:
         found.get(STREAM, (size, 1, 1), ())
-    assert [key[2][0] for key in found.entries] == [2, 3]
-    assert found.bytes == sum(entry.table.nbytes for entry in found.entries.values())
+        assert found.memory.bytes <= 4096 and list(found.entries)[-1][2][0] == size
+    left = [key[2][0] for key in found.entries]
+    assert left == list(sizes)[-len(left) :] and 2 < len(left) < 19
+    for size in left:
+        assert read(found, (0, STREAM, (size, 1, 1), ())) == even_table((size, 1, 1), min(size, SMS))[1].tolist()
+    header = (ctypes.c_int32 * 4).from_address(held.address)
+    assert list(header) == [2, 1, 1, 1], "memory that a launch still holds stays"
 
 
 def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:
@@ -160,7 +180,7 @@ def test_a_graph_takes_a_table_that_is_there(device: SimpleNamespace) -> None:
     device.capturing, device.over = True, False
     assert found.get(99, (5, 1, 1), ()).address != known.address
     device.over = True
-    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.table]
+    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.memory]
     assert found.get(99, (6, 1, 1), ()).address != known.address
 
 
@@ -190,17 +210,62 @@ def test_what_no_formula_says_is_copied(device: SimpleNamespace) -> None:
 def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     launches: list[tuple[Any, ...]] = []
     found = tables(argument(0), {"n": "i32"})
-    run = persistent._over_tiles(lambda *args: launches.append(args), found)
+    run = persistent._over_tiles(never, lambda *args: launches.append(args), found)
     before = (STREAM, "function", "packed", "metadata", None, None)
     run(4, 2, 1, *before, 640)
     ((x, y, z, *rest),) = launches
     assert (x, y, z) == (SMS, 1, 1) and tuple(rest[:-1]) == (*before, 640)
-    assert rest[-1] == found.entries[0, STREAM, (4, 2, 1), (640,)].table.data_ptr()
+    assert rest[-1] == entry_of(found, (0, STREAM, (4, 2, 1), (640,))).address
+
+
+def never(*_: Any) -> None:
+    raise AssertionError("this launch may not be made so")
+
+
+@pytest.mark.parametrize("over", [persistent._over_tiles, persistent._over_parts])
+def test_the_launch_behind_the_writing_of_a_table_does_not_start_early(device: SimpleNamespace, over: Any) -> None:
+    """Nor does one of another thread that comes in between, nor the one after a launch that failed."""
+    how: list[str] = []
+    found = tables(argument(0), {"n": "i32"})
+
+    def behind(*_: Any) -> None:
+        how.append("behind")
+        if len(how) == 1:
+            raise RuntimeError("of the driver")
+        if len(how) == 2:
+            run(4, 2, 1, *before, 640)
+
+    run, before = over(lambda *_: how.append("early"), behind, found), (STREAM, *BEFORE[1:])
+    with pytest.raises(RuntimeError):
+        run(4, 2, 1, *before, 640)
+    for _ in range(3):
+        run(4, 2, 1, *before, 640)
+    assert how == ["behind", "behind", "behind", "early", "early"]
+    run(4, 3, 1, *before, 640)
+    run(4, 2, 1, 78, *before[1:], 640)
+    assert how[5:] == ["behind", "behind"], "a table for each size and stream"
+
+
+def test_who_writes_a_table_at_each_launch_never_starts_early(device: SimpleNamespace) -> None:
+    how: list[str] = []
+    found = tables()
+    run = persistent._over_tiles(lambda *_: how.append("early"), lambda *_: how.append("behind"), found)
+    for _ in range(2):
+        run(4, 2, 1, partials.PER_THREAD, *BEFORE[1:])
+    device.capturing = True
+    for _ in range(2):
+        run(4, 2, 1, STREAM, *BEFORE[1:])  # the graph writes the table each time it runs
+    assert how == ["behind"] * 4
+    device.capturing = False
+    run(4, 2, 1, STREAM, *BEFORE[1:])
+    device.capturing = True
+    run(4, 2, 1, STREAM, *BEFORE[1:])
+    assert how[4:] == ["behind", "early"], "this one is there"
 
 
 def test_an_empty_grid_launches_as_ever(device: SimpleNamespace) -> None:
     launches: list[tuple[Any, ...]] = []
-    run = persistent._over_tiles(lambda *args: launches.append(args), tables())
+    run = persistent._over_tiles(lambda *args: launches.append(args), never, tables())
     run(0, 3, 1, *range(6))
     assert launches == [(0, 3, 1, *range(6), 0)]
 
@@ -238,7 +303,8 @@ def divided_loop(sums: int = 64) -> TileLoop:
 
 def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[Any, ...]:
     launches: list[tuple[Any, ...]] = []
-    persistent._over_parts(lambda *args: launches.append(args), found)(grid, 1, 1, stream, *BEFORE[1:], n)
+    note = lambda *args: launches.append(args)  # noqa: E731
+    persistent._over_parts(note, note, found)(grid, 1, 1, stream, *BEFORE[1:], n)
     ((x, _, _, *_, table, words),) = launches
     return x, table, words
 
@@ -246,8 +312,8 @@ def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[
 def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     blocks, table, words = launched(found, 4)
-    entry = found.entries[0, STREAM, (4, 1, 1), (640,)]
-    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.table.data_ptr())
+    entry = entry_of(found, (0, STREAM, (4, 1, 1), (640,)))
+    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.address)
     (made,) = partials._made.values()
     assert words == made.data_ptr() and made.numel() == SLOTS * WORDS + SMS * 64 and not made.any()
 
@@ -256,7 +322,7 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     for grid in (2, SMS, 2 * SMS):
         _, table, words = launched(found, grid)
-        assert (table, words) == (found.entries[0, STREAM, (grid, 1, 1), (640,)].table.data_ptr(), 0)
+        assert (table, words) == (entry_of(found, (0, STREAM, (grid, 1, 1), (640,))).address, 0)
     assert not partials._made
 
 
@@ -279,7 +345,7 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
     partials._made.clear()
     setattr(device if why == "capturing" else memory, why, True)
     _, table, words = launched(found, 5)
-    assert (table, words) == (found.entries[0, STREAM, (5, 1, 1), (640,)].table.data_ptr(), 0)
+    assert (table, words) == (entry_of(found, (0, STREAM, (5, 1, 1), (640,))).address, 0)
 
 
 def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:

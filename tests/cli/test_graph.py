@@ -11,6 +11,8 @@ import networkx as nx
 import pytest
 
 from tests.cli.helpers import ELEMENTWISE, KERNEL, done, refused
+from tests.support.goldens import ROOT
+from wspec.plan.plan import Plan
 from wspec.show import draw
 from wspec.show.graph import Picture
 
@@ -101,3 +103,25 @@ def test_a_kernel_that_is_left_alone() -> None:
 def test_what_is_no_graph(text: str, tmp_path: Path) -> None:
     (tmp_path / "graph.json").write_text(text)
     assert "graph.json: " in refused("graph", str(tmp_path / "graph.json"))
+
+
+def test_tasks_of_a_chain(tmp_path: Path) -> None:
+    """Every task has a box for each replica, every ring as many cells as it is deep."""
+    place = str(tmp_path / "tasks.svg")
+    done("graph", f"{ROOT}/kernels/quantized.py:int4_weights_kernel", "--chain", "on", "--tasks", "-o", place)
+    plan = Plan.from_text(
+        done("plan", f"{ROOT}/kernels/quantized.py:int4_weights_kernel", "--chain", "on", "--toml", "--no-runners-up")
+    )
+    drawn = ElementTree.parse(place).getroot()
+    boxes = drawn.findall("{*}rect")[1:]
+    assert len(plan.tasks) == 3
+    assert sum(box.get("rx") == "5" for box in boxes) == sum(task.replicas for task in plan.tasks)
+    assert sum(box.get("rx") == "0" for box in boxes) == sum(channel.depth for channel in plan.channels)
+    texts = [text.text for text in drawn.findall("{*}text")]
+    assert {task.name for task in plan.tasks} <= set(texts)
+
+
+def test_tasks_that_are_not_there(json_file: str) -> None:
+    assert "no tasks: " in refused("graph", f"{ELEMENTWISE}:softmax_kernel", "--tasks")
+    assert "takes a kernel" in refused("graph", json_file, "--tasks")
+    assert "--tasks draws SVG, not dot" in refused("graph", KERNEL, "--tasks", "--format", "dot")

@@ -94,6 +94,7 @@ def test_files_that_cannot_be_used(body: str, message: str, tmp_path: Path) -> N
         ([KERNEL, "--const", "D=64"], "Triton does not compile attend"),
         ([KERNEL, "--arg", "q_desc=i32"], "Triton does not compile attend"),
         ([KERNEL, "--num-warps", "x"], "argument --num-warps: invalid int value: 'x'"),
+        ([KERNEL, "--num-warps", "4096"], "attend: num_warps=4096: a block has 32 warps at most"),
         ([KERNEL, "--depth", "99"], "option 'depth' (WSPEC_DEPTH, --depth): 99 is not allowed"),
         ([KERNEL, "--consumers", "two"], "'two' is not allowed"),
         ([KERNEL, "--machine", "h300"], "no machine description 'h300'"),
@@ -120,6 +121,29 @@ def test_a_kernel_that_triton_itself_does_not_compile(tmp_path: Path) -> None:
     said = refused("compile", *kernel, "--sig", f"{tiles}, tiles=i32, length=i32, BM=128, BN=128, D=64")
     assert "flat.py:6:1: error: Triton does not compile flattened as it is: its passes fail" in said
     assert "'scf.if' op" in said and "bug in wspec" not in said
+
+
+USES = """
+import triton, triton.language as tl
+
+@triton.jit
+def product(a, b, out, k, BLOCK: tl.constexpr, SCALE: tl.constexpr = 1.0):
+    acc = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for at in range(0, k, BLOCK):
+        acc = tl.dot(a.load([0, at]), b.load([at, 0]), acc)
+    rows = out + tl.arange(0, BLOCK)[:, None] * BLOCK
+    tl.store(rows + tl.arange(0, BLOCK)[None, :], acc)
+"""
+
+
+def test_a_hint_can_be_followed(tmp_path: Path) -> None:
+    """Types are guessed from how the source uses a parameter, whatever its name."""
+    (tmp_path / "uses.py").write_text(USES)
+    said = refused("explain", f"{tmp_path}/uses.py:product")
+    hint = said.partition('--sig "')[2].partition('"')[0]
+    tile = "tensordesc<bf16[128, 128]>"
+    assert hint == f"a={tile}, b={tile}, out=*bf16:16, k=i32, BLOCK=128"
+    done("explain", f"{tmp_path}/uses.py:product", "--sig", hint, "--num-warps", "8")
 
 
 def test_no_signature(script: str) -> None:

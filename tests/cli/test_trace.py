@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.helpers import ATTENTION, done, refused
+from tests.cli.helpers import ATTENTION, KERNEL, done, refused
 from tests.support.recorded import Subject, timed
 from wspec.cli import trace_measured
 
@@ -19,6 +19,14 @@ SIZES = ("--sizes", "seqlen_q=200,seqlen_k=330")
 def test_measuring_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "error: --measure: no CUDA GPU is visible" in refused("trace", ATTENTION, "--measure")
+
+
+def test_what_a_launch_lacks() -> None:
+    """The flags named are those that this command has."""
+    said = refused("trace", KERNEL)
+    assert "no example of inputs for attend" in said and "or give --grid X,Y,Z and --set keys=4096" in said
+    assert "or give --set keys=4096" in refused("trace", KERNEL, "--grid", "4")
+    assert "predicted" in done("trace", KERNEL, "--grid", "4", "--set", "keys=4096")
 
 
 def test_what_does_not_go_with_measuring(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import io
 import re
-import shlex
 import tempfile
 from pathlib import Path
 
@@ -85,18 +84,6 @@ def run(*arguments: str) -> str:
 def test_excerpts(document: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
     monkeypatch.chdir(ROOT)
     assert_golden(document, with_fresh_excerpts(document.read_text(), source), update)
-
-
-def test_the_example_in_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is what it says: specialized, from the command shown."""
-    text = (ROOT / "README.md").read_text()
-    example = re.search(r"```python\n(.*?)```", text, re.S)
-    command = re.search(r"^wspec (explain attend.py.*?)\n```", text, re.S | re.M)
-    assert example is not None and command is not None
-    (tmp_path / "attend.py").write_text(example[1])
-    monkeypatch.chdir(tmp_path)
-    said = run(*shlex.split(command[1].replace("\\\n", "")))
-    assert ": specialized" in said and "what was done" in said, said
 
 
 def test_every_stage_is_visited() -> None:

@@ -366,3 +366,8 @@ def test_errors_say_where_and_what(text: str, line: int, column: int, message: s
 def test_hopeless_text(text: str) -> None:
     with pytest.raises(ReadError):
         read(text)
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(ReadError, match="is no operation's name"):
+        read('%0 = "t.o}p"() : () -> i32')

@@ -12,8 +12,10 @@ from tests.support.compiling import Case, binary, expected_place, outcome, place
 from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
 from wspec.kernels.matmul import Config, plain_configs
+from wspec.options import Options
 from wspec.passes.packed_dequantization.choice import find_packed
 from wspec.passes.packed_dequantization.pack_bytes import rewrite
+from wspec.pipeline import prepare
 
 ODD = odd_cases()
 SMALL = 4096  # bytes of barriers, alignment and scratch of reductions, which a plan does not count
@@ -31,6 +33,7 @@ def assert_specialized(case: Case) -> None:
     assert made.plan.consumer.replicas == case.replicas
     assert_sound(made.module, made.plan)
     plain = plain_module(case)
+    prepare(plain, Options(**{**case.options}))  # what that does is tested by itself
     for packed in find_packed(plain.walk(), 1) if made.plan.packed else ():
         rewrite(packed)  # the same numbers by other operations: test_pack_bytes.py
     assert_same_stores(plain, made.module, zlib.crc32(case.name.encode()))

@@ -104,9 +104,18 @@ def test_edits_are_used(case: Case, edit: Edit) -> None:
     plan = edit(own(case, depth=2))
     made = outcome(case, plan=plan)
     assert [remark.code for remark in made.remarks] == ["specialized"], made.remarks
-    assert made.plan == plan and made.module is not None
+    assert made.plan is not None and made.module is not None
+    assert made.plan == replace(plan, smem_bytes=made.plan.smem_bytes)
     assert_sound(made.module, plan)
     assert_same_stores(plain_module(case), made.module, seed=5)
+
+
+def test_the_shared_memory_is_what_the_plan_takes() -> None:
+    plan = own(GEMM, depth=2)
+    assert outcome(GEMM, plan=with_plan(smem_bytes=1)(plan)).plan == plan
+    made = outcome(GEMM, plan=with_channel(0, depth=3)(plan))
+    assert made.plan is not None
+    assert made.plan.smem_bytes == plan.smem_bytes + plan.channels[0].buffer_bytes
 
 
 # --------------------------------------------------------------------------------------------- edits that are refused

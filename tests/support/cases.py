@@ -83,6 +83,8 @@ def _control() -> Iterator[Case]:
     yield case("dot_behind", {**GEMM, "w_desc": desc(128, 128)}, TILE)
     yield case("backwards", GEMM, TILE)
     yield case("moving", GEMM, TILE)
+    yield case("early_return", {**GEMM, "m": "i32"}, TILE)
+    yield case("block_barrier", GEMM, TILE)
 
 
 def _operands() -> Iterator[Case]:
@@ -98,10 +100,13 @@ def _operands() -> Iterator[Case]:
     yield case("read_twice", {**GEMM, "s_ptr": "*fp32:16"}, TILE)
     tf32 = {"a_desc": desc(128, 32, "fp32"), "b_desc": desc(128, 32, "fp32"), "c_desc": desc(128, 128, "fp32")}
     yield case("tf32", {**tf32, "k": "i32"}, {**TILE, "BK": 32}, odd.gemm_transposed)
-    yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE, replicas=1)  # of A, in one piece
-    yield case("pointers", POINTERS, TILE, replicas=1)
+    copied = {"replicas": 1, "options": {"gate": "off", "promote": False}}  # by cp.async, in one piece
+    yield case("one_pointer", without(GEMM, "a_desc", a_ptr="*fp16:16"), TILE, **copied)
+    yield case("pointers", POINTERS, TILE, **copied)
+    yield case("promoted", POINTERS, TILE, odd.pointers)
     keys = {"k_ptr": "*fp16:16", "v_ptr": "*fp16:16", "page_ptr": "*i32:16", "scale": "fp32", "length": "i32"}
-    yield case("gathered_keys", {"q_desc": desc(128, 64), **keys, "o_desc": desc(128, 64)}, {**HEAD, "BN": 64})
+    gathered = {"q_desc": desc(128, 64), **keys, "o_desc": desc(128, 64)}
+    yield case("gathered_keys", gathered, {**HEAD, "BN": 64}, options={"gate": "off", "promote": False})
 
 
 def _epilogues() -> Iterator[Case]:
@@ -130,11 +135,11 @@ def _declined() -> Iterator[Case]:
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
-    yield case("early_return", {**GEMM, "m": "i32"}, TILE, code="unsupported-control-flow", at="return")
-    unaligned = {**POINTERS, "n": "i32", "k": "i32"}
+    unaligned = {**POINTERS, "a_ptr": "*fp16", "b_ptr": "*fp16", "n": "i32", "k": "i32"}
     yield case("pointers_unaligned", unaligned, TILE, odd.pointers, code="no-descriptor-load", at="load")
-    yield case("pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={})
-    yield case("block_barrier", GEMM, TILE, code="unsupported-op", at="barrier")
+    yield case(
+        "pointers_gated", POINTERS, TILE, odd.pointers, code="gate-slower", at="load", options={"promote": False}
+    )
     aliased = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "k": "i32:16"}
     yield case("same_memory", aliased, {**TILE, "BN": 64}, code="memory-alias", at="load")
     yield case("table_written", {**GEMM, "table_ptr": "*i32"}, TILE, code="memory-alias", at="load")

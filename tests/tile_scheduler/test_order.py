@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from wspec.tile_scheduler import LoopCost, Order, Sampler, TileCost, make_table, ordered_table, predicted_waves
 from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.sampled import sampler
 from wspec.tile_scheduler.scalars import Scalar
 
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
@@ -76,8 +77,9 @@ def test_samples_say_which_order() -> None:
 def test_a_sample_is_the_cost(value: int, rising: bool) -> None:
     grid, cost = (2, 30, 1), causal(rising=rising)
     expected = cost.evaluate(grid, {0: value})
-    sample = Sampler(cost)
-    assert all(sample.at(0, y, 0, *grid, {0: value}) == expected[0, y, 0] for y in range(30))
+    sample = sampler(cost)
+    assert all(sample(0, y, 0, *grid, {0: value}) == expected[0, y, 0] for y in range(30))
+    assert list(Sampler(cost).four(grid, {0: value}) or ()) == [expected[0, y, 0] for y in (0, 10, 20, 29)]
 
 
 def test_what_four_tiles_do_not_sort() -> None:

@@ -137,6 +137,19 @@ def _run_flag(random: Random, good: Good) -> Case:
     return Case("flag", ("run", "sample.py:scale", *flags))
 
 
+_RUNS = (
+    ("sample.toml",),
+    ("sample.toml", "sample.py"),
+    ("sample.py@1", "sample.py@99"),
+    ("gone.jsonl", "gone.jsonl"),
+    ("/dev/null",),
+    (".",),
+    ("a", "b", "c"),
+    (),
+)
+"""That cannot be compared."""
+
+
 def _other_flag(random: Random, good: Good) -> Case:
     name = "".join(random.choice("abcdefgh") for _ in range(6))
     return Case(
@@ -169,7 +182,12 @@ def _other_flag(random: Random, good: Good) -> Case:
                 ("check", "module.ttgir", "--num-warps", "4"),
                 ("opt", "module.ttgir", "--passes", name),
                 ("opt", f"{name}.ttgir"),
+                ("graph", KERNEL, "--tasks", "--format", random.choice(("dot", "json", name))),
+                ("graph", KERNEL, "--tasks", "-o", random.choice(("no/such/file.svg", "tasks.png", "tasks"))),
                 ("bench", name),
+                ("bench", "--compare", *random.choice(_RUNS)),
+                ("bench", "--plot", "changes.svg"),
+                ("bench", "attention", "--record", "no/such/file"),
                 ("calibrate", "--only", name),
                 ("calibrate", "--base", name),
                 ("demo", "--head-dim", "96"),

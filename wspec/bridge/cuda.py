@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 PROGRAMMATIC_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: of a thread that has not used the card yet
 
 
@@ -66,6 +67,28 @@ def relaxed_capture() -> Iterator[bool]:
         yield True
     finally:
         exchange(ctypes.byref(mode))
+
+
+class Mark:
+    """A place in a stream of the device that is the current one now: an event, which may be recorded again."""
+
+    def __init__(self) -> None:
+        self._event = ctypes.c_void_p()
+        self._record = self._query = None
+        with suppress(OSError, AttributeError):
+            library = ctypes.CDLL("libcuda.so.1")
+            if not library.cuEventCreate(ctypes.byref(self._event), _NO_TIMING):
+                self._record, self._query = library.cuEventRecord, library.cuEventQuery
+
+    def record(self, stream: int) -> None:
+        """Behind all that the stream has now."""
+        if self._record is not None and self._record(self._event, ctypes.c_void_p(stream)):
+            self._query = None
+
+    def is_over(self) -> bool:
+        """Has the card come past it? May be asked while a graph is captured, which asking would else break off."""
+        with relaxed_capture() as relaxed:
+            return relaxed and self._query is not None and not self._query(self._event)
 
 
 def error(status: int) -> RuntimeError:

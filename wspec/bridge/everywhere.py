@@ -23,7 +23,10 @@ Copy = Callable[[Any], Any]  # of a kernel: one that compiles through wspec, or 
 _KINDS: tuple[Any, ...] = (JITFunction, Autotuner, Heuristics)
 _RESULTS = ("best_config", "bench_time", "configs_timings")  # what an Autotuner leaves behind for its owner to read
 _COPIES = "_wspec_copies"
-_originals: dict[Any, Callable[..., Any]] = {}
+OWN = "wspec_own"
+"""What a kernel has that is wspec's own, part of launching others: it is launched by Triton, and not told of."""
+
+_replaced: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {}  # what was there, and what is there now
 _switches: list[Switch] = []
 _lock = threading.Lock()
 
@@ -39,8 +42,8 @@ class Switch:
         with _lock:
             if not _switches:
                 for kind in (kind for kind in _KINDS if hasattr(kind, "run")):
-                    _originals[kind] = kind.run
-                    kind.run = _routed(kind.run)
+                    original, kind.run = kind.run, _routed(kind.run)
+                    _replaced[kind] = original, kind.run
             _switches.append(self)
 
     def off(self) -> None:
@@ -49,9 +52,10 @@ class Switch:
                 return
             _switches.remove(self)
             if not _switches:
-                for kind, original in _originals.items():
-                    kind.run = original
-                _originals.clear()
+                for kind, (original, ours) in _replaced.items():
+                    if kind.run is ours:  # else somebody has put something over it meanwhile, or in its place
+                        kind.run = original
+                _replaced.clear()
 
     def launch(self, kernel: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the launch returns, run by the kernel's copy where it has one."""
@@ -59,9 +63,10 @@ class Switch:
         if self not in copies:
             copies[self] = self._copy(kernel)
         copy = copies[self]
+        if not kwargs.get("warmup", False):
+            self._launched(kernel)
         if copy is None:
             return original(kernel, *args, **kwargs)
-        self._launched(kernel)
         returned = copy.run(*args, **kwargs)
         if is_wrapper(kernel):
             kernel.__dict__.update({name: copy.__dict__[name] for name in _RESULTS if name in copy.__dict__})
@@ -70,7 +75,8 @@ class Switch:
 
 def _routed(original: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _switches or isinstance(innermost(self), WspecFunction):
+        kernel = innermost(self)
+        if not _switches or isinstance(kernel, WspecFunction) or getattr(kernel, OWN, False):
             return original(self, *args, **kwargs)
         return _switches[-1].launch(self, original, args, kwargs)
 

@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
 from wspec.tile_scheduler import WINDOW_ROWS, Order
 
@@ -19,41 +20,36 @@ ENTRY = 8  # int32 of an entry and of the header
 _BLOCK = 256  # entries of a program
 _NUMBERS = [
     "rows", "tiles", "blocks", "length", "width", "windows", "gx", "gy", "gz", "along", "second", "third",
-    "coarsening", "axis",
+    "coarsening", "axis", "ordered", "rising",
 ]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
     table_ptr, rows, tiles, blocks, length, width, windows, gx, gy, gz, along, second, third, coarsening, axis,
-    ORDERED: tl.constexpr, RISING: tl.constexpr, WINDOW_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ordered, rising, WINDOW_ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.ordered_table`: a header, then `rows` entries for each block, one of them behind its last tile.
 
     length: of the axis `along` which tiles are numbered first; width: of the `second`; windows: how many there are.
-    Entries are (x, y, z, n, 0, 0, -1, -1).
+    ordered, rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
     """
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < rows * blocks
     block = entry // rows
     row = entry % rows
-    column = block
     full = tiles // blocks
-    last_column = block
-    if ORDERED:
-        column = tl.where(row % 2 == 1, blocks - 1 - block, block)
-        last_column = tl.where(full % 2 == 1, blocks - 1 - block, block)
+    column = tl.where(ordered * (row % 2) == 1, blocks - 1 - block, block)
+    last_column = tl.where(ordered * (full % 2) == 1, blocks - 1 - block, block)
     turn = row * blocks + column
     is_tile = inside & (turn < tiles)
     count = full + (last_column < tiles % blocks).to(tl.int32)
-    if ORDERED:
+    if ordered == 1:
         size = WINDOW_ROWS * blocks
         window = tl.minimum(turn // size, windows - 1)
         start = window * size
         end = tl.where(window == windows - 1, tiles, start + size)
-        within = turn - start
-        if RISING:
-            within = end - start - 1 - within
+        within = tl.where(rising == 1, end - 1 - turn, turn - start)
         first = start // length
         skipped = start % length
         part = end % length
@@ -106,13 +102,18 @@ def fill_table(
             tl.store(table_ptr + unused, rows * 0)
 
 
+setattr(fill_table, OWN, True)
+
+
 def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:
     """What `fill_table` takes for an order, in turn."""
     along, second, third = order.dimensions
-    width = order.sizes[second]
+    sizes, blocks = order.sizes, order.blocks
+    tiles = order.tiles
+    windows = max(1, tiles // (WINDOW_ROWS * blocks))
     return (
-        order.rows + 1, order.tiles, order.blocks, order.sizes[along], width, order.window[1], *grid, along, second,
-        third, coarsening, axis,
+        -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], windows, *grid, along, second, third,
+        coarsening, axis, int(order.axis is not None), int(order.rising),
     )  # fmt: skip
 
 
@@ -130,26 +131,27 @@ class Filler:
     """Writes tables on one device, on a stream."""
 
     def __init__(self) -> None:
-        self._kernels: dict[tuple[bool, bool], tuple[Any, Any]] = {}
+        self._loaded: tuple[Any, Any] | None = None
         self._lock = threading.Lock()
 
     def fill(
-        self, table: torch.Tensor, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int, stream: int
+        self, address: int, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int, stream: int
     ) -> None:
-        """Into a tensor of `words` int32 on the current device, in the order of the stream."""
-        which = order.axis is not None, order.rising
-        found = self._kernels.get(which)
-        if found is None:
+        """`words` int32 at an address of the current device, in the order of the stream."""
+        if self._loaded is None:
             with self._lock:
-                found = self._kernels[which] = _loaded(*which)
-        kernel, run = found
-        given = (table, *numbers(order, grid, coarsening, axis), *which, WINDOW_ROWS, _BLOCK)
-        run(programs(order), 1, 1, stream, kernel.function, kernel.packed_metadata, None, None, None, *given)
+                self._loaded = _loaded()
+        kernel, run = self._loaded
+        given = numbers(order, grid, coarsening, axis)
+        run(
+            -(-given[0] * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, *given, WINDOW_ROWS, _BLOCK,
+        )  # fmt: skip
 
 
-def _loaded(ordered: bool, rising: bool) -> tuple[Any, Any]:
+def _loaded() -> tuple[Any, Any]:
     """The kernel on the current device, and what launches it."""
-    constants = {"ORDERED": ordered, "RISING": rising, "WINDOW_ROWS": WINDOW_ROWS, "BLOCK": _BLOCK}
+    constants = {"WINDOW_ROWS": WINDOW_ROWS, "BLOCK": _BLOCK}
     kernel: Any = fill_table.warmup(torch.int32, *[2] * len(_NUMBERS), grid=(1,), **constants, num_warps=4)
     theirs = kernel.run
     return kernel, quick(theirs, kernel) or theirs

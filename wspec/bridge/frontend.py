@@ -20,6 +20,7 @@ from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, WspecError, function_indent
 from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
+from wspec.target.hopper import BLOCK_THREADS
 
 CUDAOptions = internal("triton.backends.nvidia.compiler", "CUDAOptions")
 MockTensor = internal("triton.runtime.jit", "MockTensor")
@@ -75,6 +76,9 @@ def from_arguments(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], targ
     except KeyError as error:
         raise bad_input(f"{fn.__name__}: {error.args[0]}") from None
     triton_options, signature, constexprs, attrs = packed
+    if triton_options.num_warps * 32 > BLOCK_THREADS:
+        warps, most = triton_options.num_warps, BLOCK_THREADS // 32
+        raise bad_input(f"{fn.__name__}: num_warps={warps}: a block has {most} warps at most")
     return KernelSource(ASTSource(fn, signature, constexprs, attrs), triton_options, target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,7 @@ class _Longer(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            self._run = _with_value(self._run, self.argument.value)
+            self._wrap(functools.partial(_with_value, value=self.argument.value))
 
 
 class _LongerPersistent(PersistentKernel, _Longer):

@@ -15,7 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cache, digest, inductor, printed
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
-from wspec.bridge.launcher import has_hooks, quick
+from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
@@ -31,6 +31,7 @@ get_jit_fn_file_line = internal("triton.runtime.jit", "get_jit_fn_file_line")
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
 Load = Callable[[KernelSource, Result, Group], Any]
+Run = Callable[..., None]
 
 
 class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is untyped
@@ -70,8 +71,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
     @property
     def wspec_place(self) -> FileLoc:
         """The line of the kernel's `def`."""
-        file, line = get_jit_fn_file_line(self)
-        return FileLoc(file, line, 0)
+        return place_of(self)
 
     @property
     def cache_key(self) -> str:
@@ -134,13 +134,20 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
         if not first:
             return
         launcher: Any = self.run
-        self._run: Any = quick(launcher, self) or launcher
-        if self.early:
-            launcher.launch_pdl = True
-            if self.blocks_per_sm > 1:
-                self._run = _early_where_even(launcher, self._run, self.blocks_per_sm)
+        asked = bool(getattr(launcher, "launch_pdl", False))  # by the launch's own option
+        found = starts(launcher, self)
+        self._run: Any = found.early if self.early or asked else found.behind
+        self._behind: Any = found.behind
+        self._starts_early: Callable[[int], bool] = lambda blocks: self.early or asked
+        if self.early and self.blocks_per_sm > 1:
+            self._starts_early = _evenness(self.blocks_per_sm)
+            self._run = _early_where_even(found, self._starts_early)
         if self.metadata.global_scratch_size:
-            self._run = _with_allocator(self._run)
+            self._wrap(_with_allocator)
+
+    def _wrap(self, around: Callable[[Run], Run]) -> None:
+        """Put something around what launches: `_run`, and `_behind`, which starts when all before it is over."""
+        self._run, self._behind = around(self._run), around(self._behind)
 
     def launch_metadata(self, grid: Any, stream: int, *args: Any) -> Any:
         """What hooks are told of a launch; nothing where there are none."""
@@ -153,16 +160,21 @@ def is_hooked() -> bool:
     return has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook)
 
 
-def _early_where_even(launcher: Any, run: Callable[..., None], blocks_per_sm: int) -> Callable[..., None]:
-    """`run`, which launches as Triton's `launcher` says."""
-    active = triton.runtime.driver.active
-    sms = active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
+def _early_where_even(found: Starts, lies_evenly: Callable[[int], bool]) -> Run:
+    """Launches early where so many blocks come to lie evenly."""
+    early, behind = found.early, found.behind
 
     def launch(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
-        launcher.launch_pdl = lies_evenly(grid_x * grid_y * grid_z, sms, blocks_per_sm)
-        run(grid_x, grid_y, grid_z, *args)
+        (early if lies_evenly(grid_x * grid_y * grid_z) else behind)(grid_x, grid_y, grid_z, *args)
 
     return launch
+
+
+def _evenness(blocks_per_sm: int) -> Callable[[int], bool]:
+    """`lies_evenly` on the current device."""
+    active = triton.runtime.driver.active
+    sms = active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
+    return lambda blocks: lies_evenly(blocks, sms, blocks_per_sm)
 
 
 def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:
@@ -175,7 +187,7 @@ def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:
     return blocks <= sms or -(-blocks // sms) >= blocks_per_sm
 
 
-def _with_allocator(launch: Callable[..., None]) -> Callable[..., None]:
+def _with_allocator(launch: Run) -> Run:
     def run(*args: Any) -> None:
         if _allocation._allocator.get() is _allocation._NULL_ALLOCATOR:
             triton.set_allocator(_torch_allocator)
@@ -299,6 +311,18 @@ def current_target() -> Any:
     if not torch.cuda.is_available():
         return HOPPER
     return triton.runtime.driver.active.get_current_target()
+
+
+def is_gluon(kernel: Any) -> bool:
+    """Is the kernel written in Gluon, whose layouts, barriers and partitions are its author's?"""
+    inner = innermost(kernel)
+    return isinstance(inner, JITFunction) and bool(inner.is_gluon())
+
+
+def place_of(kernel: Any) -> FileLoc:
+    """The line of a kernel's `def`."""
+    file, line = get_jit_fn_file_line(innermost(kernel))
+    return FileLoc(file, line, 0)
 
 
 def is_interpreted(kernel: Any) -> bool:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import inspect
+import itertools
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +40,29 @@ _SHAPE = [field.name for field in dataclasses.fields(TensorDescriptor) if field.
 """What a tensor map is made of beside the address and what the kernel's type says."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Starts:
+    """What launches a kernel, by when its blocks start."""
+
+    early: Run  # while the kernels before them in the stream may still run
+    behind: Run  # when those are over, and what they wrote is there to be read
+
+
+def starts(theirs: Any, kernel: Any) -> Starts:
+    """For Triton's launcher of the compiled kernel, whatever that launcher says of early starts."""
+    return _quick(theirs, kernel) or _their_way(theirs)
+
+
 def quick(theirs: Any, kernel: Any) -> Run | None:
     """What launches like `theirs`, Triton's launcher of the compiled kernel; None where that cannot be had."""
+    early = bool(getattr(theirs, "launch_pdl", False))
+    found = _quick(theirs, kernel)
+    if found is None:
+        return None
+    return found.early if early else found.behind
+
+
+def _quick(theirs: Any, kernel: Any) -> Starts | None:
     call = cuda.launch_call()
     metadata = kernel.metadata
     known: Any = getattr(nvidia, "CudaLauncher", None)
@@ -66,7 +89,7 @@ class NotKnown(Exception):
 
 def made(
     theirs: Any, signature: Mapping[str, Any], maps: Sequence[Any] | None, call: Callable[[int, int, int, None], int]
-) -> Run:
+) -> Starts:
     """The same, for arguments of these types; `maps` is what Triton notes of each descriptor. Raises NotKnown."""
     return _Layout(tuple(signature.values()), maps or ()).launcher(theirs, call)
 
@@ -114,27 +137,39 @@ class _Layout:
         self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
         self.size = offset + 16
 
-    def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Run:
+    def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Starts:
         block = Block(self.size, self.addresses)
         names = [f"a{at}" for at in range(len(self.kinds))]
+        slow = _their_way(theirs)
         lines, space = [], {
-            "call": call, "theirs": theirs, "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
+            "call": call, "their_early": slow.early, "their_behind": slow.behind,
+            "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
             "pack": struct.Struct("<" + _CONFIG + "".join(form for form, _, _ in self.scalars)).pack_into,
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
+        alike: list[tuple[Any, int, dict[Any, bytes]]] = []  # what Triton notes, rank, and what is known of shapes
         for index, (at, offset, rank, noted) in enumerate(self.descriptors):
-            space[f"d{index}"] = _Slot(block, offset, rank, noted)
-            changed = " or ".join(f"a{at}.{name} != d{index}.{name}" for name in _SHAPE)
-            lines += [f"if {changed}: d{index}.fill(a{at})", f"d{index}.address.value = a{at}.base.data_ptr()"]
+            known = next((found for one, other, found in alike if (one, other) == (noted, rank)), None)
+            if known is None:
+                known = {}
+                alike.append((noted, rank, known))
+            space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
+            lines += [
+                f"shape = {_key_of(f'a{at}')}",
+                f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
+                f"d{index}.address.value = a{at}.base.data_ptr()",
+            ]
         written = "".join(f", {value}" for _, _, value in self.scalars)
-        source = _TEMPLATE.format(
-            arguments=", ".join(names), descriptors="\n            ".join(lines) or "pass", written=written
+        arguments, descriptors = ", ".join(names), "\n            ".join(lines) or "pass"
+        source = "".join(
+            _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
+            for when, early in (("early", 1), ("behind", 0))
         )
         exec(compile(source, "<wspec launcher>", "exec"), space)
-        made: Run = space["launch"]
-        return made
+        found: Any = space
+        return Starts(found["early"], found["behind"])
 
     def places(self) -> list[int]:
         """Where in the block the address of each tensor and descriptor is written; -1 of other arguments."""
@@ -147,16 +182,14 @@ class _Layout:
 
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
 _TEMPLATE = """
-def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
+def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
     if x * y * z <= 0 or block.given_up or hooked(enter) or hooked(leave):
-        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+        their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
         return
     with lock:
         try:
             {descriptors}
-            pack(
-                buffer, base, x, y, z, 32 * packed[0], 1, 1, packed[2], stream, attribute, theirs.launch_pdl{written}
-            )
+            pack(buffer, base, x, y, z, 32 * packed[0], 1, 1, packed[2], stream, attribute, {early}{written})
             status = call(config, function, params, None)
         except (TypeError, AttributeError, struct_error, Unlike):
             status = -1
@@ -164,8 +197,20 @@ def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
             recording.note(block, function, places)
     if status:
         refused(status)
-        theirs(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
+        their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
 """
+
+
+def _their_way(theirs: Any) -> Starts:
+    """Triton's launcher says of itself when blocks start: it is told at each launch, one launch at a time."""
+    lock = threading.RLock()  # of one thread, whose hooks may launch, too
+
+    def launch(early: bool, *args: Any) -> None:
+        with lock:
+            theirs.launch_pdl = early
+            theirs(*args)
+
+    return Starts(functools.partial(launch, True), functools.partial(launch, False))
 
 
 class Unlike(Exception):
@@ -195,6 +240,7 @@ class Block:
     def __init__(self, size: int, offsets: Sequence[int]) -> None:
         self.size = size
         self.given_up = False  # for good
+        self.again: Any = None  # the block in which launches are made again
         self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
         start = ctypes.addressof(self.memory)
         self.base = -start % MAP_BYTES  # where in the memory the block begins
@@ -206,49 +252,49 @@ class Block:
         self.parameters = ctypes.addressof(self._pointers)
         self.attribute = ctypes.addressof(self._attributes)
 
-    def copy(self) -> Block:
-        """Another one with the same contents."""
-        other = Block(self.size, self.offsets)
-        ctypes.memmove(other.address, self.address, self.size)
-        cuda.Config.from_address(other.address).attributes = other.attribute
-        return other
+    def contents(self) -> bytearray:
+        """How the kernel was launched last, and its arguments. Good as long as the block is there."""
+        return bytearray(ctypes.string_at(self.address, self.size))
 
     def slot(self, offset: int) -> ctypes.c_uint64:
         """An address in it."""
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 
-class _Slot:
-    """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them."""
+def start(contents: bytearray, early: bool) -> None:
+    """In what a block held: blocks start while the kernels before them may still run, or when those are over."""
+    struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
 
-    def __init__(self, block: Block, offset: int, rank: int, noted: Any) -> None:
-        self.block, self.offset, self.noted = block, offset, noted
+
+class _Slot:
+    """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them.
+
+    `known`: what was made of shapes for this and other places of descriptors of the same type.
+    """
+
+    def __init__(self, block: Block, offset: int, rank: int, noted: Any, known: dict[Any, bytes]) -> None:
+        self.block, self.offset, self.noted, self.rank = block, offset, noted, rank
         self.address = block.slot(offset)
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
-        self.known: dict[Any, bytes] = {}
+        self.known = known
         self.looked = False
-        for name in _SHAPE:
-            setattr(self, name, None)
+        self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
-    def fill(self, descriptor: Any) -> None:
+    def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        key = tuple(tuple(value) if isinstance(value, list) else value for value in _of(descriptor))
-        data = self.known.get(key)
+        data = self.known.get(shape)
         if data is None:
             data = self._encoded(descriptor)
-            if len(self.known) >= _MOST:
-                self.known.clear()
-            self.known[key] = data
+            keep(self.known, shape, data, _MOST)
         ctypes.memmove(self.block.address + self.offset, data, len(data))
-        for name, value in zip(_SHAPE, _of(descriptor), strict=True):
-            setattr(self, name, list(value) if isinstance(value, list) else value)
+        self.shape = shape
 
     def _encoded(self, descriptor: Any) -> bytes:
         encoded, *numbers = _encode(descriptor, self.noted)
         found = _map_bytes(encoded)
         if not self.looked:
             self._look(descriptor, found)
-        rank = len(numbers) // 2
+        rank = self.rank
         return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
 
     def _look(self, descriptor: Any, found: bytes) -> None:
@@ -269,8 +315,18 @@ class _Slot:
 _MOST = 4096  # shapes a descriptor is remembered with
 
 
-def _of(descriptor: Any) -> list[Any]:
-    return [getattr(descriptor, name) for name in _SHAPE]
+def _key_of(descriptor: str) -> str:
+    """The text of what a tensor map is made of, of an argument of that name."""
+    lists = ("shape", "strides")
+    return f"({', '.join(f'*{descriptor}.{name}' if name in lists else f'{descriptor}.{name}' for name in _SHAPE)},)"
+
+
+def keep(known: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Remember at most so many: the oldest go, a few at a time, as those after them will be asked for again."""
+    if len(known) >= most:
+        for old in list(itertools.islice(known, max(1, most // 16))):
+            known.pop(old, None)  # another thread may have done so
+    known[key] = value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -295,9 +351,14 @@ def _encode(descriptor: Any, noted: Any) -> list[Any]:
     make: Any = getattr(nvidia, "make_tensordesc_arg", None)
     if make is None:
         raise Unlike
-    more = len(inspect.signature(make).parameters) - 2
-    found: list[Any] = make(descriptor, noted, *[None] * more)
+    found: list[Any] = make(descriptor, noted, *_more(make))
     return found
+
+
+@functools.cache
+def _more(make: Callable[..., Any]) -> tuple[None, ...]:
+    """What Triton's function takes behind the two arguments that matter, which versions add."""
+    return (None,) * (len(inspect.signature(make).parameters) - 2)
 
 
 def _map_bytes(encoded: Any) -> bytes:

@@ -61,12 +61,13 @@ class _Guarded(CompiledKernel):  # type: ignore[misc]  # triton is untyped
 
 
 def _with_guard(launch: Run, guard: Guard, plain: Plain) -> Run:
-    first_overlap = guard.first_overlap
+    ranges_of, overlap = guard.ranges, guard.overlap
 
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        found = first_overlap(rest)
+        ranges = ranges_of(rest)
+        found = overlap(ranges, rest)
         if recording.count and (now := recording.now) is not None:
-            now.guards.append(guard)
+            now.apart += guard.sizes(ranges)
             now.once |= found is not None or guard.nested
         if found is None:
             launch(x, y, z, stream, function, packed, *rest)
@@ -89,10 +90,6 @@ class Guard:
         self.pairs = [(index[one], index[other]) for one, other in pairs]
         self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
 
-    def pairs_of_arguments(self) -> list[tuple[int, int]]:
-        """The pairs, by the arguments' positions in a launch."""
-        return [(self.places[one][0], self.places[other][0]) for one, other in self.pairs]
-
     def remark(self, pair: Pair, source: KernelSource) -> Remark:
         """For a launch that runs the plain kernel since a pair overlaps."""
         one, other = (self.names[at] for at in pair)
@@ -102,11 +99,23 @@ class Guard:
 
     def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
         """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
-        if self.nested:
-            values = [_inside(rest[_BEFORE + place[0]], place[1:]) for place in self.places]
-            ranges = [look(value) for value, (_, look) in zip(values, self._looks, strict=True)]
-        else:
-            ranges = [look(rest[at]) for at, look in self._looks]
+        return self.overlap(self.ranges(rest), rest)
+
+    def ranges(self, rest: Sequence[Any]) -> list[tuple[int, int]]:
+        """The first address of each argument, and the one behind its last."""
+        if not self.nested:
+            return [look(rest[at]) for at, look in self._looks]
+        values = [_inside(rest[_BEFORE + place[0]], place[1:]) for place in self.places]
+        return [look(value) for value, (_, look) in zip(values, self._looks, strict=True)]
+
+    def sizes(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+        """(one, its bytes, another, its bytes) of each pair, by their positions in the launch."""
+        bytes = [end - start for start, end in ranges]
+        places = self.places
+        return [(places[one][0], bytes[one], places[other][0], bytes[other]) for one, other in self.pairs]
+
+    def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
+        """`first_overlap` of arguments that lie there."""
         for one, other in self.pairs:
             start, end = ranges[one]
             if start < ranges[other][1] and ranges[other][0] < end:

@@ -4,6 +4,9 @@ The table is an argument the user does not see. It depends on the grid and on th
 long tiles take. The first time such a launch occurs on a stream the table is written in the order of that stream, by a
 kernel (fill_table.py) or, where no formula says what stands in it, from memory of the host. So nobody waits for it, and
 its memory can be given back like any tensor's while launches still read it.
+
+Blocks that start early read their table before they wait for the kernels in front of them. So the launch behind the
+writing of a table starts when that is over. Those after it in the stream come behind that launch.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -24,14 +26,17 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, load_plain
+from wspec.bridge.launcher import keep, start
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import Slot, slots_of, value_of
+from wspec.bridge.slots import Slot, reader, slots_of
+from wspec.bridge.table_memory import Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
+    Order,
     Sampler,
     TileLoop,
     blocks_of,
@@ -41,6 +46,7 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
+MOST = 4096  # launches whose table is remembered
 
 Run = Callable[..., None]
 
@@ -75,24 +81,38 @@ class PersistentKernel(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            divides = self.tables.tiles.stream_k
-            self._run = (_over_parts if divides else _over_tiles)(self._run, self.tables)
+            over = _over_parts if self.tables.tiles.stream_k else _over_tiles
+            self._run = over(self._run, _once(self._behind, self._starts_early), self.tables)
 
 
-def _over_tiles(launch: Run, tables: Tables) -> Run:
+def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
+    """Launches behind all that is in the stream; made again, that launch starts as ones like it do."""
+
+    def run(blocks: int, *args: Any) -> None:
+        behind(blocks, *args)
+        if recording.count and (now := recording.now) is not None:
+            start(now.contents, starts_early(blocks))
+
+    return run
+
+
+def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
+    """On the blocks and with the table of a grid; `first` launches behind the writing of a table."""
+
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0)
             return
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
-            recording.keep(entry)
-        launch(entry.blocks, 1, 1, *args, entry.address)
+            recording.rely(entry)
+        (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
+        entry.settled = True
 
     return run
 
 
-def _over_parts(launch: Run, tables: Tables) -> Run:
+def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
     """The same for a kernel that can divide tiles, where there is memory for sums on their way."""
 
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
@@ -102,11 +122,14 @@ def _over_parts(launch: Run, tables: Tables) -> Run:
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
         if recording.count:
-            recording.keep(entry, memory)
+            recording.rely(entry)
+            recording.keep(memory)
+        start = launch if entry.settled else first
         if entry.divided is None or memory is None:
-            launch(entry.blocks, 1, 1, *args, entry.address, 0)
+            start(entry.blocks, 1, 1, *args, entry.address, 0)
         else:
-            launch(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+            start(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+        entry.settled = True
 
     return run
 
@@ -114,20 +137,18 @@ def _over_parts(launch: Run, tables: Tables) -> Run:
 _BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Entry:
     blocks: int
-    table: torch.Tensor
+    memory: torch.Tensor  # in which the table lies
+    address: int
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
-    written: Any = None  # the event behind the table's writing
-    address: int = 0
-
-    def __post_init__(self) -> None:
-        self.address = self.table.data_ptr()
+    settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
 
 
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
+Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
 
 
 class Tables:
@@ -137,79 +158,123 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
+        self._read = reader([slot for _, slot in self.slots])
         self.sampler = Sampler(tiles.cost)
-        self.entries: OrderedDict[Key, _Entry] = OrderedDict()
-        self.bytes = 0
+        self.kinds: dict[Key, Kind] = {}
+        self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
+        self.memory: Chunks[Kind] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
 
     def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
-        """The blocks to launch and the table, for a launch in this stream of the current device."""
-        key = torch.cuda.current_device(), stream, grid, tuple([value_of(args, slot) for _, slot in self.slots])
+        """The blocks to launch and the table, for a launch in this stream of the current device.
+
+        Who holds the entry until the launch is made keeps the table's memory.
+        """
+        key = torch.cuda.current_device(), stream, grid, self._read(args)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
-        entry = self.entries.get(key)
-        if entry is None:
-            entry = self._made(key)
-            if stream != PER_THREAD:  # which names another stream in each thread
-                self._keep(key, entry)
-        return entry
+        kind = self.kinds.get(key)
+        entry = self.entries.get(kind) if kind is not None else None
+        return self._made(key) if entry is None else entry
 
     def _made(self, key: Key) -> _Entry:
-        """A table that is written in the stream of the launch."""
+        """For a launch like none before."""
         device, stream, grid, values = key
-        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
         slots = multiprocessors(device) * self.blocks_per_sm
-        with in_stream(device, stream):
-            entry = self._whole(device, stream, grid, named, slots)
-            divided = self.tiles.stream_k.value
-            if divided is not None and (parts := divided_launch(self.tiles, grid, named, slots)) is not None:
-                table = self._upload(device, parts[1])
-                entry.divided = _Entry(parts[0], table, words=partials_words(divided, parts[0]))
-            event: Any = torch.cuda.Event
-            entry.written = event()
-            entry.written.record()
+        named = self._named(values)
+        blocks = blocks_of(self.tiles, grid, slots)
+        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
+        if stream == PER_THREAD:  # which names another stream in each thread
+            with recording.aside(), in_stream(device, stream):
+                return self._of_its_own(key, order, named, slots)
+        divided = self.tiles.stream_k.value
+        parts = None if divided is None else divided_launch(self.tiles, grid, named, slots)
+        kind = _kind(key, order) if parts is None else (*key, "divided")
+        with self.lock:
+            entry = self.entries.get(kind)
+            if entry is None:
+                with recording.aside():
+                    entry = self._written(kind, order, blocks) if order is not None else None
+                    if entry is None:
+                        entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+                    if divided is not None and parts is not None:
+                        entry.divided = self._uploaded(kind, *parts)
+                        entry.divided.words = partials_words(divided, parts[0])
+                    mark(device, stream).record(stream)
+                self.entries[kind] = entry
+                for old in self.memory.more_than(KEPT_BYTES):
+                    self.entries.pop(old, None)
+            keep(self.kinds, key, kind, MOST)
         return entry
 
-    def _whole(
-        self, device: int, stream: int, grid: tuple[int, int, int], values: Mapping[int, int], slots: int
-    ) -> _Entry:
+    def _named(self, values: tuple[int, ...]) -> dict[int, int]:
+        """By the arguments' positions in the compiled function."""
+        return {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
+
+    def _written(self, kind: Kind, order: Order, blocks: int) -> _Entry:
+        """By the card, in memory that it shares with others."""
+        device, stream, grid, *_ = kind
+        memory, address = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
+        filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
+        return _Entry(blocks, memory, address)
+
+    def _uploaded(self, kind: Kind, blocks: int, table: Any) -> _Entry:
+        device, stream, *_ = kind
+        with in_stream(device, stream):
+            memory = _upload(device, table)[1]
+        self.memory.add(kind, memory)
+        return _Entry(blocks, memory, memory.data_ptr())
+
+    def _of_its_own(self, key: Key, order: Order | None, values: Mapping[int, int], slots: int) -> _Entry:
+        """In memory of its own of torch's current stream, for one launch."""
+        device, stream, grid, _ = key
         tiles = self.tiles
         blocks = blocks_of(tiles, grid, slots)
-        order = self.sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis)
         if order is None:
-            return _Entry(blocks, self._upload(device, launch_table(tiles, grid, values, slots)[1]))
-        table = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
-        filler(device).fill(table, order, grid, tiles.coarsening, tiles.axis, stream)
-        return _Entry(blocks, table)
-
-    def _upload(self, device: int, table: Any) -> torch.Tensor:
-        """On the device, in the order of the current stream."""
-        pinned = torch.from_numpy(table).pin_memory()
-        if torch.cuda.is_current_stream_capturing():
-            self.captured.append(pinned)  # the graph copies it whenever it runs
-        return pinned.to(torch.device("cuda", device), non_blocking=True)
-
-    def _keep(self, key: Key, entry: _Entry) -> None:
-        with self.lock:
-            self.entries[key] = entry
-            self.bytes += entry.table.nbytes
-            while self.bytes > KEPT_BYTES and len(self.entries) > 1:
-                self.bytes -= self.entries.popitem(last=False)[1].table.nbytes
+            pinned, memory = _upload(device, launch_table(tiles, grid, values, slots)[1])
+            if torch.cuda.is_current_stream_capturing():
+                self.captured.append(pinned)  # the graph copies it whenever it runs
+            return _Entry(blocks, memory, memory.data_ptr())
+        memory = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
+        filler(device).fill(memory.data_ptr(), order, grid, tiles.coarsening, tiles.axis, stream)
+        return _Entry(blocks, memory, memory.data_ptr())
 
     def _captured(self, key: Key) -> _Entry:
         """For a launch that a graph will make: one that is there already and stays, or one that the graph writes."""
-        device, stream, grid, values = key
+        device, _, grid, values = key
+        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
+        blocks = blocks_of(self.tiles, grid, slots)
+        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
         with self.lock:
-            known = [
-                one for (where, _, *what), one in self.entries.items() if where == device and what == [grid, values]
-            ]
-        for entry in known:
-            if entry.written is not None and is_over(entry.written):
-                self.captured.append(entry.table)
-                return replace(entry, divided=None)
-        named = {index: value for (index, _), value in zip(self.slots, values, strict=True)}
-        return self._whole(device, stream, grid, named, multiprocessors(device) * self.blocks_per_sm)
+            streams = {other[1] for other in self.entries if other[0] == device}
+            keys = [(device, other, grid, values) for other in streams]
+            kinds = [kind for one in keys for kind in (_kind(one, order), (*one, "divided"))]
+            known = [(kind[1], self.entries[kind]) for kind in kinds if kind in self.entries]
+        for other, entry in known:
+            if mark(device, other).is_over():
+                self.captured.append(entry.memory)
+                return replace(entry, divided=None, settled=True)
+        return self._of_its_own(key, order, named, slots)
+
+
+def _kind(key: Key, order: Order | None) -> Kind:
+    """What a table of whole tiles depends on: on the values that decide by the order alone, if there is one."""
+    device, stream, grid, values = key
+    return (device, stream, grid, order.blocks, order.axis, order.rising) if order else (device, stream, grid, values)
+
+
+def _allocate(place: Place, size: int) -> torch.Tensor:
+    """Bytes of a device, in the order of a stream."""
+    device, stream = place
+    with in_stream(device, stream):
+        return torch.empty(size // 4, dtype=torch.int32, device=torch.device("cuda", device))
+
+
+def _upload(device: int, table: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """On the device, in the order of the current stream; and the memory of the host that it is copied from."""
+    pinned = torch.from_numpy(table).pin_memory()
+    return pinned, pinned.to(torch.device("cuda", device), non_blocking=True)
 
 
 @functools.cache
@@ -232,7 +297,7 @@ def filler(device: int) -> Filler:
     return Filler()
 
 
-def is_over(event: Any) -> bool:
-    """Has the card come past the event? Asked while a graph is captured, which such a question would break off."""
-    with cuda.relaxed_capture() as relaxed:
-        return relaxed and bool(event.query())
+@functools.cache
+def mark(device: int, stream: int) -> cuda.Mark:
+    """The place in a stream behind the last table that was written there; the device is the current one."""
+    return cuda.Mark()

@@ -16,12 +16,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launcher import keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import slots_of, value_of
+from wspec.bridge.slots import reader, slots_of
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import Made, Promotion
-from wspec.host_descriptors.descriptors import ALIGNMENT
+from wspec.host_descriptors import ALIGNMENT, Made, Promotion
 
 _BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 MOST = 4096  # launches that are remembered
@@ -94,18 +94,17 @@ class Descriptors:
         self.source, self.promotion = source, promotion
         slots, at = slots_of(source.ast.signature), places(source.ast.signature)
         self._slots = [(position, slots[position]) for position in promotion.parameters]
+        self._read = reader([slot for _, slot in self._slots], _BEFORE)
         self._pointers = [_BEFORE + at[one.argument][1][0] for one in promotion.descriptors]
         self._made: dict[tuple[int, ...], Sequence[tuple[int, dict[str, Any]]] | str] = {}
 
     def of(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[Any] | str:
         """The descriptors of a launch with what comes behind its packed metadata; or why there are none."""
-        key = (*grid, *[value_of(rest, slot, _BEFORE) for _, slot in self._slots])
+        key = (*grid, *self._read(rest))
         shapes = self._made.get(key)
         if shapes is None:
             shapes = self._shapes(grid, key[3:])
-            if len(self._made) >= MOST:
-                self._made.clear()
-            self._made[key] = shapes
+            keep(self._made, key, shapes, MOST)
         if isinstance(shapes, str):
             return shapes
         found = []

@@ -6,20 +6,22 @@ remains is to see that arguments do not overlap that must not, to write addresse
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 import threading
 from collections.abc import Hashable, Mapping, Sequence
+from ctypes import memmove
 from typing import Any
 
 import torch
 import triton
-from triton import knobs
 from triton.compiler import CompiledKernel
 
 from wspec.bridge import cuda
-from wspec.bridge.launch import WspecFunction
-from wspec.bridge.launcher import has_hooks, quick
+from wspec.bridge.launch import WspecFunction, is_hooked
+from wspec.bridge.launcher import Block, keep, quick
 from wspec.bridge.recording import Recorded, recording
-from wspec.bridge.spans import bounds
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.workspace import PER_THREAD
 
@@ -28,26 +30,32 @@ JITFunction = internal("triton.runtime.jit", "JITFunction")
 MOST = 4096  # launches that are remembered of one function
 
 
+class _Block:
+    """Memory for the arguments of a kernel's launches that are made again, one at a time."""
+
+    def __init__(self, of: Block, places: Sequence[int]) -> None:
+        self.of = of  # which says how launches start
+        self.block = block = Block(of.size, of.offsets)
+        self.address, self.parameters, self.size = block.address, block.parameters, block.size
+        self.slots = [block.slot(place) for place in places]
+        self.lock = threading.Lock()
+        self.last: Ready | None = None  # whose launch stands there
+
+
 class Ready:
     """Called with an address for each of the arguments that have one, in their order."""
 
+    __slots__ = ("_apart", "_call", "_contents", "_function", "_kept", "_kernel", "_memory", "_relied")
+
     def __init__(self, kernel: Any, recorded: Recorded, arguments: Sequence[Any]) -> None:
-        self._kernel, self._kept = kernel, recorded.kept
-        block = recorded.block
-        at = [index for index, place in enumerate(recorded.places) if place >= 0 and index < len(arguments)]
-        self._slots = [block.slot(recorded.places[index]) for index in at]
-        order = {index: number for number, index in enumerate(at)}
-        sizes = []
-        for index in at:
-            start, end = bounds(arguments[index])
-            sizes.append(end - start)
-        self._apart = [  # (one, its bytes, the other, its bytes)
-            (order[one], sizes[order[one]], order[other], sizes[order[other]])
-            for guard in recorded.guards
-            for one, other in guard.pairs_of_arguments()
-        ]
-        self._block, self._function = block, recorded.function
-        self._call, self._lock = cuda.launch_call(), threading.Lock()
+        self._kernel, self._kept, self._relied = kernel, recorded.kept, recorded.relied
+        places, block = recorded.places[: len(arguments)], recorded.block
+        if block.again is None:
+            block.again = _Block(block, [place for place in places if place >= 0])
+        self._memory, self._contents, self._function = block.again, bytes(recorded.contents), recorded.function
+        self._call = cuda.launch_call()
+        order = list(itertools.accumulate([place >= 0 for place in places], initial=0))
+        self._apart = [(order[one], size, order[other], more) for one, size, other, more in recorded.apart]
 
     def __call__(self, *addresses: int) -> bool:
         """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
@@ -55,17 +63,21 @@ class Ready:
             start, end = addresses[one], addresses[other]
             if start < end + other_size and end < start + size:
                 return False
-        runtime = knobs.runtime
-        if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or self._kernel.pre_run_hooks:
+        if is_hooked() or self._kernel.pre_run_hooks:
             return False
-        if self._kept and _is_capturing():
-            return False  # a graph would have to keep it, too
-        block, call = self._block, self._call
+        held = [one() for one in self._relied]  # until the launch is made
+        if None in held or ((held or self._kept) and _is_capturing()):
+            return False  # it was given back; or a graph would have to keep it, too
+        memory, call = self._memory, self._call
         assert call is not None
-        with self._lock:
-            for slot, address in zip(self._slots, addresses):  # noqa: B905  # every call counts
+        with memory.lock:
+            if memory.last is not self:
+                memory.last = None  # until it is
+                memmove(memory.address, self._contents, memory.size)
+                memory.last = self
+            for slot, address in zip(memory.slots, addresses):  # noqa: B905  # every call counts
                 slot.value = address
-            status = call(block.address, self._function, block.parameters, None)
+            status = call(memory.address, self._function, memory.parameters, None)
         if status == cuda.NO_CONTEXT:
             return False
         if status:
@@ -73,27 +85,63 @@ class Ready:
         return True
 
 
-def launch(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Ready | None:
-    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had."""
+def launch(
+    kernel: Any,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    meta: Mapping[str, Any],
+    like: tuple[Hashable, ...] | None = None,
+) -> Ready | None:
+    """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had.
+
+    like: of launches that have it in common Triton makes one binary: types, blocks of descriptors, alignments, numbers
+    that it specializes on and `meta` are the same. It is not asked about the second one.
+    """
     if not isinstance(kernel, JITFunction) or _is_capturing():
         kernel[grid](*arguments, **meta)
         return None
     with recording.on() as now:
-        if isinstance(kernel, WspecFunction) or not _launched_quickly(kernel, grid, arguments, meta):
+        if isinstance(kernel, WspecFunction):
+            if like is None or not _launched_alike(kernel, grid, arguments, meta, like):
+                kernel[grid](*arguments, **meta)
+        elif not _launched_quickly(kernel, grid, arguments, meta):
             kernel[grid](*arguments, **meta)
     return Ready(kernel, now, arguments) if now.launches == 1 and not now.once else None
 
 
+def _launched_alike(
+    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any], like: tuple[Hashable, ...]
+) -> bool:
+    """Launch the binary of a launch that was like it; of the first one, remember which it has."""
+    active = triton.runtime.driver.active
+    device = active.get_current_device()
+    known = kernel.__dict__.setdefault("wspec_alike", Memo())
+    found = known.get((device, like))
+    if found is None:
+        compiled = kernel[grid](*arguments, **meta)
+        constants = [meta.get(parameter.name, parameter.default) for parameter in kernel.params[len(arguments) :]]
+        if isinstance(compiled, CompiledKernel) and inspect.Parameter.empty not in constants:
+            known.keep((device, like), (compiled, constants))
+        return True
+    if is_hooked() or kernel.pre_run_hooks:
+        return False
+    compiled, constants = found
+    stream, (x, y, z) = active.get_current_stream(device), (*grid, 1, 1)[:3]
+    run = compiled.run
+    run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *constants)
+    return True
+
+
 def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> bool:
     """Launch a kernel of Triton's own through our launcher, if that can be."""
-    runtime = knobs.runtime
-    if has_hooks(runtime.launch_enter_hook) or has_hooks(runtime.launch_exit_hook) or kernel.pre_run_hooks:
+    if is_hooked() or kernel.pre_run_hooks:
         return False
     compiled = kernel.warmup(*arguments, grid=grid, **meta)
     if not isinstance(compiled, CompiledKernel):
         return False
-    theirs = compiled.run
-    run = quick(theirs, compiled)
+    if not hasattr(compiled, "wspec_quick"):
+        compiled.wspec_quick = quick(compiled.run, compiled)
+    run = compiled.wspec_quick
     if run is None:
         return False
     values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
@@ -107,7 +155,12 @@ def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any]
 
 def _is_capturing() -> bool:
     """A graph keeps memory of its own."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return _has_card() and torch.cuda.is_current_stream_capturing()
+
+
+@functools.cache
+def _has_card() -> bool:
+    return torch.cuda.is_available()
 
 
 def are_alike(tensors: Sequence[Any]) -> bool:
@@ -120,12 +173,10 @@ def are_alike(tensors: Sequence[Any]) -> bool:
 
 
 class Memo(dict[Hashable, Any]):
-    """What was made for a key; all of it goes when there is too much."""
+    """What was made for a key; the oldest go when there is too much."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        if len(self) >= MOST:
-            self.clear()
-        self[key] = value
+        keep(self, key, value, MOST)
 
 
 def current_stream(device: int) -> int:

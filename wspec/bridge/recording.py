@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +14,14 @@ from typing import Any
 class Recorded:
     """What a launch came to."""
 
-    block: Any = None  # a copy of its arguments (`launcher.Block`)
+    block: Any = None  # in which it was laid out (`launcher.Block`)
+    contents: bytearray = field(default_factory=bytearray)  # of that, then
     function: int = 0
     places: Sequence[int] = ()  # in the block, of the address of each argument; -1: it has none
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
-    guards: list[Any] = field(default_factory=list)  # that looked at the arguments
+    relied: list[weakref.ref[Any]] = field(default_factory=list)  # that others keep, for a while
+    apart: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     launches: int = 0
     once: bool = False  # what was decided holds for this launch only
 
@@ -31,38 +35,66 @@ class _Recording(threading.local):
 class _State:
     def __init__(self) -> None:
         self.count = 0  # launches being recorded, in all threads: nobody else looks further
-        self._of_thread = _Recording()
-        self._lock = threading.Lock()
+        self.of_thread = _Recording()
+        self.lock = threading.Lock()
 
-    @contextmanager
-    def on(self) -> Iterator[Recorded]:
+    def on(self) -> AbstractContextManager[Recorded]:
         """Record the launch of this thread inside."""
-        made = Recorded()
-        with self._lock:
-            self.count += 1
-        self._of_thread.now = made
-        try:
-            yield made
-        finally:
-            self._of_thread.now = None
-            with self._lock:
-                self.count -= 1
+        return _On(self)
+
+    def aside(self) -> AbstractContextManager[None]:
+        """What is launched inside is no part of the launch that is recorded."""
+        return _Aside(self.of_thread)
 
     @property
     def now(self) -> Recorded | None:
         """Of this thread, if it is recording."""
-        return self._of_thread.now if self.count else None
+        return self.of_thread.now if self.count else None
 
     def keep(self, *memory: Any) -> None:
         """What the launch takes for granted."""
-        if (now := self._of_thread.now) is not None:
+        if (now := self.of_thread.now) is not None:
             now.kept += memory
+
+    def rely(self, one: Any) -> None:
+        """What the launch takes for granted while somebody else keeps it."""
+        if (now := self.of_thread.now) is not None:
+            now.relied.append(weakref.ref(one))
 
     def note(self, block: Any, function: int, places: Sequence[int]) -> None:
         """The launch that was made."""
-        if (now := self._of_thread.now) is not None:
-            now.block, now.function, now.places = block.copy(), function, places
+        if (now := self.of_thread.now) is not None:
+            now.block, now.contents, now.function, now.places = block, block.contents(), function, places
             now.launches += 1
+
+
+class _On:
+    def __init__(self, state: _State) -> None:
+        self._state, self._made = state, Recorded()
+
+    def __enter__(self) -> Recorded:
+        state = self._state
+        with state.lock:
+            state.count += 1
+        state.of_thread.now = self._made
+        return self._made
+
+    def __exit__(self, *_: object) -> None:
+        state = self._state
+        state.of_thread.now = None
+        with state.lock:
+            state.count -= 1
+
+
+class _Aside:
+    def __init__(self, of_thread: _Recording) -> None:
+        self._of_thread, self._now = of_thread, of_thread.now
+
+    def __enter__(self) -> None:
+        self._of_thread.now = None
+
+    def __exit__(self, *_: object) -> None:
+        self._of_thread.now = self._now
 
 
 recording = _State()

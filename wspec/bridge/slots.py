@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
@@ -26,10 +26,13 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
     return found
 
 
-def value_of(args: Sequence[Any], slot: Slot | None, before: int = 0) -> int:
-    """The number at a slot, of a launch's arguments from position `before` on."""
-    assert slot is not None, "costs depend on whole numbers only"
-    position, kind, axis = slot
-    if kind == "value":
-        return int(args[before + position])
-    return int((args[before + position].shape if kind == "shape" else args[before + position].strides)[axis])
+def reader(slots: Sequence[Slot | None], before: int = 0) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    """What gives the numbers at slots, of a launch's arguments from position `before` on."""
+    parts = []
+    for slot in slots:
+        assert slot is not None, "costs depend on whole numbers only"
+        position, kind, axis = slot
+        inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
+        parts.append(f"int(args[{before + position}]{inside}),")
+    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(f"lambda args: ({' '.join(parts)})")
+    return found

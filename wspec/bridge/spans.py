@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -71,9 +72,9 @@ class Reach:
 
     def _look(self, descriptor: Any) -> tuple[Any, Any, int]:
         shape, strides = descriptor.shape, descriptor.strides
-        elements = 1 + sum((int(count) - 1) * int(stride) for count, stride in zip(shape, strides, strict=True))
-        kept = [list(value) if isinstance(value, list) else value for value in (shape, strides)]
-        self._seen = kept[0], kept[1], elements * descriptor.base.itemsize
+        elements = 1 + int(sum(map(operator.mul, shape, strides)) - sum(strides))
+        shape, strides = [value[:] if type(value) is list else value for value in (shape, strides)]
+        self._seen = shape, strides, elements * descriptor.base.itemsize
         return self._seen
 
 

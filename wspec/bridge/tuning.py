@@ -20,6 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.cache import sha256
 from wspec.bridge.cloned_arguments import CannotCopy, copied
+from wspec.bridge.launcher import keep
 from wspec.bridge.versions.internals import internal
 
 get_cache_manager = internal("triton.runtime.cache", "get_cache_manager")
@@ -107,9 +108,7 @@ class _Chooser:
         if which not in self.chosen and min(grid) > 0:
             self._decide(which, grid, stream, arguments)
         if which in self.chosen:
-            if len(self.recent) >= _RECENT:
-                self.recent.clear()
-            self.recent[exact] = self.chosen[which]
+            keep(self.recent, exact, self.chosen[which], _RECENT)
         return self.chosen.get(which)
 
     def _decide(self, which: Class, grid: tuple[int, int, int], stream: int, arguments: Sequence[Any]) -> None:
@@ -203,7 +202,7 @@ def sizes_of(arguments: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, .
     return sizes
 
 
-_RECENT = 256  # launches whose choice is known without working out their class
+_RECENT = 4096  # launches whose choice is known without working out their class
 _UNKNOWN = object()
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wspec.cli.example_types import example_types
 from wspec.cli.modules import read_text
 from wspec.diagnostics import bad_input
 from wspec.options import Options, add_arguments, from_arguments, table
@@ -143,17 +144,9 @@ def signature_of(args: argparse.Namespace, kernel: Kernel) -> Signature:
 
 
 def _how_to(kernel: Kernel, spec: Path) -> str:
-    """An example in the kernel's own parameters."""
+    """A guess in the kernel's own parameters."""
     from wspec import bridge
 
-    params = bridge.innermost(kernel.function).params
-    items = [f"{p.name}={_example(p.name, p.is_constexpr)}" for p in params if not p.has_default]
-    return f'give one, for example --sig "{", ".join(items)}", or write {spec}'
-
-
-def _example(name: str, is_constexpr: bool) -> str:
-    if is_constexpr:
-        return "128"
-    if "desc" in name:
-        return "tensordesc<bf16[128, 64]>"
-    return "*bf16:16" if "ptr" in name else "i32"
+    function = bridge.innermost(kernel.function)
+    guess = example_types(function.src, function.params)
+    return f'give one, for example --sig "{guess}", or write {spec}'

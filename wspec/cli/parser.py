@@ -146,7 +146,9 @@ def _graph(commands: argparse._SubParsersAction[_Parser]) -> None:
         "INPUT may also be a graph that `wspec dump --stage graph` wrote (FILE.json).",
     )  # fmt: skip
     add_input(made)
-    made.add_argument("--all", action="store_true", help="every operation, not those in and around hot loops alone")
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--all", action="store_true", help="every operation, not those in and around hot loops alone")
+    what.add_argument("--tasks", action="store_true", help="the plan's tasks and rings in place of operations (SVG)")
     made.add_argument("--format", choices=("dot", "svg", "json"), help="default: by FILE's ending, else dot")
     made.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
@@ -222,8 +224,18 @@ BENCHES = ("attention", "matmul", "launch")
 
 
 def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
-    made = _command(commands, "bench", "measure on the GPU at hand, against plain Triton and libraries")
-    made.add_argument("name", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
+    made = _command(
+        commands, "bench", "measure on the GPU at hand, against plain Triton and libraries; compare recorded runs",
+        "A recorded run is named by FILE@LINE, the last one of a file by FILE. Exit code 1: something is wrong, or "
+        "slower.",
+    )  # fmt: skip
+    made.add_argument("--record", metavar="FILE", help="append the run to FILE; without NAME, a run of each")
+    made.add_argument(
+        "--compare", metavar="RUN", nargs="+",
+        help="what changed between two runs (old, new), or between the last two of one file; needs no GPU",
+    )  # fmt: skip
+    made.add_argument("--plot", metavar="FILE", help="draw what --compare finds: .png or .svg (matplotlib)")
+    made.add_argument("name", nargs="?", metavar="NAME", help=", ".join(BENCHES), choices=BENCHES)
     made.add_argument("arguments", nargs=argparse.REMAINDER, help="its own; `wspec bench NAME --help` lists them")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_
 from wspec.cli.run_table import Line, Worst, view
 from wspec.cli.screen import counted, remark_text, show
 from wspec.cli.subject import Subject
-from wspec.diagnostics import bad_input
+from wspec.diagnostics import WspecError, bad_input
 from wspec.execute import (
     ExecutionError,
     FirstReady,
@@ -86,7 +86,7 @@ def _as_input(make: Callable[[], T]) -> T:
     except ProgramError:
         raise
     except ExecutionError as error:
-        raise bad_input(str(error).removeprefix("error: ").replace(" [execution-error]", "")) from None
+        raise WspecError(replace(error.remark, code="bad-input")) from None
 
 
 def _maker(args: argparse.Namespace, kernels: dict[str, Kernel], sizes: dict[str, Any]) -> Maker:
@@ -95,12 +95,11 @@ def _maker(args: argparse.Namespace, kernels: dict[str, Kernel], sizes: dict[str
         return random_maker(asked, sizes, parse_grid(args))
     if args.grid is not None:
         raise bad_input("--grid goes with --random; an example has a grid of its own")
+    random = "use --random, with --sizes of every argument and --grid"
     if is_ir(args.input):
-        raise bad_input(
-            f"{args.input} has no example of inputs", "use --random, with --sizes of every argument and --grid"
-        )
+        raise bad_input(f"{args.input} has no example of inputs", random)
     kernel = load_kernel(args.input)
-    return example_maker(signature_of(args, kernel), kernel, sizes)
+    return example_maker(signature_of(args, kernel), kernel, sizes, instead=f", or {random}")
 
 
 # --------------------------------------------------------------------------------------------------- replays

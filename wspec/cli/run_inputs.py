@@ -47,10 +47,13 @@ Maker = Callable[[int], Trial]
 # ------------------------------------------------------------------------------------------------- examples
 
 
-def example_maker(signature: Signature, kernel: Kernel, sizes: Mapping[str, Any], outputs: bool = True) -> Maker:
-    """The example of the kernel's variant; without `outputs` nobody works out what must come out. Raises WspecError."""
+def example_maker(
+    signature: Signature, kernel: Kernel, sizes: Mapping[str, Any], outputs: bool = True, instead: str = ""
+) -> Maker:
+    """The example of the kernel's variant; without `outputs` nobody works out what must come out. Raises WspecError,
+    which where there is no example says `instead`."""
     if not signature.example:
-        note = 'name a function in its spec, as in example = "examples.attention" (docs/executor.md), or use --random'
+        note = f'name a function in its spec, as in example = "examples.attention" (docs/executor.md){instead}'
         raise bad_input(f"there is no example of inputs for {kernel.name}", note)
     function = _find(signature.example, kernel)
     known = [p.name for p in inspect.signature(function).parameters.values() if p.kind == p.KEYWORD_ONLY]

@@ -139,10 +139,11 @@ def _launch(args: argparse.Namespace, simulator: Simulator) -> tuple[dict[str, i
     missing = [name for name in simulator.missing(given) if name != TABLE]
     if args.grid is not None and not missing:
         return given, _triple("--grid", args.grid)
+    lacking = ["--grid X,Y,Z"] if args.grid is None else []
+    lacking += [f"--set {','.join(f'{name}=4096' for name in missing)}"] if missing else []
     if is_ir(args.input):
-        what = "--grid" if args.grid is None else f"--set {','.join(f'{name}=4096' for name in missing)}"
-        raise bad_input(f"a launch of {args.input} needs {what}")
-    example, grid = _example(args)
+        raise bad_input(f"a launch of {args.input} needs {' and '.join(lacking)}")
+    example, grid = _example(args, " and ".join(lacking))
     return {**example, **given}, grid if args.grid is None else _triple("--grid", args.grid)
 
 
@@ -158,13 +159,15 @@ def _check_size(grid: Grid) -> None:
         )
 
 
-def _example(args: argparse.Namespace) -> tuple[dict[str, int | float], Grid]:
-    """The scalars and the grid of the example that the kernel's spec names."""
+def _example(args: argparse.Namespace, lacking: str) -> tuple[dict[str, int | float], Grid]:
+    """The scalars and the grid of the example that the kernel's spec names. Raises WspecError, which says what flags
+    are lacking where there is none."""
     from wspec.cli.run_inputs import example_maker, parse_sizes
     from wspec.specs.kernel_file import load_kernel
 
     kernel = load_kernel(args.input)
-    trial = example_maker(signature_of(args, kernel), kernel, parse_sizes(args.sizes), outputs=False)(0)
+    signature, sizes, instead = signature_of(args, kernel), parse_sizes(args.sizes), f", or give {lacking}"
+    trial = example_maker(signature, kernel, sizes, outputs=False, instead=instead)(0)
     scalars = {name: value for name, value in trial.arguments.items() if isinstance(value, int | float)}
     return scalars, _three(trial.grid)
 

@@ -1,6 +1,17 @@
 """Descriptors that a launch makes for a kernel that its author wrote with pointers, and what must hold for them."""
 
-from wspec.host_descriptors.descriptors import Bound, HostDescriptor, Made, Promotion, compared
+from wspec.host_descriptors.descriptors import ALIGNMENT, Bound, HostDescriptor, Made, Promotion, compared
 from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term, Unknown
 
-__all__ = ["Bound", "HostDescriptor", "LaunchSlice", "Made", "Promotion", "Sum", "Term", "Unknown", "compared"]
+__all__ = [
+    "ALIGNMENT",
+    "Bound",
+    "HostDescriptor",
+    "LaunchSlice",
+    "Made",
+    "Promotion",
+    "Sum",
+    "Term",
+    "Unknown",
+    "compared",
+]

@@ -26,8 +26,10 @@ _OPERAND = re.compile(rf"({_VALUE})(?:#(\d+))?")
 _BLOCK = re.compile(r"\^" + SUFFIX_ID)
 # The whole head of an operation: results, name, operands. Operands hold no parentheses.
 _HEAD = re.compile(
-    rf'(?:({_VALUE}(?::\d+)?(?:\s*,\s*{_VALUE}(?::\d+)?)*)\s*=\s*)?"((?:[^"\\\n]|\\.)+)"\s*\(\s*([^()"/]*)\)[ \t]*'
+    rf'(?:({_VALUE}(?::\d+)?(?:\s*,\s*{_VALUE}(?::\d+)?)*)\s*=\s*)?"([\w$.\-]+)"\s*\(\s*([^()"/]*)\)[ \t]*'
 )
+_QUOTED = re.compile(r'\s*"([^"\n]*)"')
+_NAME = re.compile(r"[\w$.\-]+")
 _LOC_ALIAS = re.compile(r"[ \t]*loc\((#[\w$\-]+)\)")
 _FLAT_ATTRIBUTES = re.compile(r"\{[^{}\n]*\}")
 _PROPERTIES = re.compile(r"<\{[^\n]*?\}>(?= :| \(| \{)")
@@ -182,6 +184,8 @@ class _OpReader(AttrReader):
         self.match(re.compile(rf"{_RESULT.pattern}(?:\s*,\s*{_RESULT.pattern})*\s*="))
         if not self.looking_at('"'):
             return self.error(f"expected an operation, found {self.found()}")
+        if (name := _QUOTED.match(self.text, self.pos)) is not None and _NAME.fullmatch(name[1]) is None:
+            return self.error(f"{name.group()} is no operation's name")
         return self.error("expected an operation as in '%0 = \"name\"(%a, %b) : (types) -> type'")
 
     def _successor(self) -> Block:

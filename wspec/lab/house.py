@@ -59,6 +59,7 @@ FLOORS: tuple[tuple[Room, ...], ...] = (
     (Room("passes", "one optimization a room", COMPILES, 620),),
     (Room("plan", "plan, graph, exclusions", COMPILES, 620),),
     (Room("model", "machine, work, one estimate", COMPILES, 620),),
+    (Room("host_descriptors", "what a launch makes of pointers", COMPILES, 620),),
     (
         Room("execute", "runs TTGIR on the CPU", PROVES, 1290),
         Room("check", "no deadlock, no race", PROVES, 160),

@@ -66,7 +66,8 @@ def _flat(plan: Plan, options: Options) -> Plan:
 
 
 def given(module: Operation, plan: Plan, machine: Machine) -> Plan:
-    """A plan that comes from outside, once it is known to fit the module. Raises Declined."""
+    """A plan that comes from outside, once it is known to fit the module, with the shared memory that it takes, which
+    other depths than it was made with have changed. Raises Declined."""
     check_numbers(plan, function_of(module))
     check_tile_loop(function_of(module), machine, plan)
     try:
@@ -74,8 +75,7 @@ def given(module: Operation, plan: Plan, machine: Machine) -> Plan:
     except CannotCoarsen as why:
         message, note = f"plan: tile_loop.coarsening: {why}", "edit the plan or make it anew"
         raise Declined(Remark("plan-mismatch", message, why.where.location, note=note)) from None
-    validate(plan, function_of(looped), machine)
-    return plan
+    return replace(plan, smem_bytes=validate(plan, function_of(looped), machine))
 
 
 def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, options: Options) -> Plan | Declined:

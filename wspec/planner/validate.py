@@ -44,8 +44,8 @@ from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, WARP_GROUP
 _MOST_WARPS = BLOCK_THREADS // 32
 
 
-def validate(plan: Plan, function: Operation, machine: Machine) -> None:
-    """Raises Declined when the plan does not fit the function."""
+def validate(plan: Plan, function: Operation, machine: Machine) -> int:
+    """The bytes of shared memory that a block of it takes. Raises Declined when the plan does not fit the function."""
     _fits_kernel(plan, function)
     check_understood(function)
     flow = Dataflow(function)
@@ -69,7 +69,7 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> None:
         _halves(plan, function)
     _packed(plan, function)
     _deferred(plan, function, loops)
-    _memory(plan, function, sites, machine, scratch)
+    return _memory(plan, function, sites, machine, scratch)
 
 
 def check_numbers(plan: Plan, function: Operation) -> None:
@@ -258,8 +258,8 @@ def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
         raise _mismatch("epilogue_overlap", found[0], found[1])
 
 
-def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> None:
-    """`scratch`: what the tasks of a chain take beside the rings; None: to be found out."""
+def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> int:
+    """What is taken in all. `scratch`: what the tasks of a chain take beside the rings; None: to be found out."""
     rings = sum(channel.depth * channel.buffer_bytes for channel in plan.channels)
     if scratch is None:
         loads = [sites[load].load for channel in plan.channels for load in channel.loads]
@@ -271,3 +271,4 @@ def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Ma
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
         raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)
+    return need

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import Order
-from wspec.tile_scheduler.sampled import Sampler, even_tiles
+from wspec.tile_scheduler.sampled import Sampler, coarse, even_tiles
 from wspec.tile_scheduler.table import Costs, make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
@@ -37,7 +37,7 @@ def launch_table(
 
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
     """How many blocks are launched."""
-    x, y, z = (-(-size // tiles.coarsening) if at == tiles.axis else size for at, size in enumerate(grid))
+    x, y, z = grid if tiles.coarsening == 1 else coarse(grid, tiles.coarsening, tiles.axis)
     return max(1, min(slots, x * y * z))
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from wspec.tile_scheduler.costs import Grid, TileCost, fields, whole, wrong
 from wspec.tile_scheduler.sampled import Sampler
 
-_SIMPSON = (1 / 8, 3 / 8, 3 / 8, 1 / 8)  # of four tiles at even distances; exact where costs grow evenly
-
 
 @dataclass(frozen=True)
 class LaunchWay:
@@ -31,24 +29,29 @@ class LaunchWay:
     def _sampler(self) -> Sampler:
         return Sampler(self.cost)
 
+    def prepare(self) -> None:
+        """Make, in some 100 us, what `cycles` needs the first time."""
+        _ = self._sampler
+
     def cycles(self, grid: Grid, values: Mapping[int, int], sms: int) -> float | None:
         """Of a launch on so many SMs; None where trip counts cannot be told.
 
         Tiles of one cost are spread evenly, but for one; others so that all SMs are busy about as long. A group of
         neighbours takes as long as the dearest of them.
         """
-        found = self._sampler.four(grid, values)
-        if found is None:
+        costs = self._sampler.four(grid, values)
+        if costs is None:
             return None
-        costs, along = found
-        units = 1
-        for axis, size in enumerate(grid):
-            units *= -(-size // self.coarsening) if axis == self.axis else size
-        dearest, mean = max(costs), sum(part * cost for part, cost in zip(_SIMPSON, costs, strict=True))
+        size, along = grid[self.axis], self._sampler.along
+        units = grid[0] * grid[1] * grid[2] // size * -(-size // self.coarsening)
+        dearest, cheapest = max(costs), min(costs)
+        if dearest == cheapest:
+            return self.coarsening * -(-units // sms) * dearest
+        mean = (costs[0] + 3 * costs[1] + 3 * costs[2] + costs[3]) / 8  # Simpson's: exact where costs grow evenly
         if along == self.axis:
-            slope = (dearest - min(costs)) / max(1, grid[along] - 1)
+            slope = (dearest - cheapest) / max(1, size - 1)
             mean = min(dearest, mean + slope * (self.coarsening - 1) / 2)
-        busiest = -(-units // sms) * dearest if dearest == min(costs) else max(units / sms * mean, dearest)
+        busiest = max(units / sms * mean, dearest)
         return self.coarsening * busiest
 
     def to_data(self) -> dict[str, Any]:
@@ -73,6 +76,11 @@ class LaunchWay:
 
 def fastest(ways: tuple[LaunchWay, ...], grid: Grid, values: Mapping[int, int], sms: int) -> list[tuple[float, int]]:
     """(cycles, number) of the ways, the fastest first, of equals the first; empty where that cannot be told."""
-    found = [(way.cycles(grid, values, sms), at) for at, way in enumerate(ways)]
-    known = [(cycles, at) for cycles, at in found if cycles is not None]
-    return sorted(known) if len(known) == len(ways) else []
+    found = []
+    for at, way in enumerate(ways):
+        cycles = way.cycles(grid, values, sms)
+        if cycles is None:
+            return []
+        found.append((cycles, at))
+    found.sort()
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from typing import Any
 
 from wspec.tile_scheduler.costs import Branch, Grid, TileCost
 from wspec.tile_scheduler.order import Order
@@ -18,6 +18,9 @@ from wspec.tile_scheduler.scalars import Scalar
 
 Sample = Callable[[int, int, int, int, int, int, Mapping[int, int]], float]
 """Of the tile x, y, z of a grid of three sizes, with the arguments that decide."""
+
+Four = Callable[[int, int, int, Mapping[int, int]], tuple[float, float, float, float]]
+"""Of four tiles of a grid of three sizes, at even distances along an axis, with the arguments that decide."""
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -50,30 +53,70 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 def sampler(cost: TileCost) -> Sample:
     """The function. It raises ArithmeticError or ValueError where a division or a shift has no result."""
-    lines = [f"s{at} = {_text(scalar)}" for at, scalar in enumerate(cost.scalars)]
-    total = [repr(float(cost.fixed))]
+    lines = [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
+    counts, total = _total(cost)
+    made: Sample = _compiled("x, y, z, gx, gy, gz, values", [*lines, *counts, f"return {total}"])
+    return made
+
+
+def four_sampler(cost: TileCost, along: int) -> Four:
+    """The same for four tiles on an axis, the only one that costs depend on. What all tiles share is computed once."""
+    differs: set[int] = set()
+    for at, scalar in enumerate(cost.scalars):
+        if scalar.name == "program_id" or differs.intersection(scalar.operands):
+            differs.add(at)
+    shared = [line for at in range(len(cost.scalars)) if at not in differs for line in _line(cost, at)]
+    each = [line for at in sorted(differs) for line in _line(cost, at)]
+    counts, total = _total(cost)
+    header = "gx, gy, gz, values"
+    if not differs:
+        found: Four = _compiled(header, [*shared, *counts, f"found = {total}", "return found, found, found, found"])
+        return found
+    axis, size = "xyz"[along], "g" + "xyz"[along]
+    loop = [f"for {axis} in (0, {size} // 3, 2 * {size} // 3, {size} - 1):"]
+    inside = ["    " + line for line in (*each, *counts, f"found.append({total})")]
+    found = _compiled(header, [*shared, "found = []", *loop, *inside, "return found"])
+    return found
+
+
+def _compiled(arguments: str, lines: list[str]) -> Any:
+    space: dict[str, Any] = {}
+    body = "\n    ".join(lines)
+    exec(compile(f"def sample({arguments}):\n    {body}\n", "<wspec tile cost>", "exec"), space)
+    return space["sample"]
+
+
+def _total(cost: TileCost) -> tuple[list[str], str]:
+    """Lines that count iterations, and the sum that is a tile's cost."""
+    lines, total = [], [repr(float(cost.fixed))]
     for number, loop in enumerate(cost.loops):
         factors = []
         for part, factor in enumerate(loop.factors if not loop.unknown else ()):
             if isinstance(factor, Branch):
-                factors.append(f"(s{factor.condition} {'!=' if factor.taken else '=='} 0)")
+                factors.append(f"({_name(cost, factor.condition)} {'!=' if factor.taken else '=='} 0)")
                 continue
+            lower, upper, step = (_name(cost, at) for at in (factor.lower, factor.upper, factor.step))
             name = f"n{number}_{part}"
-            lines.append(
-                f"{name} = -((s{factor.lower} - s{factor.upper}) // s{factor.step}) if s{factor.step} > 0 else 0"
-            )
+            lines.append(f"{name} = -(({lower} - {upper}) // {step}) if {step} > 0 else 0")
             factors.append(f"({name} if {name} > 0 else 0)")
         total.append(" * ".join([repr(float(loop.cycles)), *factors]))
-    body = "\n    ".join([*lines, "return " + " + ".join(total)])
-    space: dict[str, Sample] = {}
-    exec(compile(f"def sample(x, y, z, gx, gy, gz, values):\n    {body}\n", "<wspec tile cost>", "exec"), space)
-    return space["sample"]
+    return lines, " + ".join(total)
 
 
-def _text(scalar: Scalar) -> str:
+def _name(cost: TileCost, at: int) -> str:
+    scalar = cost.scalars[at]
+    return f"({scalar.value})" if scalar.name == "constant" else f"s{at}"
+
+
+def _line(cost: TileCost, at: int) -> list[str]:
+    """What computes a scalar; nothing for a number."""
+    scalar = cost.scalars[at]
+    return [] if scalar.name == "constant" else [f"s{at} = {_text(cost, scalar)}"]
+
+
+def _text(cost: TileCost, scalar: Scalar) -> str:
+    names = [_name(cost, at) for at in scalar.operands]
     match scalar.name:
-        case "constant":
-            return repr(scalar.value)
         case "argument":
             return f"values[{scalar.value}]"
         case "program_id":
@@ -81,8 +124,8 @@ def _text(scalar: Scalar) -> str:
         case "num_programs":
             return "g" + "xyz"[scalar.value]
         case "cmpi":
-            return f"-(s{scalar.operands[0]} {_COMPARISONS[scalar.value]} s{scalar.operands[1]})"
-    return _OPERATIONS[scalar.name].format(*(f"s{at}" for at in scalar.operands))
+            return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
+    return _OPERATIONS[scalar.name].format(*names)
 
 
 class Sampler:
@@ -91,7 +134,8 @@ class Sampler:
     def __init__(self, cost: TileCost) -> None:
         self.cost = cost
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
-        self.at = sampler(cost)
+        self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
+        self._at = four_sampler(cost, self.along) if len(self.axes) < 2 else None
 
     def order(
         self, grid: Grid, values: Mapping[int, int], blocks: int, coarsening: int = 1, axis: int = 0
@@ -100,40 +144,36 @@ class Sampler:
 
         None where a formula does not say: costs depend on several axes, or rise and fall. That is told by four tiles.
         """
-        x, y, z = (-(-size // coarsening) if at == axis else size for at, size in enumerate(grid))
-        sizes = x, y, z
+        sizes = grid if coarsening == 1 else coarse(grid, coarsening, axis)
         if not self.axes:
             return Order(sizes, blocks)
-        four = self.four(grid, values)
-        if four is None:
+        found = self.four(grid, values)
+        if found is None:
             return None
-        found, along = four
-        if min(found) == max(found):
+        one, two, three, four = found
+        if one == two == three == four:
             return Order(sizes, blocks)
-        rises = all(one <= other for one, other in pairwise(found))
-        falls = all(one >= other for one, other in pairwise(found))
-        return Order(sizes, blocks, along, rises) if rises or falls else None
+        rises = one <= two <= three <= four
+        return Order(sizes, blocks, self.along, rises) if rises or one >= two >= three >= four else None
 
-    def four(self, grid: Grid, values: Mapping[int, int]) -> tuple[list[float], int] | None:
-        """What four tiles cost, at even distances along the axis on which costs depend, and that axis.
+    def four(self, grid: Grid, values: Mapping[int, int]) -> tuple[float, float, float, float] | None:
+        """What four tiles cost, at even distances along the axis on which costs depend.
 
         None where they depend on several, or where a division has no result.
         """
-        if len(self.axes) > 1 or min(grid) < 1:
+        x, y, z = grid
+        if self._at is None or x < 1 or y < 1 or z < 1:
             return None
-        along = self.axes[0] if self.axes else 0
         try:
-            return [self._cost(along, place, grid, values) for place in _places(grid[along])], along
+            return self._at(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
 
-    def _cost(self, along: int, place: int, grid: Grid, values: Mapping[int, int]) -> float:
-        x, y, z = (place if axis == along else 0 for axis in range(3))
-        return self.at(x, y, z, *grid, values)
 
-
-def _places(size: int) -> tuple[int, int, int, int]:
-    return 0, size // 3, 2 * size // 3, size - 1
+def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
+    """How many groups of neighbours there are on each axis, the last of which may have fewer."""
+    x, y, z = (-(-size // coarsening) if at == axis else size for at, size in enumerate(grid))
+    return x, y, z
 
 
 @lru_cache(maxsize=256)

@@ -95,7 +95,13 @@ def test_tasks_that_walk_through_tiles_wait_behind_their_table(stream_k: bool) -
 def test_only_kernels_that_wait_are_launched_early(
     monkeypatch: pytest.MonkeyPatch, waits: bool, asked: bool, early: bool
 ) -> None:
-    launcher = SimpleNamespace(launch_pdl=False)
+    launched: list[bool] = []
+
+    class Launcher:
+        launch_pdl = False
+
+        def __call__(self, *_: Any) -> None:
+            launched.append(self.launch_pdl)
 
     def made(self: Any, *_: Any) -> None:
         self.metadata = SimpleNamespace(hash="", global_scratch_size=0)
@@ -103,14 +109,16 @@ def test_only_kernels_that_wait_are_launched_early(
         self.module, self._run = None, None
 
     def loaded(self: Any) -> None:
-        self.module, self._run = "module", launcher
+        self.module, self._run = "module", Launcher()
 
     monkeypatch.setattr(LaunchableKernel.__base__, "__init__", made)
     monkeypatch.setattr(LaunchableKernel.__base__, "_init_handles", loaded)
     fn = SimpleNamespace(wspec_options=SimpleNamespace(programmatic_launch=asked))
     kernel = LaunchableKernel(SimpleNamespace(fn=fn), {})
     kernel._init_handles()
-    assert launcher.launch_pdl is early
+    kernel._run(1, 1, 1)
+    kernel._behind(1, 1, 1)
+    assert launched == [early, False], "and none that is asked to come behind all others"
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,14 @@ import torch
 
 from wspec.kernels import attention as kernel
 from wspec.kernels import matmul as product
-from wspec.lab.bench import accuracy, attention, attention_cases, launch, matmul, session, timing, tuning
+from wspec.lab.bench import accuracy, attention, attention_cases, launch, matmul, recorded, session, timing, tuning
 from wspec.lab.bench.attention_cases import Case, Kind, main_cases
 from wspec.lab.bench.environment import environment
 from wspec.lab.bench.peers import Peer
 from wspec.lab.bench.precompile import precompile
 from wspec.lab.bench.report import Table, geometric_mean, number, write_json
 from wspec.lab.bench.timing import Timing, Variant, input_sets, measure
+from wspec.version import VERSION
 
 # ----------------------------------------------------------------------------------------------- accuracy, report
 
@@ -226,6 +227,26 @@ def test_attention_benchmark(fake_card: Path, capsys: pytest.CaptureFixture[str]
     assert "| 64 | causal | bf16 | 32 |" in text
     assert "worst: 1.500 x plain" in text and "4 cases checked: 0 less accurate" in text
     assert "1.500" in capsys.readouterr().out
+
+
+def test_attention_benchmark_is_recorded(fake_card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "current_uuid", lambda: "GPU-0")
+    for _ in range(2):
+        assert attention.main([*SMALL, "--record", "runs.jsonl"]) == 0
+    runs = [line.run for line in recorded.read(fake_card / "runs.jsonl")]
+    assert len(runs) == 2 and runs[0] is not None and runs[0].bench == "attention"
+    results = json.loads((fake_card / "attention.json").read_text())
+    assert list(runs[0].cases) == [record["name"] for record in results["cases"]]
+    for case in runs[0].cases.values():
+        assert case.us == pytest.approx(1000) and case.spread == pytest.approx(0, abs=1e-9)
+        assert {name: at.value for name, at in case.ratios.items()} == pytest.approx({"plain": 1.5, "cuDNN": 3.0})
+    assert runs[0].versions["wspec"] == VERSION and runs[0].timing["window_ms"] == 2.0
+
+
+def test_a_run_that_cannot_be_recorded_does_not_begin(fake_card: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        attention.main([*SMALL, "--record", "none/runs.jsonl"])
+    assert not (fake_card / "attention.json").exists()
 
 
 def test_attention_benchmark_says_what_it_had_no_time_for(fake_card: Path) -> None:

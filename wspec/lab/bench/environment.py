@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from wspec.version import VERSION
+
 CARD_FIELDS = (
     "name",
     "driver_version",
@@ -41,10 +43,13 @@ def require_hopper() -> torch.device:
 
 def environment() -> dict[str, Any]:
     """Card, driver, clocks and versions as a JSON-ready value; on a machine without a GPU the versions alone."""
+    from wspec.bridge.digest import wspec_digest
     from wspec.bridge.sass.resources import ptxas_version
 
     found: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "wspec": VERSION,
+        "sources": wspec_digest()[:12],
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch_cuda": torch.version.cuda,
@@ -64,7 +69,7 @@ def environment() -> dict[str, Any]:
 def card_state() -> dict[str, str]:
     """What nvidia-smi says of the card now, by field; empty where it cannot be asked."""
     command = ["nvidia-smi", f"--query-gpu={','.join(CARD_FIELDS)}", "--format=csv,noheader"]
-    command += [f"--id={_current_uuid()}"]
+    command += [f"--id={current_uuid()}"]
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
@@ -73,5 +78,6 @@ def card_state() -> dict[str, str]:
     return dict(zip(CARD_FIELDS, (value.strip() for value in lines[0].split(",")), strict=False)) if lines else {}
 
 
-def _current_uuid() -> str:
+def current_uuid() -> str:
+    """The card's name for nvidia-smi."""
     return f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"

@@ -1,7 +1,8 @@
-"""`python -m wspec.lab.bench.launch`: what a warm `kernel[grid](...)` costs the host, plain and specialized.
+"""`python -m wspec.lab.bench.launch`: what launches cost the host: warm ones, and those of sizes never seen.
 
-The kernels run on inputs so small that the card always keeps up; a sample is the host time of a burst of launches,
-and the card is waited for between bursts, outside of the sample.
+A warm `kernel[grid](...)`, plain and specialized, runs on inputs so small that the card always keeps up; a sample is
+the host time of a burst of launches, and the card is waited for between bursts, outside of the sample. Sizes never seen
+are measured through the functions of `kernels` (new_sizes.py).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from typing import Any
 import torch
 
 from wspec.kernels import attention, matmul
+from wspec.lab.bench import new_sizes, recorded
 from wspec.lab.bench.environment import NoGpu, environment, require_hopper
 from wspec.lab.bench.report import Table, console, number, write_json
+from wspec.lab.bench.session import add_record
+from wspec.lab.bench.timing import Timing
 
 ALLOWED_RATIO = 1.20
 """A specialized launch may take this many times a plain one's host time."""
@@ -70,6 +74,12 @@ def _burst_us(launch: Launch, kernel: Any, burst: int) -> float:
     return spent / burst / 1e3
 
 
+def case_run(plain: Timing, ours: Timing) -> recorded.CaseRun:
+    """What is kept of a kernel's launches."""
+    ratio = recorded.Ratio(ours.speedup_over(plain), ours.speedup_spread(plain))
+    return recorded.CaseRun(ours.median_us, ours.spread, {"plain": ratio})
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line's flags."""
     made = argparse.ArgumentParser(
@@ -77,21 +87,28 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--samples", type=int, default=300, help="bursts of each kernel (default %(default)s)")
     made.add_argument("--burst", type=int, default=20, help="launches in a burst (default %(default)s)")
+    made.add_argument(
+        "--different", type=int, default=1000, help="sizes one after the other; 0: none (default %(default)s)"
+    )
     made.add_argument("--json", default="launch.json", metavar="FILE")
+    add_record(made, "launch")
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 when every ratio is within ALLOWED_RATIO, 1 when one is not, 2 when nothing could be run."""
+    """0 when all bars are met, of warm launches and of sizes never seen, 1 when not, 2 when nothing could be run."""
     options = parser().parse_args(argv)
     try:
         device = require_hopper()
     except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    records = {}
+    if options.record is not None:
+        recorded.check_file(options.record)
+    records, runs = {}, {}
     for name, (launch, plain, ours) in subjects(device).items():
         plain_us, ours_us = host_times_us(launch, [plain, ours], options.samples, options.burst)
+        runs[name] = case_run(Timing(tuple(plain_us)), Timing(tuple(ours_us)))
         ratio = statistics.median(ours_us) / statistics.median(plain_us)
         records[name] = {
             "plain_us": statistics.median(plain_us),
@@ -99,14 +116,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             "ratio": ratio,
             "specialized": ours.outcome(*launch.args, **launch.meta).specialized,
         }
-    write_json(options.json, {"environment": environment(), "launches": records})
+    sizes = (
+        [new_sizes.measure(one, torch.cuda.synchronize, options.different) for one in new_sizes.subjects(device)]
+        if options.different
+        else []
+    )
+    about = environment()
+    write_json(options.json, {"environment": about, "launches": records, "sizes": [one.to_data() for one in sizes]})
+    if options.record is not None:
+        made = recorded.versions(about), recorded.card(about), {"host": True, "burst": options.burst}, runs
+        recorded.append(options.record, recorded.Run("launch", about["date"], *made))
     rows = tuple(
         (name, number(r["plain_us"], 2), number(r["specialized_us"], 2), number(r["ratio"], 3), str(r["specialized"]))
         for name, r in records.items()
     )
     columns = ("kernel", "plain us", "wspec us", "ratio", "specialized")
     Table(f"Host time of a warm launch (at most {ALLOWED_RATIO} x plain)", columns, rows).show(console())
-    return 0 if all(record["ratio"] <= ALLOWED_RATIO for record in records.values()) else 1
+    for table in new_sizes.tables(sizes) if sizes else ():
+        table.show(console())
+    warm = all(record["ratio"] <= ALLOWED_RATIO for record in records.values())
+    return 0 if warm and all(map(new_sizes.is_good, sizes)) else 1
 
 
 if __name__ == "__main__":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
 
-from wspec.lab.bench.environment import NoGpu, card_state, environment, require_hopper
+from wspec.lab.bench import recorded
+from wspec.lab.bench.clocks import sampling
+from wspec.lab.bench.environment import NoGpu, card_state, current_uuid, environment, require_hopper
 from wspec.lab.bench.report import Table, console, write_json, write_markdown
 from wspec.lab.bench.timing import SUSTAINED_ROUNDS, Timing, Variant, fastest, measure, measure_sustained
 from wspec.lab.bench.watchdog import Watchdog
@@ -56,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     )
     parser.add_argument("--json", default=f"{name}.json", metavar="FILE")
     parser.add_argument("--markdown", default=f"{name}.md", metavar="FILE")
+    add_record(parser, name)
+
+
+def add_record(parser: argparse.ArgumentParser, name: str) -> None:
+    """The flag that keeps the run of the benchmark of that name."""
+    parser.add_argument("--record", metavar="FILE", help="append the run to FILE, for `wspec bench --compare`")
+    parser.set_defaults(bench=name)
 
 
 def _seconds(text: str) -> float:
@@ -125,12 +135,15 @@ class Session:
 
 
 def start(options: argparse.Namespace) -> Session | None:
-    """A session on the card at hand; without one says so on stderr and returns None: exit with 2."""
+    """A session on the card at hand; without one says so on stderr and returns None: exit with 2. Raises OSError where
+    what is measured could not be recorded."""
     try:
         device = require_hopper()
     except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return None
+    if options.record is not None:
+        recorded.check_file(options.record)
     return Session(options, device)
 
 
@@ -174,12 +187,15 @@ def contest(
     session: Session, flops: int, plain: Sequence[Variant], ours: Sequence[Variant], peers: Sequence[Variant]
 ) -> Record:
     """Time everything, taking turns (long ones with --sustained); the role of each as {"name", "us", "spread",
-    "tflops", "ratio"}.
+    "tflops", "ratio", "ratio_spread"}.
 
     Roles: "plain", the fastest of the plain variants; "specialized", the first of ours; "specialized_best", the
-    fastest of ours; and each peer under its name. "ratio" is how many times faster "specialized" is than the role.
+    fastest of ours; and each peer under its name. "ratio" is how many times faster "specialized" is than the role. With
+    --record, "clock" is the card's meanwhile, and its power: {"mhz", "watts"}.
     """
-    timings = _measure(session, [*ours, *plain, *peers])
+    watched = contextlib.nullcontext() if session.options.record is None else sampling(current_uuid())
+    with watched as clock:
+        timings = _measure(session, [*ours, *plain, *peers])
     default = timings[ours[0].name]
     names = {
         "plain": _fastest_of(timings, plain),
@@ -188,10 +204,16 @@ def contest(
         **{peer.name: peer.name for peer in peers},
     }
     roles = {
-        role: {"name": name, **timing_record(timings[name], flops), "ratio": default.speedup_over(timings[name])}
+        role: {
+            "name": name,
+            **timing_record(timings[name], flops),
+            "ratio": default.speedup_over(timings[name]),
+            "ratio_spread": default.speedup_spread(timings[name]),
+        }
         for role, name in names.items()
     }
-    return {**roles, "all": {name: timing_record(timing, flops) for name, timing in timings.items()}}
+    found = {**roles, "all": {name: timing_record(timing, flops) for name, timing in timings.items()}}
+    return found if clock is None else {**found, "clock": asdict(clock)}
 
 
 def _measure(session: Session, variants: Sequence[Variant]) -> dict[str, Timing]:
@@ -211,7 +233,7 @@ def timing_record(timing: Timing, flops: int) -> Record:
 
 
 def finish(session: Session, tables: Callable[[Record], list[Table]], notes: Callable[[Record], list[str]]) -> int:
-    """Save and show everything; 0 when every case ran and was right, else 1."""
+    """Save, record and show everything; 0 when every case ran and was right, else 1."""
     session.results["card_after"] = card_state()
     session.save()
     made, said = tables(session.results), [*_sustained_note(session.results), *notes(session.results)]
@@ -221,6 +243,8 @@ def finish(session: Session, tables: Callable[[Record], list[Table]], notes: Cal
     for note in said:
         screen.print(f"- {note}", markup=False)
     write_markdown(session.options.markdown, made, said)
+    if session.options.record is not None:
+        recorded.append(session.options.record, recorded.run_of(session.options.bench, session.results))
     return 0 if all(map(_right, session.results["cases"])) and not session.results["not_run"] else 1
 
 

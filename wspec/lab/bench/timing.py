@@ -54,15 +54,26 @@ class Timing:
     @property
     def spread(self) -> float:
         """Distance between the quartiles over the median."""
-        if len(self.samples_us) < 2:
-            return 0.0
-        low, _, high = statistics.quantiles(self.samples_us, n=4)
-        return (high - low) / self.median_us
+        return _spread(self.samples_us)
 
     def speedup_over(self, other: Timing) -> float:
         """How many times faster this was than `other`: the median over rounds of the ratio within the round."""
+        return statistics.median(self._speedups_over(other))
+
+    def speedup_spread(self, other: Timing) -> float:
+        """Distance between the quartiles of the rounds' ratios over their median."""
+        return _spread(self._speedups_over(other))
+
+    def _speedups_over(self, other: Timing) -> list[float]:
         pairs = zip(self.samples_us, other.samples_us, strict=True)
-        return statistics.median(theirs / ours for ours, theirs in pairs)
+        return [theirs / ours for ours, theirs in pairs]
+
+
+def _spread(samples: Sequence[float]) -> float:
+    if len(samples) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(samples, n=4)
+    return (high - low) / statistics.median(samples)
 
 
 def input_sets(bytes_per_set: int, l2_bytes: int, most: int = 8) -> int:

@@ -1,0 +1,122 @@
+"""What a size that was never seen costs the host, and what is launched, on a card that does nothing."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import wspec
+from tests.support import host_card
+from tests.support.host_card import Card
+from wspec import api
+from wspec.bridge import fill_table
+from wspec.kernels import attention as attention_kernels
+from wspec.kernels.arguments import special
+from wspec.kernels.attention import attention
+
+MOST_CALLS = 200  # of Python functions, for a size that was never seen; some 180
+MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Any:
+    return wspec.compile(attention_kernels.attention_fwd, remarks="off")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> Iterator[Card]:
+    made = host_card.card(monkeypatch)
+    monkeypatch.setattr(api, "_announced", set())
+    monkeypatch.setattr(attention_kernels, "attention_fwd_ws", lambda team=1: kernel)
+    kernels = kernel, fill_table.fill_table
+    for one in kernels:
+        one.device_caches.clear()
+    kernel.__dict__.pop("wspec_alike", None)
+    yield made
+    for one in kernels:
+        one.device_caches.clear()
+
+
+def inputs(length: int, head_dim: int, batch: int = 1) -> list[torch.Tensor]:
+    return [torch.zeros(batch, 2, length, head_dim, dtype=torch.bfloat16) for _ in range(3)]
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    count = 0
+
+    def see(_frame: Any, event: str, _: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(see)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_a_size_is_known_once_it_was_launched(card: Card, head_dim: int) -> None:
+    """The first launch behind the writing of a table does not start early; one made again does."""
+    first, *others = [inputs(length, head_dim) for length in (300, 301, 700)]
+    attention(*first)
+    fill, ours = card.launched()
+    assert fill == ("fill_table", False) and not ours[1]
+    attention(*first)
+    assert card.launched() == [(ours[0], True)]
+    attention(*others[0])
+    assert card.launched() == [(ours[0], True)], "tables of equal grids and order are one"
+    maps = card.maps
+    attention(*others[1])
+    assert card.launched() == [fill, ours]
+    assert card.maps - maps == 2, "of q and out one, of k and v one"
+    attention(*others[0])
+    attention(*others[1])
+    assert card.launched() == [(ours[0], True)] * 2
+
+
+@pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False)])
+def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> None:
+    run = lambda given: attention(*given, causal=causal)  # noqa: E731
+    for length in (100, 611, 600):
+        run(inputs(length, head_dim))
+    given = [inputs(length, head_dim) for length in range(300, 400)]
+    assert max(calls_of(lambda one=one: run(one)) for one in given[::10]) <= MOST_CALLS
+    gc.collect()
+    gc.disable()
+    try:
+        times = []
+        for one in given:
+            start = time.perf_counter_ns()
+            run(one)
+            times.append((time.perf_counter_ns() - start) / 1e3)
+    finally:
+        gc.enable()
+    assert min(times[11:20] + times[21:30] + times[31:40]) < MOST_US
+
+
+def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -> None:
+    """Also about sizes like others, whose binary is known without Triton."""
+    seen: list[int] = []
+    attention(*inputs(300, 128))
+    attention(*inputs(301, 128))
+    kernel.pre_run_hooks.append(lambda *_args, **_named: seen.append(1))
+    try:
+        attention(*inputs(302, 128))
+        attention(*inputs(302, 128))
+    finally:
+        kernel.pre_run_hooks.clear()
+    attention(*inputs(302, 128))
+    assert len(seen) == 2 and len(card.launched()) == 6, "five, and a table"
+
+
+def test_numbers_that_triton_tells_apart() -> None:
+    assert special(16, 48, 4096) == special(32, 16, 16) != special(17, 48, 4096)
+    assert special(1) != special(17) and special(1 << 32) != special(16) != special((1 << 31) + 16)

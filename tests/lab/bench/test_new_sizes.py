@@ -1,0 +1,39 @@
+"""The report on sizes never seen, on functions that take as long as the test says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from wspec.lab.bench.new_sizes import Call, Found, Subject, is_good, measure, tables
+
+
+def found(**changes: Any) -> Found:
+    given = {
+        "name": "f", "known_us": 15.0, "first_us": 900.0, "new_us": 70.0, "near_us": 90.0, "again_us": 16.0,
+        "equal_us": {"short": 20.0, "long": 300.0}, "different_us": {"short": 80.0, "long": 310.0},
+        "second_us": {"short": 20.0, "long": 301.0},
+    }  # fmt: skip
+    return Found(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_bars() -> None:
+    assert is_good(found()) and not is_good(found(new_us=76.0))
+    assert not is_good(found(second_us={"short": 22.0, "long": 301.0}))
+    host, speeds = tables([found()])
+    assert host.rows == (("f", "15.0", "70.0", "55.0", "90.0", "900.0", "16.0"),)
+    assert speeds.rows == (("f, short", "20.0", "0.250", "1.000"), ("f, long", "300.0", "0.968", "0.997"))
+
+
+def test_which_sizes_are_called() -> None:
+    calls: Counter[int] = Counter()
+    waits: list[None] = []
+
+    def of(size: int) -> Call:
+        return lambda: calls.update([size])
+
+    made = measure(Subject("f", of, 100, 5000), lambda: waits.append(None), 50)
+    assert made.name == "f" and made.known_us > 0 and made.to_data()["worst_ratio"] > 0 and waits
+    assert [calls[size] for size in (100, 101, 102, 150, 349)] == [401, 1, 1, 1, 1]
+    assert calls[529] == 2 and calls[658] == 2, "far from others"
+    assert [calls[size] for size in (4976, 5000, 5025)] == [2, 4 * 50 + 2, 2], "equal ones lie in the middle"

@@ -1,0 +1,104 @@
+"""A card that does nothing, with tensors of the host for its own: what a launch costs a host, and what is launched."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.backends.nvidia import driver as nvidia
+
+from tests.bridge.fake_driver import FakeDriver
+from wspec.bridge import cuda, launcher, persistent, ready
+from wspec.kernels import attention, matmul
+
+STREAM = 7
+
+
+class Launcher:
+    """Stands for Triton's, which a launch should not need."""
+
+    def __init__(self, *_: Any) -> None:
+        self.num_ctas, self.launch_cooperative_grid, self.launch_pdl = 1, False, False
+        self.global_scratch_size = self.profile_scratch_size = 0
+
+    def __call__(self, *_: Any) -> None:
+        raise AssertionError("Triton's launcher is asked")
+
+
+class Card(FakeDriver):
+    """Counts what it is asked for: `calls`, launches with how they start and which function; `maps`, made of shapes."""
+
+    def __init__(self) -> None:
+        super().__init__(stream=STREAM)
+        self.calls: list[tuple[int, int]] = []
+        self.maps = 0
+        self.functions: list[str] = []
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Any:
+        return Launcher()
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        self.functions.append(name)
+        return "module", len(self.functions), 32, 0, 1024
+
+    def fill_tma_descriptor(self, address: int, *_: Any) -> bytes:
+        self.maps += 1
+        return struct.pack("<Q120x", address)
+
+    def launch(self, config: int, function: int, parameters: int, extra: None) -> int:
+        self.calls.append((function, cuda.Config.from_address(config).attribute_count))
+        return 0
+
+    def launched(self) -> list[tuple[str, bool]]:
+        """Of each launch since this was asked last: the kernel, and whether it started early."""
+        found = [(self.functions[function - 1], bool(early)) for function, early in self.calls]
+        self.calls.clear()
+        return found
+
+
+def card(monkeypatch: pytest.MonkeyPatch) -> Card:
+    """One that is there until the test is over; the functions of `kernels` take tensors of the host."""
+    made = Card()
+    monkeypatch.setattr(triton.runtime.driver, "_active", made)
+    monkeypatch.setattr(nvidia, "CudaLauncher", Launcher)
+    monkeypatch.setattr(cuda, "launch_call", lambda: made.launch)
+    monkeypatch.setattr(cuda, "Mark", lambda: SimpleNamespace(record=lambda _: None, is_over=lambda: True))
+    monkeypatch.setattr(launcher, "_map_bytes", lambda encoded: encoded)
+    monkeypatch.setattr(launcher, "_address", lambda one: one if isinstance(one, int) else one.data_ptr())
+    state = SimpleNamespace(
+        current_device=lambda: 0,
+        is_current_stream_capturing=lambda: False,
+        current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
+    )
+    names = {"int32": torch.int32, "Tensor": torch.Tensor, "empty": torch.empty, "from_numpy": torch.from_numpy}
+    stand_in = SimpleNamespace(cuda=state, device=lambda *_: torch.device("cpu"), **names)
+    monkeypatch.setattr(persistent, "torch", stand_in)
+    monkeypatch.setattr(persistent, "multiprocessors", lambda _: 132)
+    for cached in (persistent.mark, persistent.filler):
+        monkeypatch.setattr(persistent, cached.__name__, _anew(cached))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr(ready, "_has_card", lambda: False)
+    for module in (attention, matmul):
+        monkeypatch.setattr(module, "are_alike", lambda _: True)
+        monkeypatch.setattr(module, "check_cuda", lambda *_: None)
+        monkeypatch.setattr(module, "current_stream", lambda _: STREAM)
+        monkeypatch.setattr(module, "on_device", lambda _: nullcontext())
+        monkeypatch.setattr(module, "_launches", ready.Memo())
+    return made
+
+
+def _anew(cached: Any) -> Any:
+    """The function, which remembers nothing of other tests."""
+    known: dict[Any, Any] = {}
+
+    def made(*at: int) -> Any:
+        if at not in known:
+            known[at] = cached.__wrapped__(*at)
+        return known[at]
+
+    return made

@@ -1,0 +1,189 @@
+"""What sizes that were never seen cost: the host time of one call, and how long many different ones in a row take."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from wspec.kernels import attention, matmul, quantized
+from wspec.lab.bench.report import Table, number
+
+NEW_US = 60.0
+"""A size that was never seen may cost the host so much more than a known one."""
+
+LEAST_RATIO = 0.95
+"""Different sizes, one after the other, run at so much of the speed of as many equal ones."""
+
+Call = Callable[[], Any]
+Wait = Callable[[], None]
+_APART = 129  # sizes: tiles are not larger
+_IN_A_ROW = 20  # launches, before the card is waited for: fewer than its queue takes
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A function that is called with many sizes."""
+
+    name: str
+    of: Callable[[int], Call]  # of a size what is timed, its inputs made; up to `long` and 1,500 more
+    short: int  # a size that the card is done with sooner than the host
+    long: int  # one that keeps the card busy for longer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Microseconds of the host for one call, and seconds for many, the card's work included."""
+
+    name: str
+    known_us: float  # of a size like the one before
+    first_us: float  # of the second size of all: whatever is made once is made for this one
+    new_us: float  # of a size never seen that is far from all others, median
+    near_us: float  # of one never seen beside another
+    again_us: float  # of the same sizes the second time
+    equal_us: dict[str, float]  # for one of many equal sizes in a row, short and long
+    different_us: dict[str, float]  # for one of as many that differ and were never seen
+    second_us: dict[str, float]  # for one of these the second time
+
+    @property
+    def more_us(self) -> float:
+        """That a size never seen costs the host."""
+        return self.new_us - self.known_us
+
+    @property
+    def worst_ratio(self) -> float:
+        """Speed of different sizes over that of equal ones, the second time."""
+        return min(self.equal_us[which] / self.second_us[which] for which in self.equal_us)
+
+    def to_data(self) -> dict[str, Any]:
+        """For a file."""
+        return {**asdict(self), "more_us": self.more_us, "worst_ratio": self.worst_ratio}
+
+
+def subjects(device: torch.device | str, dtype: torch.dtype = torch.bfloat16) -> list[Subject]:
+    """The functions of `kernels`, whose inputs are parts of tensors made once."""
+    found = []
+    for head_dim in (64, 128):
+        for causal in (False, True):
+            name = f"attention, D={head_dim}{', causal' if causal else ''}"
+            found.append(Subject(name, _attention(device, dtype, head_dim, causal), 300, 6000))
+    rows = torch.randn(20000, 1024, device=device).to(dtype)
+    weight = torch.randn(2048, 1024, device=device).to(dtype)
+    found.append(Subject("matmul", lambda size: _bound(matmul.matmul, rows[:size], weight.T), 300, 16000))
+    small = torch.randint(-127, 127, (2048, 1024), device=device).to(torch.int8)
+    scale = torch.ones(2048, device=device)
+    found.append(
+        Subject("int8 weights", lambda m: _bound(quantized.matmul_int8_weights, rows[:m], small, scale), 300, 16000)
+    )
+    return found
+
+
+def _attention(device: Any, dtype: torch.dtype, head_dim: int, causal: bool) -> Callable[[int], Call]:
+    q, k, v = (torch.randn(1, 16, 8000, head_dim, device=device).to(dtype) for _ in range(3))
+    return lambda size: _bound(attention.attention, q[:, :, :size], k[:, :, :size], v[:, :, :size], causal=causal)
+
+
+def _bound(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
+    return lambda: function(*args, **kwargs)
+
+
+def measure(subject: Subject, wait: Wait, count: int = 1000) -> Found:
+    """All of it; sizes are `short` and more, and around `long`. `wait`: until the card has done what it was given."""
+    short, long = subject.short, subject.long
+    subject.of(short)()
+    wait()
+    first = _each_us([subject.of(short + 1)], wait)[0]
+    known = _each_us([subject.of(short)] * 400, wait)
+    _each_us([subject.of(short + 2 + size) for size in range(20)], wait)
+    near = _each_us([subject.of(short + 50 + size) for size in range(200)], wait)
+    some = [subject.of(size) for size in range(short + 300 + _APART, long + 1500, _APART)]
+    new = _each_us(some, wait)
+    again = _each_us(some, wait)
+    equal, different, second = {}, {}, {}
+    for name, least in (("short", short + 301), ("long", long - count // 2)):
+        subject.of(least)()
+        same = [subject.of(least + count // 2) for _ in range(count)]
+        differ = [subject.of(least + size) for size in range(1, count + 1)]
+        _row_us(same, wait)
+        equal[name] = min(_row_us(same, wait) for _ in range(3))
+        different[name] = _row_us(differ, wait)
+        second[name] = _row_us(differ, wait)
+    return Found(
+        subject.name, statistics.median(known), first, statistics.median(new),
+        statistics.median(near),
+        statistics.median(again), equal, different, second,
+    )  # fmt: skip
+
+
+def _each_us(calls: Sequence[Call], wait: Wait) -> list[float]:
+    """Of each call alone the host's time, while the card keeps up."""
+    times = []
+    wait()
+    with _collected():
+        for at, call in enumerate(calls):
+            begin = time.perf_counter_ns()
+            call()
+            times.append((time.perf_counter_ns() - begin) / 1e3)
+            if at % _IN_A_ROW == _IN_A_ROW - 1:
+                wait()
+    wait()
+    return times
+
+
+def _row_us(calls: Iterable[Call], wait: Wait) -> float:
+    """Of one of all, until the card has done them."""
+    wait()
+    with _collected():
+        count, begin = 0, time.perf_counter_ns()
+        for call in calls:
+            call()
+            count += 1
+        wait()
+        return (time.perf_counter_ns() - begin) / count / 1e3
+
+
+class _collected:
+    """No garbage is looked for meanwhile."""
+
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        gc.enable()
+
+
+def tables(found: Sequence[Found]) -> tuple[Table, Table]:
+    """Host times, and speeds in a row."""
+    host = tuple(
+        (
+            one.name, number(one.known_us, 1), number(one.new_us, 1), number(one.more_us, 1),
+            number(one.near_us, 1), number(one.first_us, 1), number(one.again_us, 1),
+        )
+        for one in found
+    )  # fmt: skip
+    columns = ("function", "known us", "new us", "more", "beside another", "second of all", "seen once")
+    rows = tuple(
+        (
+            f"{one.name}, {which}", number(one.equal_us[which], 1),
+            number(one.equal_us[which] / one.different_us[which], 3),
+            number(one.equal_us[which] / one.second_us[which], 3),
+        )
+        for one in found
+        for which in one.equal_us
+    )  # fmt: skip
+    speeds = ("function, sizes", "equal, us each", "different, first time", "second time")
+    return (
+        Table(f"Host time of a call of a size never seen (at most {NEW_US:.0f} us more)", columns, host),
+        Table(f"Speed of different sizes over that of equal ones (at least {LEAST_RATIO})", speeds, rows),
+    )
+
+
+def is_good(found: Found) -> bool:
+    """Are both bars met?"""
+    return found.more_us <= NEW_US and found.worst_ratio >= LEAST_RATIO
