@@ -9,7 +9,8 @@ from tests.ptx.edits_gone_wrong import wrong_edits
 from tests.ptx.mutants import Mutant, mutants
 from tests.ptx.shipped_ptx import Pair
 from wspec import ir
-from wspec.bridge.ptx.skeleton import show_order
+from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.shared_memory import placement
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
@@ -25,7 +26,7 @@ class Judgement:
 
     operator: str
     what: str
-    verdict: str  # refused, equivalent, unexplained; of the TTGIR's order also: not compared
+    verdict: str  # refused, equivalent, unexplained; of LLVM's PTX beside the TTGIR also: not compared
 
 
 def judged(pair: Pair, step: int = 1) -> Iterator[Judgement]:
@@ -74,26 +75,35 @@ def waits_for_nothing(pair: Pair, text: str) -> bool:
 
 def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
     """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
-    function = next(op for op in ir.read(pair.final).walk() if op.name == "tt.func")
+    module = ir.read(pair.final)
+    function, places = next(op for op in module.walk() if op.name == "tt.func"), placement(module).areas
     emitted = read(pair.emitted)
     for number, mutant in enumerate(mutants(emitted)):
         if number % step == 0:
             try:
-                show_order(function, mutant.of(emitted).entry())
-                verdict = "not compared" if is_not_compared(mutant) else "unexplained"
+                show_order(function, mutant.of(emitted).entry(), places)
+                allowed = "equivalent" if holds_for_all(mutant) else "unexplained"
+                verdict = "not compared" if is_not_compared(mutant) else allowed
             except PtxError:
                 verdict = "refused"
             yield Judgement(f"{mutant.operator} (LLVM's)", mutant.what, verdict)
 
 
+def holds_for_all(mutant: Mutant) -> bool:
+    """Is it a predicate more, on what all threads of a task execute? It is accepted where it holds in all of them."""
+    return mutant.operator == "predicate" and not mutant.what.startswith("@")
+
+
 def is_not_compared(mutant: Mutant) -> bool:
-    """Is it about addresses, phases, predicates, how a tile is cut into copies, or instructions that are let pass?"""
-    if mutant.operator in ("register", "offset", "predicate"):
-        return True
-    free = ("bar.sync", "barrier.sync", "bar.warp.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
+    """Is it about barriers among the threads of one task, instructions that are let pass, copies of elements, or the
+    tile of global memory that a bulk copy takes?"""
+    free = ("bar.sync", "bar.warp.sync", "barrier.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
+    if holds_for_all(mutant) and mutant.what.startswith("fence"):
+        return False
     what, past = _bare(mutant.what), _bare(mutant.past)
-    copies = what.startswith("cp.async") and mutant.operator in ("drop", "double", "hoist", "sink")
-    return copies or what.startswith(free) or past.startswith(free) or what.split(" ")[0] == past.split(" ")[0]
+    if mutant.operator == "register" and what.startswith("cp.async.bulk.tensor."):
+        return True
+    return what.startswith((*free, "cp.async.ca.", "cp.async.cg.")) or past.startswith(free)
 
 
 def _bare(text: str) -> str:

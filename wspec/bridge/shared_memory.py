@@ -129,6 +129,7 @@ def _numbered(module: Operation) -> str:
 _PLAIN = frozenset(("return", "warp_yield", "warp_return", "partitions", "splat", "broadcast", "expand_dims"))
 
 
+@lru_cache(maxsize=4)  # of one kernel the checker asks, and who looks at its PTX
 def _lowered(text: str) -> str:
     module: Any = reparse(text)
     run_passes(module, partial(INSTALLED.add_memory_passes, arch=ARCH), "wspec_shared_memory")

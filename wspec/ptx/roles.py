@@ -8,10 +8,12 @@ evaluated here, for the first thread of each warp.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wspec.ptx.arithmetic import computed
 from wspec.ptx.effects import has_known_registers, writes
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import Block
@@ -21,6 +23,8 @@ from wspec.ptx.syntax import Function, Instruction
 WARP = 32
 _THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)")
 _SIZES = {"b8": 1, "b16": 2, "b32": 4, "u8": 1, "u16": 2, "u32": 4}
+
+MEETING_BARRIER = 1  # all threads of the block meet there
 
 Value = int | tuple[str, int]
 """An integer, or so many bytes behind a variable."""
@@ -34,6 +38,7 @@ class Role:
     blocks: frozenset[int]
     start: tuple[int, int]  # a block, and a place in it
     partition: int | None  # the number that says it: of a partition, or of nothing to do; None of who begins
+    way: tuple[int, ...] = ()  # the blocks up to the start, with that of the start
 
     @property
     def threads(self) -> int:
@@ -41,8 +46,10 @@ class Role:
 
 
 def is_meeting(one: Instruction) -> bool:
-    """A barrier of all threads of the block."""
-    return one.opcode in ("barrier.sync", "bar.sync") and not one.guard and len(one.operands) == 1
+    """A barrier of all threads of the block, as Triton writes it."""
+    return (
+        one.opcode in ("barrier.sync", "bar.sync") and not one.guard and one.operands == (Number(str(MEETING_BARRIER)),)
+    )
 
 
 def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
@@ -72,6 +79,7 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
             frozenset(inside - shared),
             (walk.number, walk.place) if walk.loaded else (0, 0),
             walk.partition,
+            tuple(number for number, _ in itertools.groupby(walk.passed)) if walk.loaded else (),
         )
         for warps, inside, walk in found.values()
     ]
@@ -195,56 +203,13 @@ class Walk:
         words = one.opcode.split(".")
         match words[0], values:
             case "mov" | "cvt", [value] if value is not None:
-                return _converted(words, value)
+                return value if isinstance(value, tuple) else computed(one.opcode, (value,))
             case "shfl", [value, 0, *_] if words[2] == "idx":
                 return value  # of lane 0, which this thread is
             case "add", [tuple((name, offset)), int(by)] | [int(by), tuple((name, offset))]:
                 return name, offset + by
             case "selp", [then, other, int(flag)]:
                 return then if flag else other
-            case _, [int(left), int(right)]:
-                return _computed(words, left, right)
+            case _, [int(), int()]:
+                return computed(one.opcode, tuple(value for value in values if isinstance(value, int)))
         return None
-
-
-def _width(type: str) -> int:
-    """Bits of a type such as s16 or b32; 0 of what has none."""
-    return int(type[1:]) if type[:1] in ("b", "s", "u") and type[1:].isdigit() else 0
-
-
-def _converted(words: Sequence[str], value: Value) -> Value | None:
-    """By `mov` or `cvt`."""
-    if isinstance(value, tuple):
-        return value
-    source = _width(words[-1])
-    if not source or (words[-1].startswith("s") and value >> (source - 1) & 1 and words[0] == "cvt"):
-        return None
-    value &= (1 << source) - 1
-    return value & ((1 << _width(words[-2])) - 1) if words[0] == "cvt" else value
-
-
-def _computed(words: Sequence[str], left: int, right: int) -> int | None:
-    """Of integers, as so many bits without a sign."""
-    width = _width(words[-1])
-    if not width:
-        return None
-    whole = (1 << width) - 1
-    left, right = left & whole, right & whole
-    match words[0]:
-        case "add":
-            return left + right & whole
-        case "sub":
-            return left - right & whole
-        case "and":
-            return left & right
-        case "shr" if not (words[-1].startswith("s") and left >> (width - 1)):
-            return left >> right
-        case "shl" if right < width:
-            return left << right & whole
-        case "setp" if len(words) == 3:
-            if words[-1].startswith("s"):
-                left, right = ((value ^ 1 << (width - 1)) - (1 << (width - 1)) for value in (left, right))
-            orders = {"lt": left < right, "le": left <= right, "gt": left > right, "ge": left >= right,
-                      "eq": left == right, "ne": left != right}  # fmt: skip
-            return int(orders[words[1]]) if words[1] in orders else None
-    return None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from wspec import ir
-from wspec.bridge.ptx.skeleton import show_order
+from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.shared_memory import placement
+from wspec.bridge.text import BridgeError, words_go_with_others
 from wspec.ptx.errors import PtxError
 from wspec.ptx.parser import read
+from wspec.ptx.syntax import Module
 from wspec.ptx.validation.validate import Validation, validate_modules
 
 
@@ -17,11 +20,10 @@ def shown(final: str, emitted: str, edited: str, constant: int | None) -> Valida
     """
     try:
         before = read(emitted)
-        function = next(op for op in ir.read(final).walk() if op.name == "tt.func")
-        show_order(function, before.entry())
-    except (PtxError, ir.ReadError) as error:
+        show_module(ir.read(final), before)
+    except (PtxError, ir.ReadError, BridgeError) as error:
         return Validation("PTX: not shown to follow the TTGIR", str(error))
-    order = "PTX: synchronizes in the order of the TTGIR"
+    order = "PTX: synchronizes as the TTGIR does"
     if emitted == edited:
         return Validation(order)
     try:
@@ -29,3 +31,11 @@ def shown(final: str, emitted: str, edited: str, constant: int | None) -> Valida
     except PtxError as error:
         return Validation("PTX: the edits are not proved", str(error))
     return said if said.refusal else Validation(f"{order}; {said.summary.removeprefix('PTX: ')}")
+
+
+def show_module(final: ir.Operation, emitted: Module) -> None:
+    """Raises PtxError where the PTX does not follow the TTGIR, BridgeError where libtriton refuses that."""
+    function = next(op for op in final.walk() if op.name == "tt.func")
+    with words_go_with_others():
+        places = placement(final).areas
+    show_order(function, emitted.entry(), places)

@@ -1,0 +1,163 @@
+"""Does the PTX, as LLVM wrote it, synchronize as the TTGIR says?
+
+The PTX that a task's warps execute is walked along its graph of control flow beside the task's automaton: every
+sequence of events that its threads can do must be one that the TTGIR's loops and branches allow, at the same mbarriers,
+in the same phases, with the same counts, bytes, pendings and numbers, into the same buffers, by one thread or all as
+each asks for. So an instruction that is lost, doubled, changed or moved past another is found however loops were
+rotated, peeled or merged. What LLVM and Triton add is let pass: barriers of a task's own threads, fences, `setmaxnreg`.
+
+Not compared: how often a loop runs, which way a branch goes, and which tile of global memory a copy takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from wspec.bridge.ptx.protocol import Protocol
+from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Operation, Value
+from wspec.ir.shared_memory import Area
+from wspec.ir.types import DenseArrayAttr
+from wspec.ptx import flow
+from wspec.ptx.behaviour import Behaviour, Environment
+from wspec.ptx.errors import PtxError
+from wspec.ptx.events import FENCE, Event, is_group_barrier
+from wspec.ptx.followed import Followed
+from wspec.ptx.operands import Number
+from wspec.ptx.registers import Writers
+from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
+from wspec.ptx.syntax import Function, Instruction
+from wspec.ptx.validation.arrivals import show_arrivals
+
+NAMED_BARRIERS = 16  # of a block
+MOST_STATES = 50_000  # of one task
+MOST_TRIPS = 1024  # of a loop that is counted
+
+
+def protocols(function: Operation, places: Mapping[Operation, Area]) -> list[Protocol]:
+    """Of the code around with the default region, and of each partition. Raises PtxError."""
+    regions = _regions(function)
+    if len(regions) != 1:
+        raise PtxError(f"the kernel has {len(regions)} places where tasks begin")
+    blocks = ws.partition_blocks(regions[0])
+    captured = {arg: value for block in blocks for arg, value in zip(block.args, regions[0].operands, strict=True)}
+    return [Protocol(block, places, captured) for block in (function.regions[0].block, *blocks)]
+
+
+def _regions(function: Operation) -> list[Operation]:
+    return [op for op in function.walk() if op.name == ws.NAME]
+
+
+def show_order(function: Operation, entry: Function, places: Mapping[Operation, Area]) -> None:
+    """Raises PtxError where the PTX does not follow the TTGIR. A kernel without tasks is not looked at: its threads are
+    ordered by Triton alone. `places`: where the function's allocations lie."""
+    if not _regions(function):
+        return
+    made = protocols(function, places)
+    blocks = flow.blocks_of(entry)
+    asked = {number for one in made for number in one.named_barriers()}
+    own = frozenset(range(NAMED_BARRIERS)) - asked - {MEETING_BARRIER}
+    roles = roles_of(entry, blocks)
+    _show_warps(function, roles)
+    _show_group_barriers(blocks, roles, own)
+    show_arrivals(blocks, roles)
+    writers = Writers(entry)
+    for role in roles:
+        index = 0 if role.partition is None else role.partition + 1
+        task = made[index] if index < len(made) else Protocol(None, places, {})
+        _show_task(task, partial(Followed, blocks, role, writers, own))
+
+
+def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
+    """Raises PtxError where a partition is not executed by as many warps as the TTGIR says."""
+    region = next(op for op in function.walk() if op.name == ws.NAME)
+    counts = region.attr("partitionNumWarps")
+    expected = dict(enumerate(counts.values)) if isinstance(counts, DenseArrayAttr) else {}
+    found = {role.partition: len(role.warps) for role in roles}
+    if len(found) != len(roles) or None not in found or any(found.get(at) != warps for at, warps in expected.items()):
+        raise PtxError("the warps of the tasks are not those of the TTGIR")
+
+
+def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], own: frozenset[int]) -> None:
+    """Raises PtxError where threads of a task wait for others than those of the task."""
+    users: dict[int, Role] = {}
+    for role in roles:
+        for one in (one for number in role.blocks for one in blocks[number].instructions):
+            if one.name in ("bar", "barrier") and is_group_barrier(one, own):
+                number, threads = (operand.value if isinstance(operand, Number) else None for operand in one.operands)
+                if number is None or threads != role.threads or users.setdefault(number, role) is not role or one.guard:
+                    raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
+
+
+def _show_task(task: Protocol, follow: Callable[[bool], Followed]) -> None:
+    """Raises PtxError where a task does not follow the TTGIR.
+
+    One part of its registers after the other, each with the values of the TTGIR that it stands for. Where that does not
+    do, because a value has several parts, all at once; and where it hangs on how often a loop runs, loops that end at a
+    number are counted. `follow`: the registers, with counters or without.
+    """
+    code = follow(False)
+    try:
+        for part in code.parts or [frozenset[str]()]:
+            _show_part(task, code, part)
+    except PtxError as error:
+        if not (_is_shown(task, code, frozenset()) or _is_shown(task, follow(True), task.positions())):
+            raise error from None
+
+
+def _is_shown(task: Protocol, code: Followed, positions: frozenset[Value]) -> bool:
+    """With all registers at once, and these positions of loops."""
+    most = MOST_TRIPS if positions else MOST_VALUES
+    try:
+        _walk(Ways(task, task.followed | positions, True, most), Behaviour(code, code.all, most), code.role)
+    except PtxError:
+        return False
+    return True
+
+
+def _show_part(task: Protocol, code: Followed, part: frozenset[str]) -> None:
+    values = frozenset[Value]()
+    while True:
+        try:
+            return _walk(Ways(task, values), Behaviour(code, part), code.role)
+        except Together as more:
+            values |= more.part
+
+
+def _walk(task: Ways, code: Behaviour, role: Role) -> None:
+    """All ways of a role through its blocks, beside the ways through the automaton."""
+    states = task.begin()
+    work = [(number, environment, states, True) for number, environment in code.starts()]
+    seen = set[tuple[int, Environment, frozenset[State]]]()
+    while work:
+        number, environment, begin, is_first = work.pop()
+        for events, ways, ends in code.outcomes(number, environment, is_first):
+            states = begin
+            for one, event in events:
+                following = task.after(states, event)
+                if not following and event != FENCE:
+                    raise PtxError(_unexpected(one, event, event.kind in task.expected(states)))
+                states = following | states if event == FENCE else following
+            if ends and not task.ends(states):
+                raise PtxError(f"the task of warps {_list(role.warps)} ends before it has done all that the TTGIR says")
+            for way, held in ways:
+                if (way, held, states) not in seen:
+                    seen.add((way, held, states))
+                    work.append((way, held, states, False))
+        if len(seen) > MOST_STATES:
+            raise PtxError(f"the task of warps {_list(role.warps)} has too many states")
+
+
+def _unexpected(one: Instruction, event: Event, is_expected: bool) -> str:
+    if not is_expected:
+        return f"'{one}' stands where the TTGIR has nothing like it"
+    phase = "" if event.phase is None else f" in phase {event.phase}"
+    at = "" if event.at is None else f" at byte {event.at} of shared memory{phase}"
+    buffers = f" with the buffer at byte {_list(event.buffers)}" if event.buffers else ""
+    return f"'{one}' happens{at}{buffers}, which the TTGIR does not say"
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

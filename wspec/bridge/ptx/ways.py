@@ -1,0 +1,247 @@
+"""The ways that a task of the TTGIR may take: which events lead from which states to which.
+
+States hold the values that barriers, phases and buffers are computed from. What is carried round loops takes few values
+(a ring's index, a phase), and all of them are gone through. A loop's position is followed too where such a value hangs
+on it; what takes too many values is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from wspec.bridge.ptx.actions import asked, bytes_of_copy
+from wspec.bridge.ptx.protocol import Node, Protocol, bits_of
+from wspec.ir.core import Value
+from wspec.ir.shared_memory import size_bytes
+from wspec.ir.types import I1, MemDescType
+from wspec.ptx.arithmetic import computed
+from wspec.ptx.errors import PtxError
+from wspec.ptx.events import ELSEWHERE, Event
+
+MOST_VALUES = 64  # of one value
+
+Held = tuple[int | None, ...]
+State = tuple[int, Held, tuple[int, ...]]
+"""A node, the values that are followed and needed there, and which copies of its operation are done."""
+
+
+class Together(Exception):
+    """A value must be followed as well."""
+
+    def __init__(self, part: frozenset[Value]) -> None:
+        super().__init__()
+        self.part = part
+
+
+class Ways:
+    """Of a task, while some values are followed: `part`, and those that are always. What is looked at elsewhere is not
+    taken for what is followed here; it may be, `loose`."""
+
+    def __init__(
+        self, task: Protocol, part: frozenset[Value], loose: bool = False, most_values: int = MOST_VALUES
+    ) -> None:
+        self._most = most_values
+        self._task, self._followed, self._loose = task, part | task.always, loose
+        self._nodes = [replace(node, follow=list(node.follow), moves=self._moves(node)) for node in task.nodes]
+        self._short()
+        entered = Counter(way for node in self._nodes for way in node.follow)
+        self._joins = frozenset(number for number, times in entered.items() if times > 1)
+        self._live = self._liveness()
+        self._closures: dict[tuple[int, Held], frozenset[State]] = {}
+        self._steps: dict[tuple[State, Event], frozenset[State]] = {}
+        self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
+
+    def _moves(self, node: Node) -> list[tuple[Value, Value]]:
+        return [(target, source) for target, source in node.moves if target in self._followed]
+
+    def _short(self) -> None:
+        """Ways past nodes at which nothing happens."""
+        to = list(range(len(self._nodes)))
+        for number in reversed(range(len(self._nodes))):
+            node = self._nodes[number]
+            idle = node.action is None and not node.moves and node.counts is None and len(node.follow) == 1
+            if idle and (node.op is None or node.op.result not in self._followed) and number:
+                to[number] = node.follow[0]
+        for node in self._nodes:
+            for at, way in enumerate(node.follow):
+                passed = {way}
+                while to[way] not in passed:
+                    way = to[way]
+                    passed.add(way)
+                node.follow[at] = way
+
+    def _liveness(self) -> list[tuple[Value, ...]]:
+        """The values that are followed and needed, at the beginning of each node."""
+        used: list[set[Value]] = []
+        made: list[set[Value]] = []
+        before: list[list[int]] = [[] for _ in self._nodes]
+        for number, node in enumerate(self._nodes):
+            uses, makes = self._used_and_made(node)
+            used.append({value for value in uses if value in self._followed})
+            made.append({value for value in makes if value in self._followed})
+            for way in node.follow:
+                before[way].append(number)
+        live = [set(one) for one in used]
+        work = list(range(len(live)))
+        while work:
+            number = work.pop()
+            for way in before[number]:
+                more = live[number] - made[way] - live[way]
+                if more:
+                    live[way] |= more
+                    work.append(way)
+        order = {value: at for at, value in enumerate(self._followed)}
+        return [tuple(sorted(one, key=order.__getitem__)) for one in live]
+
+    def _used_and_made(self, node: Node) -> tuple[list[Value], list[Value]]:
+        uses: list[Value] = []
+        makes: list[Value] = []
+        if node.op is not None and node.op.result in self._followed:
+            uses += node.op.operands
+            makes += node.op.results
+        if node.action is not None:
+            uses += asked(node.action)
+        uses += [source for target, source in node.moves if target in self._followed]
+        makes += [target for target, _ in node.moves]
+        for loop in (node.tests, node.counts):
+            if loop is not None and loop.regions[0].block.args[0] in self._followed:
+                uses += [loop.regions[0].block.args[0], *loop.operands[1:3]]
+        uses += [node.condition] if node.condition is not None else []
+        return [self._task.captured(value) for value in uses], makes
+
+    # ---- the ways
+
+    def begin(self) -> frozenset[State]:
+        """Where the task begins."""
+        return self._closure(0, {})
+
+    def ends(self, states: frozenset[State]) -> bool:
+        """May the task be over?"""
+        return any(number == self._task.end for number, _, _ in states)
+
+    def after(self, states: frozenset[State], event: Event) -> frozenset[State]:
+        """Where an event leads. Raises PtxError where not all is known of what would be it."""
+        found: set[State] = set()
+        for state in states:
+            key = state, event
+            if key not in self._steps:
+                self._steps[key] = self._step(state, event)
+            found |= self._steps[key]
+        return frozenset(found)
+
+    def expected(self, states: frozenset[State]) -> frozenset[str]:
+        """The kinds of events that may come."""
+        actions = (self._nodes[number].action for number, _, _ in states)
+        return frozenset(action.kind for action in actions if action is not None)
+
+    def _step(self, state: State, event: Event) -> frozenset[State]:
+        number, environment, done = state
+        action = self._nodes[number].action
+        if action is None or action.kind != event.kind or action.numbers != event.numbers:
+            return frozenset()
+        held = dict(zip(self._live[number], environment, strict=True))
+        if self._differs(action.at, event.at, held) or self._differs(action.phase, event.phase, held):
+            return frozenset()
+        on = [self._closure(way, held) for way in self._nodes[number].follow]
+        if action.buffer is None:
+            again = frozenset((state,)) if action.several else frozenset()
+            return again.union(*on)
+        done_or_not = frozenset((state,)).union(*on)
+        assert isinstance(action.buffer.type, MemDescType)
+        if event.buffers == (ELSEWHERE,):
+            return frozenset() if self._differs(action.buffer, ELSEWHERE, held) else done_or_not
+        start = self._task.value(action.buffer, held)
+        if start is None:
+            raise self._unknown(action.buffer)
+        each = None if action.several else bytes_of_copy(action.buffer.type)
+        size = size_bytes(action.buffer.type)
+        if each is None:
+            inside = all(start <= place < start + size for place in event.buffers)
+            return done_or_not if inside else frozenset()
+        copied = tuple(sorted((*done, *event.buffers)))
+        if len(set(copied)) != len(copied) or not set(event.buffers) <= set(range(start, start + size, each)):
+            return frozenset()
+        return frozenset(((number, environment, copied),)) if len(copied) * each < size else frozenset().union(*on)
+
+    def _differs(self, value: Value | None, found: int | None, held: Mapping[Value, int | None]) -> bool:
+        if value is None or found is None:
+            return (value is None) != (found is None)
+        if found == ELSEWHERE:
+            return not self._loose and self._task.captured(value) in self._followed
+        expected = self._task.value(value, held)
+        if expected is None:
+            area = self._task.area(value)
+            if area is not None and not area.start <= found < area.stop:
+                return True
+            raise self._unknown(value)
+        return expected != found
+
+    def _unknown(self, value: Value) -> Exception:
+        """What to raise about a value that is not known: that it must be followed, or that it cannot be."""
+        value = self._task.captured(value)
+        if value in self._task.followed and value not in self._followed:
+            return Together(self._task.part_of[value])
+        return PtxError("the place or the phase of an operation of the TTGIR is not known")
+
+    def _closure(self, number: int, held: Mapping[Value, int | None]) -> frozenset[State]:
+        """The actions that come next, and the end."""
+        key = number, tuple(held.get(value) for value in self._live[number])
+        if key not in self._closures:
+            self._closures[key] = frozenset(self._next(*key))
+        return self._closures[key]
+
+    def _next(self, number: int, environment: Held) -> Iterator[State]:
+        seen = set[tuple[int, Held]]()
+        work = [(number, dict(zip(self._live[number], environment, strict=True)))]
+        while work:
+            number, held = work.pop()
+            node = self._nodes[number]
+            stays = node.action is not None or number == self._task.end
+            if stays or number in self._joins:
+                key = number, tuple(held.get(value) for value in self._live[number])
+                if key in seen:
+                    continue
+                seen.add(key)
+                if stays:
+                    yield *key, ()
+                    continue
+                held = dict(zip(self._live[number], key[1], strict=True))
+            for after in self._passed(node, held):
+                ways = self._ways(node, after)
+                work += [(way, dict(after)) for way in ways[1:]]
+                work += [(way, after) for way in ways[:1]]
+
+    def _passed(self, node: Node, held: dict[Value, int | None]) -> list[dict[Value, int | None]]:
+        """What is held behind a node: of a condition that is not known, both."""
+        if node.op is not None and node.op.result in self._followed:
+            result = node.op.result
+            held[result] = self._task.computed(node.op, held)
+            if held[result] is None and result.type == I1:
+                return [held | {result: value} for value in (0, 1)]
+        moves = [(target, self._task.value(source, held)) for target, source in node.moves]
+        held |= moves
+        if node.counts is not None:
+            position, step = node.counts.regions[0].block.args[0], node.counts.operands[2]
+            if position in self._followed:
+                at, by = held.get(position), self._task.value(step, held)
+                held[position] = None if at is None or by is None else at + by & (1 << bits_of(position)) - 1
+        for target, _ in moves:
+            values = self._values[target]
+            values.add(held[target])
+            if len(values) > self._most:
+                held[target] = None
+        return [held]
+
+    def _ways(self, node: Node, held: Mapping[Value, int | None]) -> Sequence[int]:
+        if len(node.follow) < 2:
+            return node.follow
+        if node.tests is not None:
+            position = node.tests.regions[0].block.args[0]
+            at, stop = held.get(position), self._task.value(node.tests.operands[1], held)
+            bits = bits_of(position)
+            holds = None if at is None or stop is None else computed(f"setp.lt.s{bits}", (at, stop))
+        else:
+            holds = None if node.condition is None else self._task.value(node.condition, held)
+        return node.follow if holds is None else node.follow[:1] if holds else node.follow[1:]

@@ -1,0 +1,125 @@
+"""What registers hold in the threads of a role, as far as it is computed from constants and the threads' numbers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.effects import ARITHMETIC, reads, writes
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
+from wspec.ptx.registers import Writers
+from wspec.ptx.roles import WARP
+from wspec.ptx.syntax import Instruction
+
+SHARED = "global_smem"  # Triton's name of the block's shared memory
+
+Value = int | tuple[int, ...] | None
+"""Of a register: the same in all threads, one for each thread of the role, or not known."""
+
+
+class Evaluation:
+    """Of one role."""
+
+    def __init__(self, threads: Sequence[int], writers: Writers) -> None:
+        self.threads, self._writers = threads, writers
+        self._constants: dict[str, Value] = {}
+
+    def constant(self, name: str) -> Value:
+        """What a register holds at all times, once it is written; None where that is not known."""
+        if name in self._constants:
+            return self._constants[name]
+        self._constants[name] = None  # of one that depends on itself
+        found = self._special(name)
+        makers = self._writers.of(name)
+        if found is None and len(makers) == 1 and not makers[0].guard and computes(makers[0]):
+            one = makers[0]
+            if all(self.constant(other) is not None for other in reads(one)):
+                results = self.results(one, {})
+                found = results[writes(one).index(name)]
+        self._constants[name] = found
+        return found
+
+    def _special(self, name: str) -> Value:
+        if name == "%tid.x":
+            return tuple(self.threads)
+        return tuple(thread % WARP for thread in self.threads) if name == "%laneid" else None
+
+    def value(self, operand: Operand, held: Mapping[str, Value]) -> Value:
+        match operand:
+            case Number():
+                return operand.value
+            case Symbol(name):
+                return 0 if name == SHARED else None
+            case Register(name, negated):
+                found = held[name] if name in held else self.constant(name)
+                if negated:
+                    return each_of(lambda one: 1 - one, found)
+                return found
+            case Address(base, offset, _):
+                found = self.value(base, held)
+                return each_of(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
+        return None
+
+    def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Of all registers that an instruction writes, without its guard."""
+        if one.name == "elect":
+            leaders = tuple(int(thread % WARP == 0) for thread in self.threads)
+            return (0, leaders) if len(writes(one)) == 2 else (leaders,)
+        operands = one.operands
+        if isinstance(operands[0], Several):
+            return (None,) * len(operands[0].items)
+        if one.name == "shfl":
+            return (self._shuffled(one, held),)
+        return (_result(one.opcode, tuple(self.value(operand, held) for operand in operands[1:])),)
+
+    def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
+        value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if isinstance(value, int):
+            return value
+        if value is None or not isinstance(lane, int) or not one.opcode.startswith("shfl.sync.idx.b32"):
+            return None
+        return _same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
+
+
+def computes(one: Instruction) -> bool:
+    """May its result be known: does it compute integers or predicates?"""
+    if one.name in ARITHMETIC:
+        return width(one.opcode.rpartition(".")[2]) > 0
+    return one.name in ("shfl", "elect")
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _result(opcode: str, values: tuple[Value, ...]) -> Value:
+    if None in values:
+        return _despite(opcode, values)
+    threads = next((len(value) for value in values if isinstance(value, tuple)), 0)
+    if not threads:
+        return computed(opcode, values)
+    spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
+    found = [computed(opcode, each) for each in zip(*spread, strict=True)]
+    known = tuple(value for value in found if value is not None)
+    return _same(known) if len(known) == threads else None
+
+
+def _despite(opcode: str, values: Sequence[Value]) -> Value:
+    """What is known although an operand is not."""
+    if opcode.startswith("and.") and 0 in values:
+        return 0
+    if opcode == "or.pred" and 1 in values:
+        return 1
+    if opcode.startswith("selp.") and len(values) == 3 and isinstance(values[2], int):
+        return values[0 if values[2] else 1]
+    return None
+
+
+def each_of(change: Callable[[int], int], found: Value) -> Value:
+    if isinstance(found, tuple):
+        return tuple(change(one) for one in found)
+    return None if found is None else change(found)
+
+
+def _same(found: tuple[int, ...]) -> Value:
+    """One number where it is the same in all threads."""
+    return found[0] if found.count(found[0]) == len(found) else found
