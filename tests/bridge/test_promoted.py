@@ -1,0 +1,67 @@
+"""Launches of kernels whose pointers became descriptors: what they pass, and when the plain kernel runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import wspec
+from tests.bridge.fake_driver import FakeDriver
+from wspec.lab.bench.pointer_kernels import product
+
+META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
+    fake = FakeDriver()
+    monkeypatch.setattr(triton.runtime.driver, "_active", fake)
+    return fake
+
+
+def launched(driver: FakeDriver, kernel: Any, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[Any, ...]:
+    """The arguments of the launch that a product comes to."""
+    (m, k), n = a.shape, b.shape[1]
+    grid = (triton.cdiv(m, 128) * triton.cdiv(n, 128),)
+    kernel[grid](a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), **META)
+    (done,) = driver.launches
+    driver.launches.clear()
+    return tuple(done.arguments)
+
+
+def tensors(m: int, n: int, k: int, pitch: int = 0) -> list[torch.Tensor]:
+    return [torch.zeros(rows, columns + pitch).bfloat16()[:, :columns] for rows, columns in ((m, k), (k, n), (m, n))]
+
+
+def test_a_launch_makes_descriptors(driver: FakeDriver) -> None:
+    kernel = wspec.compile(product, persistent=False, gate="off", remarks="off")
+    a, b, c = tensors(256, 512, 128)
+    made = [one for one in launched(driver, kernel, a, b, c) if isinstance(one, TensorDescriptor)]
+    assert [list(one.shape) for one in made] == [[256, 128], [128, 512], [256, 512]]
+    assert [list(one.strides) for one in made] == [[128, 1], [512, 1], [512, 1]]
+    assert [one.base.data_ptr() for one in made] == [one.data_ptr() for one in (a, b, c)]
+    assert [list(one.block_shape) for one in made] == [[128, 64], [64, 128], [128, 128]]
+    other = tensors(256, 512, 128)
+    again = [one for one in launched(driver, kernel, *other) if isinstance(one, TensorDescriptor)]
+    assert [one.base.data_ptr() for one in again] == [one.data_ptr() for one in other], "an address is never kept"
+
+
+def test_the_plain_kernel_runs_where_rows_do_not_fit(driver: FakeDriver, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = wspec.compile(product, persistent=False, gate="off")
+    for pitch, promoted in ((0, True), (8, True), (4, False), (1, False)):
+        arguments = launched(driver, kernel, *tensors(256, 512, 128, pitch))
+        assert any(isinstance(one, TensorDescriptor) for one in arguments) == promoted, pitch
+    assert "no multiple of 16" in capsys.readouterr().err
+
+
+def test_it_stays_out_of_the_cache_of_others(driver: FakeDriver) -> None:
+    """What a launch makes is stored with the kernel, and read again."""
+    for _ in range(2):
+        kernel = wspec.compile(product, persistent=False, gate="off", remarks="off")
+        arguments = launched(driver, kernel, *tensors(256, 512, 128))
+        assert sum(isinstance(one, TensorDescriptor) for one in arguments) == 3
