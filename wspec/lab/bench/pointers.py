@@ -7,9 +7,12 @@ kernel's of the same configuration, and ratios are within interleaved rounds (`t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +91,19 @@ def attention_case(length: int, dim: int, causal: bool) -> Case:
     return Case(name, pointer_kernels.attention, launch, theirs, ROWS)
 
 
+def _made(at: int) -> Case:
+    """A case by its number."""
+    return product_case(*PRODUCTS[at]) if at < len(PRODUCTS) else attention_case(*ATTENTION[at - len(PRODUCTS)])
+
+
+def compile_all(case: Case) -> None:
+    """Launch the case's kernels once in every configuration."""
+    for kernel in (case.kernel, wspec.compile(case.kernel, remarks="off")):
+        for meta in case.configurations:
+            with contextlib.suppress(triton.OutOfResources):
+                case.launch(kernel, meta)
+
+
 def contest(case: Case, rounds: int) -> dict[str, Any]:
     """Errors and ratios of one case."""
     ours = wspec.compile(case.kernel, remarks="off")
@@ -126,16 +142,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m wspec.lab.bench.pointers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="(default %(default)s)")
     parser.add_argument("--json", default="pointers.json", metavar="FILE")
+    parser.add_argument("--jobs", type=int, default=8, help="cases compiled at a time (default %(default)s)")
+    parser.add_argument("--compile", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     try:
         require_hopper()
     except NoGpu as error:
         print(error, file=sys.stderr)
         return 2
-    cases = [product_case(*one) for one in PRODUCTS] + [attention_case(*one) for one in ATTENTION]
+    if options.compile is not None:
+        compile_all(_made(options.compile))
+        return 0
+    count = len(PRODUCTS) + len(ATTENTION)
+    with ThreadPoolExecutor(options.jobs) as pool:  # into Triton's cache, side by side
+        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--compile"]
+        list(pool.map(lambda at: subprocess.run([*command, str(at)], check=False), range(count)))
     rows = []
-    for case in cases:
-        rows.append(contest(case, options.rounds))
+    for at in range(count):
+        rows.append(contest(_made(at), options.rounds))
         print(rows[-1], flush=True)
     write_json(options.json, {"environment": environment(), "cases": rows})
     columns = ("case", "us", "x plain", "x torch", "largest error", "plain's", "ours")
