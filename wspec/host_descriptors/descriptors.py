@@ -25,7 +25,8 @@ from wspec.tile_scheduler.scalars import Scalar
 
 ALIGNMENT = 16  # bytes: of a descriptor's address and of all strides but the last one
 STRIDE_END = 1 << 40  # bytes
-NO_END = (1 << 31) - 1  # the extent of a dimension that has none: coordinates are 32 bits
+MOST = (1 << 31) - 1  # of an extent: coordinates are 32 bits
+REACH_END = 1 << 46  # bytes: an H200 faults where a descriptor reaches further than there are addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class HostDescriptor:
     offset: Sum  # from the pointer to the first element
     shape: tuple[Sum | None, ...]  # None: the kernel knows no end
     strides: tuple[Sum, ...]
+    places: tuple[Sum | None, ...]  # where boxes begin along a dimension without an end, which ends behind the last
 
     @property
     def type(self) -> str:
@@ -122,6 +124,7 @@ class Promotion:
                 [
                     one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
                     [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
+                    [None if place is None else _data(place) for place in one.places],
                 ]
                 for one in self.descriptors
             ],
@@ -136,8 +139,9 @@ class Promotion:
             HostDescriptor(
                 name, argument, element, item, tuple(block), _sum(offset),
                 tuple(None if size is None else _sum(size) for size in shape), tuple(map(_sum, strides)),
+                tuple(None if place is None else _sum(place) for place in places),
             )
-            for name, argument, element, item, block, offset, shape, strides in data["descriptors"]
+            for name, argument, element, item, block, offset, shape, strides, places in data["descriptors"]
         )  # fmt: skip
         bounds = tuple(Bound(_sum(one), *others) for one, *others in data["bounds"])
         return Promotion(scalars, descriptors, bounds)
@@ -162,14 +166,19 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     rank = len(descriptor.block)
     offset, strides = found[0][0] * item, tuple(low for low, _ in found[1 : 1 + rank])
     ends = iter(found[1 + rank :])
-    shape = tuple(NO_END if size is None else next(ends)[0] for size in descriptor.shape)
+    boxes = zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)
+    shape = tuple(
+        next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box for size, place, box in boxes
+    )
     if offset % ALIGNMENT:
         return f"{descriptor.name} does not begin at a multiple of {ALIGNMENT} bytes"
-    if not all(1 <= size <= NO_END for size in shape):
-        return f"{descriptor.name} has an extent of {next(size for size in shape if not 1 <= size <= NO_END)}"
+    if not all(1 <= size <= MOST for size in shape):
+        return f"{descriptor.name} has an extent of {next(size for size in shape if not 1 <= size <= MOST)}"
     for stride in strides[:-1]:
         if stride * item % ALIGNMENT or not 0 < stride * item < STRIDE_END:
             return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"
+    if sum((size - 1) * stride * item for size, stride in zip(shape, strides, strict=True)) >= REACH_END:
+        return f"{descriptor.name} reaches further than memory"
     return Made(offset, shape, strides)
 
 
