@@ -34,7 +34,7 @@ def test_dots_that_ptxas_serializes_are_tried_without_overlap(
     kernel = load_kernel(f"{ROOT}/docs/tour_kernel.py:attend")
     given = variant_signature(kernel.file.with_suffix(".toml"), kernel.name, None, vars(kernel.module))
     report = wspec.offline(kernel.function, given.types, given.values, **given.options).outcome()
-    assert len(made) == 2
+    assert len(made) == (3 if all_of_them else 2)  # its blocks walk through tiles: without that, too
     assert report.specialized is not all_of_them
     assert [one.code for one in report.remarks][-1] == "serialized-wgmma"
     assert report.plan is not None

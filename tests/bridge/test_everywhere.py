@@ -84,7 +84,7 @@ def test_its_own_kernels_are_none_of_the_process(driver: FakeDriver, monkeypatch
 
     monkeypatch.setattr(ledger, "_ledger", ledger._Ledger())
     with wspec.enable(remarks="off"):
-        _loaded(True, False)
+        _loaded()
     assert wspec.report().entries == () and wspec.report().launches == {}
 
 

@@ -60,7 +60,7 @@ def test_a_plan_that_lost_can_be_used(tmp_path: Path) -> None:
 
 
 def test_a_gated_kernel_shows_what_it_would_be() -> None:
-    out = done("plan", f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel")
+    out = done("plan", f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "--promote", "0")
     assert "[gate-slower]" in out and "there is no plan" in out and "(used)" not in out
     assert "the kernel is left as it was; under gate=off it would run by the planner's own plan" in out
 

@@ -78,7 +78,7 @@ def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
         getattr(MODULES[file], kernel), signature.types, {**signature.values, **signature.options}
     )
     text = bridge.ttgir(source)
-    outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, **options}))
+    outcome = specialize(read(text), Options(**{"gate": "off", "persistent": False, "promote": False, **options}))
     made = "" if outcome.module is None else print_module(outcome.module)
     tiles = None if outcome.plan is None else outcome.plan.tile_loop
     return Subject(signature, Kernel(read(text)), made, options.get("coarsening", 1), tiles)

@@ -116,7 +116,9 @@ def _odd_text(kernel: str, make: Callable[[Size], structures.Launch], size: Size
 def _specialized(kernel: Any, args: Sequence[Any], meta: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """The module that is checked, after Triton's last passes. Raises AssertionError for a kernel that is left alone."""
     source = bridge.from_arguments(kernel, args, meta)
-    made = specialize(read(bridge.ttgir(source)), Options(**{"gate": "off", "persistent": False, **options}))
+    made = specialize(
+        read(bridge.ttgir(source)), Options(**{"gate": "off", "persistent": False, "promote": False, **options})
+    )
     assert made.module is not None, f"{kernel.__name__}: {made.remarks[0].message}"
     return bridge.final_ttgir(print_module(made.module), source)
 

@@ -18,7 +18,7 @@ from wspec.cli.modules import read_text
 from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_sizes, random_maker
 from wspec.cli.run_table import Line, Worst, view
 from wspec.cli.screen import counted, remark_text, show
-from wspec.cli.subject import Subject
+from wspec.cli.subject import Front, Subject
 from wspec.diagnostics import WspecError, bad_input
 from wspec.execute import (
     ExecutionError,
@@ -33,8 +33,7 @@ from wspec.execute import (
     minimize,
     one_thread,
 )
-from wspec.lab.persistent_launch import executed_launch
-from wspec.plan.plan import Plan
+from wspec.lab.persistent_launch import descriptors_of, executed_launch
 from wspec.specs.kernel_file import load_kernel
 from wspec.tile_scheduler import PARTIALS, TABLE
 
@@ -50,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     sizes = recorded.sizes if recorded is not None else parse_sizes(args.sizes)
     subject = open_input(args)
     kernels = _kernels(args, subject, recorded)
-    plan = subject.front.plan
-    session = _Session(args, kernels, _maker(args, kernels, sizes), sizes, plan)
+    session = _Session(args, kernels, _maker(args, subject, kernels, sizes), sizes, subject.front)
     with one_thread():
         return session.replay(recorded) if recorded is not None else session.all()
 
@@ -89,9 +87,11 @@ def _as_input(make: Callable[[], T]) -> T:
         raise WspecError(replace(error.remark, code="bad-input")) from None
 
 
-def _maker(args: argparse.Namespace, kernels: dict[str, Kernel], sizes: dict[str, Any]) -> Maker:
+def _maker(args: argparse.Namespace, subject: Subject, kernels: dict[str, Kernel], sizes: dict[str, Any]) -> Maker:
     if args.random:
-        asked = [one for one in next(iter(kernels.values())).parameters if one.name not in (TABLE, PARTIALS)]
+        promotion = subject.front.promotion
+        hidden = (TABLE, PARTIALS, *(one.name for one in (promotion.descriptors if promotion is not None else ())))
+        asked = [one for one in next(iter(kernels.values())).parameters if one.name not in hidden]
         return random_maker(asked, sizes, parse_grid(args))
     if args.grid is not None:
         raise bad_input("--grid goes with --random; an example has a grid of its own")
@@ -143,7 +143,7 @@ class _Session:
     kernels: dict[str, Kernel]
     maker: Maker
     sizes: dict[str, Any]
-    plan: Plan | None  # of the specialized kernel
+    front: Front  # what the compiler made of the kernel
     lines: dict[str, Line] = field(default_factory=dict)
     plain: dict[str, Tensor] = field(default_factory=dict)  # what the plain kernel made of the seed's inputs
     compared: int = 0
@@ -185,7 +185,7 @@ class _Session:
     def _run(self, name: str, what: str, seed: int, schedule: Schedule) -> None:
         trial = self.maker(seed)
         try:
-            result = _launch(self.kernels[name], trial, schedule, self.plan)
+            result = _launch(self.kernels[name], trial, schedule, self.front)
         except ProgramError as failure:
             self._report()
             raise self._recorded(name, seed, failure) from None
@@ -221,7 +221,7 @@ class _Session:
         """The failure with few choices, and the file that repeats it."""
 
         def attempt(schedule: Schedule) -> object:
-            return _launch(self.kernels[name], self.maker(seed), schedule, self.plan)
+            return _launch(self.kernels[name], self.maker(seed), schedule, self.front)
 
         least = minimize(attempt, failure)
         path = Path(self.args.record)
@@ -246,13 +246,14 @@ class _Session:
 
     def replay(self, recorded: _Recording) -> int:
         """The failure once more, or a word that it did not come."""
-        result = _launch(self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule, self.plan)
+        result = _launch(self.kernels[recorded.kernel], self.maker(recorded.seed), recorded.replay.schedule, self.front)
         show(f"no failure: {result.programs} programs, {result.operations} operations, {result.choices} choices")
         return 0
 
 
-def _launch(kernel: Kernel, trial: Trial, schedule: Schedule, plan: Plan | None) -> Result:
-    grid, hidden = executed_launch(plan, kernel.parameters, trial.grid, trial.arguments)
-    arguments = {**trial.arguments, **{name: torch.from_numpy(numbers) for name, numbers in hidden.items()}}
+def _launch(kernel: Kernel, trial: Trial, schedule: Schedule, front: Front) -> Result:
+    made = descriptors_of(front.promotion, kernel.parameters, trial.grid, trial.arguments)
+    grid, hidden = executed_launch(front.plan, kernel.parameters, trial.grid, trial.arguments)
+    arguments = {**trial.arguments, **made, **{name: torch.from_numpy(table) for name, table in hidden.items()}}
     with torch.no_grad():
         return _as_input(lambda: kernel.run(grid, arguments, schedule=schedule))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from wspec.diagnostics import bad_input
 from wspec.execute.arguments import Parameter
+from wspec.host_descriptors import Promotion
 from wspec.plan.plan import Plan
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -48,6 +50,30 @@ def walked_launch(
     values = {at: int(arguments[name]) for at, name in zip(tiles.cost.parameters, decide, strict=True)}
     count, table = chosen_launch(tiles, grid, values, slots)
     return {**hidden, TABLE: table.tolist()}, (count, 1, 1)
+
+
+def descriptors_of(
+    promotion: Promotion | None, parameters: Sequence[Parameter], grid: Sequence[int], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The descriptors that a launch makes of pointers, for the executor: like Triton's, of tensors of the CPU.
+
+    Raises WspecError where the launch would run the plain kernel.
+    """
+    names = [parameter.name for parameter in parameters]
+    if promotion is None or not all(one.name in names for one in promotion.descriptors):
+        return {}
+    given = {parameter.values[0].index: arguments.get(parameter.name) for parameter in parameters}
+    x, y, z = (*grid, 1, 1, 1)[:3]
+    made = promotion.of((x, y, z), {at: value for at, value in given.items() if isinstance(value, int)})
+    if isinstance(made, str):
+        raise bad_input(f"a launch with these arguments runs the plain kernel: {made}")
+    found = {}
+    for one, at in zip(promotion.descriptors, made, strict=True):
+        base: Any = given[one.argument]
+        if at.offset:
+            base = base.view(-1)[at.offset // one.item :]
+        found[one.name] = SimpleNamespace(base=base, shape=at.shape, strides=at.strides, block_shape=one.block)
+    return found
 
 
 def executed_launch(

@@ -24,7 +24,7 @@ TABLE, TRACE = 4096, 8192  # addresses
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
-    fake, entry = FakeDriver(), SimpleNamespace(blocks=2, address=TABLE, divided=None)
+    fake, entry = FakeDriver(), SimpleNamespace(blocks=2, address=TABLE, divided=None, settled=True)
     monkeypatch.setattr(triton.runtime.driver, "_active", fake)
     monkeypatch.setattr(persistent.Tables, "get", lambda self, stream, grid, args: entry)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: _At(TRACE))
