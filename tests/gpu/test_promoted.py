@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import wspec
-from tests.passes.pointer_promotion.traps import draw, launch_of, loaded
+from tests.passes.pointer_promotion.traps import draw, executed, launch_of, loaded, lowered
 from wspec.lab.bench import pointer_kernels
 from wspec.lab.bench.pointers import ROWS, TILES, attention_case, product_case
 
@@ -49,25 +49,29 @@ def test_rows_that_do_not_fit_run_plain(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("seed", range(1000, 1040))
 def test_drawn_kernels(seed: int, tmp_path: Path) -> None:
-    """Those of tests/passes/pointer_promotion, by default and with gate=off; tensors have room around them."""
+    """Those of tests/passes/pointer_promotion, by default and with gate=off, against the executor.
+
+    Tensors have room around them. The plain kernel on the card is no judge: tiles of 32 columns are known to be read
+    out of bounds there (Triton's issue 11366).
+    """
     trap, pick = draw(seed), random.Random(seed + 1)
     plain = loaded(trap, tmp_path, f"g{seed}")
-    kernels: list[Any] = [plain, wspec.compile(plain, gate="off", remarks="off"), wspec.compile(plain, remarks="off")]
+    kernels: list[Any] = [wspec.compile(plain, gate="off", remarks="off"), wspec.compile(plain, remarks="off")]
     for _ in range(2):
         launch = launch_of(trap, pick, (64, pick.choice([32, 64]), pick.choice([32, 64])))
+        expected = executed(lowered(plain, launch), launch, None)
+        if not isinstance(expected, torch.Tensor):
+            continue  # it reads outside of its tensors
         room = 1 << 16
         held = [torch.zeros(2 * room + one.numel(), device="cuda", dtype=one.dtype) for one in launch.tensors]
         for whole, one in zip(held, launch.tensors, strict=True):
             whole[room : room + one.numel()] = one.cuda()
-        found = []
         for kernel in kernels:
             c = held[2].clone()
             given = [held[0][room:], held[1][room:], c[room:]]
             blocks = dict(zip(("BM", "BN", "BK"), launch.blocks, strict=True))
             kernel[launch.grid](*given, *launch.numbers.values(), **blocks, num_warps=4, num_stages=2)
-            found.append(c)
-        torch.cuda.synchronize()
-        assert all(torch.equal(found[0], other) for other in found[1:]), launch.numbers
+            assert torch.equal(c[room : room + expected.numel()].cpu(), expected), launch.numbers
 
 
 def test_a_graph() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel
-from wspec.bridge.overlap_guard import guarded
+from wspec.bridge.overlap_guard import guarded, silent
 from wspec.bridge.persistent import PersistentKernel
+from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.tile_scheduler import TileLoop
 
 
@@ -27,11 +28,12 @@ class Appended:
 
 def load_appended(source: KernelSource, result: Result, group: Group, argument: Appended) -> Any:
     """The compiled kernel of a specialized result, which launches as the kernel did."""
+    longer = with_descriptors(source, result.promotion)
     if result.tile_loop is None:
-        kernel: Any = _Longer(source.ast, group, result.blocks_per_sm, argument)
+        kernel: Any = _Longer(longer.ast, group, result.blocks_per_sm, argument)
     else:
-        kernel = _LongerPersistent(source, group, result.tile_loop, result.blocks_per_sm, argument)
-    return guarded(kernel, source, result.disjoint)
+        kernel = _LongerPersistent(longer, group, result.tile_loop, result.blocks_per_sm, argument)
+    return guarded(promoted(kernel, source, result.promotion, silent), source, result.disjoint)
 
 
 class _Longer(LaunchableKernel):
