@@ -294,7 +294,9 @@ def _modulo(addresses: Addresses, op: Operation) -> Expression:
 
 def _ended(inner: Expression, end: Expression, op: Operation) -> Expression:
     dims = dims_of(inner.sum)
-    if len(dims) != 1 or dims_of(end.sum) or inner.base is not None or inner.sum.get((index(min(dims)),)) != 1:
+    place = {monomial: factor for monomial, factor in inner.sum.items() if not dims_of({monomial: factor})}
+    rows = len(dims) == 1 and add(inner.sum, place, -1) == {(index(min(dims)),): 1}
+    if not rows or dims_of(end.sum) or inner.base is not None or end.base is not None:
         raise NotAffine(f"it depends on {op.name} of what is no row of places side by side")
     shape, bits = shape_of(op.result.type), bits_of(op.result.type)
     fits = (Fits(inner.sum, shape, bits), Fits(end.sum, (), bits))

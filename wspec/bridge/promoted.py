@@ -25,6 +25,7 @@ from wspec.host_descriptors import ALIGNMENT, Made, Promotion
 
 _BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 MOST = 4096  # launches that are remembered
+_WHY = "not-promoted"
 
 
 def with_descriptors(source: KernelSource, promotion: Promotion | None) -> KernelSource:
@@ -39,7 +40,7 @@ def with_descriptors(source: KernelSource, promotion: Promotion | None) -> Kerne
 def promoted(kernel: Any, source: KernelSource, promotion: Promotion | None, tell: Tell) -> Any:
     """The kernel, which is given its descriptors, or has the plain one launched where they would be others.
 
-    `tell` is given a remark for each new reason; what it raises, the launch raises.
+    `tell` is given a remark the first time; what it raises, the launch raises.
     """
     if promotion is None:
         return kernel
@@ -70,7 +71,7 @@ def _with_descriptors(launch: Callable[..., None], made: Descriptors, plain: Pla
             now.once = True  # addresses are laid out by hand
         found = made.of((x, y, z), rest)
         if isinstance(found, str):
-            plain.launch(found, lambda: made.remark(found), (x, y, z), stream, rest)
+            plain.launch(_WHY, lambda: made.remark(found), (x, y, z), stream, rest)  # told once, whatever the numbers
         else:
             launch(x, y, z, stream, function, packed, *rest, *found)
 
@@ -115,7 +116,7 @@ class Descriptors:
                 return f"an address is no multiple of {ALIGNMENT}"
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
-            descriptor.base = _At(address)
+            descriptor.base = rest[at] if pointer is not None and not offset else _At(address)
             found.append(descriptor)
         return found
 
