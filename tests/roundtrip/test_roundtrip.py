@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import triton
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.check import assert_round_trips
@@ -19,6 +20,9 @@ def test_there_are_at_least_a_hundred_modules() -> None:
 
 @pytest.mark.parametrize("case, stage", MODULES)
 def test_round_trip(case: Case, stage: str) -> None:
+    theirs = stage in ("cf", "llvm") or case.name.endswith("_ws")
+    if theirs and not triton.__version__.startswith("3.6"):
+        pytest.skip("made by Triton 3.6's own list of passes")
     assert_round_trips(text_of(case, stage))
 
 

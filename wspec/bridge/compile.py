@@ -15,7 +15,7 @@ from wspec.bridge.backend import Finished, finish
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.collector import collector_paused
 from wspec.bridge.digest import hash_library_ahead, is_library_hashed
-from wspec.bridge.files import files_of
+from wspec.bridge.files import files_of, line_of
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
@@ -260,9 +260,7 @@ def kernel_location(source: KernelSource) -> FileLoc:
     """The line of the kernel's `def`."""
     if isinstance(source.ast, Elsewhere):
         return source.ast.place
-    fn = source.ast.fn
-    above = next((count for count, text in enumerate(fn.raw_src) if text.strip().startswith("def ")), 0)
-    return FileLoc(fn.fn.__code__.co_filename, fn.starting_line_number + above, 0)
+    return line_of(source.ast.fn)
 
 
 # ------------------------------------------------------------------------------------------ our own failures

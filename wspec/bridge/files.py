@@ -19,7 +19,6 @@ from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location, file_loc
 
 JITFunction = internal("triton.runtime.jit", "JITFunction")
-get_jit_fn_file_line = internal("triton.runtime.jit", "get_jit_fn_file_line")
 
 if TYPE_CHECKING:
     from wspec.bridge.frontend import KernelSource
@@ -32,7 +31,13 @@ def files_of(source: KernelSource) -> tuple[str, ...]:
     known = getattr(source.ast, "files", None)
     if known is not None:
         return tuple(known)
-    return tuple(get_jit_fn_file_line(function)[0] for function in _called(source.ast.fn))
+    return tuple(line_of(function).file for function in _called(source.ast.fn))
+
+
+def line_of(function: Any) -> FileLoc:
+    """The line of a JITFunction's `def`, which comes behind its decorators."""
+    above = next((count for count, text in enumerate(function.raw_src) if text.strip().startswith("def ")), 0)
+    return FileLoc(function.fn.__code__.co_filename, function.starting_line_number + above, 0)
 
 
 def _called(kernel: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cache, digest, inductor, printed
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.files import line_of
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.ptx.programmatic_launch import WAIT
@@ -27,7 +28,6 @@ _allocation = internal("triton.runtime", "_allocation")
 Autotuner = internal("triton.runtime.autotuner", "Autotuner")
 Heuristics = internal("triton.runtime.autotuner", "Heuristics")
 JITFunction = internal("triton.runtime.jit", "JITFunction")
-get_jit_fn_file_line = internal("triton.runtime.jit", "get_jit_fn_file_line")
 
 Obtain = Callable[[KernelSource], tuple[Result, Group]]
 Load = Callable[[KernelSource, Result, Group], Any]
@@ -321,8 +321,7 @@ def is_gluon(kernel: Any) -> bool:
 
 def place_of(kernel: Any) -> FileLoc:
     """The line of a kernel's `def`."""
-    file, line = get_jit_fn_file_line(innermost(kernel))
-    return FileLoc(file, line, 0)
+    return line_of(innermost(kernel))
 
 
 def is_interpreted(kernel: Any) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import triton
 
 from tests.ptx.judge import judged_order
 from tests.ptx.shipped_ptx import Pair, pair
@@ -87,6 +88,8 @@ def test_who_arrives_is_all_the_same() -> None:
     """Any thread of the task may, if it is one."""
     one = shipped(*SHIPPED[0])
     changed, count = re.subn(r"(setp\.eq\.b32 	%p19, %r9, )0;", r"\g<1>77;", one.emitted)
+    if not triton.__version__.startswith("3.6"):
+        pytest.skip("the predicate is looked for by the name that LLVM gives it under Triton 3.6")
     assert count == 1
     assert shown(one.final, changed, changed, None).refusal == ""
 
