@@ -133,15 +133,15 @@ class Tiles:
 
     # ------------------------------------------------------------------------------------------------ masks
 
-    def masks(self, mask: Value | None) -> tuple[dict[int, Polynomial], set[int], tuple[Fits, ...]]:
-        """By dimension, what i is below; the dimensions where i + place >= 0 is asked; what must fit."""
+    def masks(self, mask: Value | None) -> tuple[dict[int, Polynomial], dict[int, list[Polynomial]], tuple[Fits, ...]]:
+        """By dimension, what i is below; what i plus it must not be below zero; what must fit."""
         ends: dict[int, Polynomial] = {}
         starts: dict[int, list[Polynomial]] = {}
         fits: list[Fits] = []
         shape = () if mask is None else shape_of(mask.type)
         for test, axis in _conjuncts(mask):
             self._add_test(test, axis, shape, ends, starts, fits)
-        return ends, {dim for dim in starts if dim in ends}, tuple(fits)
+        return ends, starts, tuple(fits)
 
     def _add_test(
         self,
@@ -260,7 +260,7 @@ class _Splitting:
         base: Value,
         address: Expression,
         ends: dict[int, Polynomial],
-        starts: set[int],
+        starts: dict[int, list[Polynomial]],
         fits: tuple[Fits, ...],
     ) -> None:
         self.tiles, self.op, self.shape, self.base = tiles, op, type.shape, base
@@ -306,6 +306,9 @@ class _Splitting:
                 place = self._divisible(dim) if dim != inner else self._of_last()
                 found[dim] = place, None
                 self._take(dim, place)
+        for dim, asked in self.starts.items():
+            if any(one != dict(found[dim][0]) for one in map(dict, asked)):
+                raise NotATile("its mask begins elsewhere than a tensor does")
         outer = self._outer()
         offset = {monomial: factor for monomial, factor in self.rest.items() if factor}
         dimensions = outer + tuple(Dimension(self.shape[dim], self.strides[dim], *found[dim], dim) for dim in order)

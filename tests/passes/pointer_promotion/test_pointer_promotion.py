@@ -83,6 +83,11 @@ def copied(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: 
     elif KIND == 8:  # a row that a number in memory says
         first = tl.load(b_ptr).to(tl.int32)
         tile = tl.load(a_ptr + (first + rows)[:, None] * pitch + columns[None, :], mask=inside, other=0.0)
+    elif KIND == 9:  # the first rows are left out
+        seen = inside & (rows[:, None] >= 3)
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=seen, other=0.0)
+    elif KIND == 10:  # the same where no row is the last
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=rows[:, None] > 0, other=0.0)
     tl.store(out, tile, mask=inside)
 
 
@@ -108,6 +113,8 @@ def test_a_tile_with_a_mask() -> None:
         (6, "rows that begin again reach tt.reduce"),
         (7, "volatile"),
         (8, "not known at the launch"),
+        (9, "its mask begins elsewhere than a tensor does"),
+        (10, "its mask begins elsewhere than a tensor does"),
     ],
 )
 def test_what_stays(kind: int, why: str) -> None:

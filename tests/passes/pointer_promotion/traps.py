@@ -61,7 +61,7 @@ def draw(seed: int) -> Trap:
     carried, wide, batched = chance(0.5), chance(0.3), chance(0.3)
     by_step = not carried and chance(0.4)
     other = pick.choice([", other=0.0"] * 6 + ["", ", other=1.0"])
-    causal, above = chance(0.1), chance(0.15)
+    causal, above = chance(0.1), chance(0.25)
     unmasked = chance(0.2)
     lines = [
         "pid = tl.program_id(0)",
@@ -89,7 +89,8 @@ def draw(seed: int) -> Trap:
     )
     a_mask = [] if unmasked else [left.format(kk="kk[None, :]")]
     b_mask = [] if unmasked else [left.format(kk="kk[:, None]")]
-    a_mask += ["m[:, None] < M"] * masked_rows + ["m[:, None] >= kk[None, :]"] * causal + ["m[:, None] >= 0"] * above
+    a_mask += ["m[:, None] < M"] * masked_rows + ["m[:, None] >= kk[None, :]"] * causal
+    a_mask += [pick.choice(["m[:, None] >= 0", "m[:, None] > -1", "m[:, None] >= 3", "m[:, None] > 0"])] * above
     b_mask += ["n[None, :] < N"] * masked_columns
     joined = lambda parts: f", mask={' & '.join(f'({one})' for one in parts)}{other}" if parts else ""  # noqa: E731
     where_a, where_b = ("a_at", "b_at") if carried else (a.format(k=k), b.format(k=k))
