@@ -19,6 +19,7 @@ from wspec.passes.packed_dequantization.pack_bytes import rewrite
 from wspec.pipeline import prepare
 
 ODD = odd_cases()
+TAKEN = [case for case in ODD if case.code == "specialized"]
 SMALL = 4096  # bytes of barriers, alignment and scratch of reductions, which a plan does not count
 FEW = [our_attention(64, True, "bf16"), our_attention(128, False, "fp16"), our_attention(128, True, "bf16")]
 FEW += [our_attention(256, False, "bf16"), our_matmul(Config(), False, "bf16"), our_matmul(Config(), True, "fp16")]
@@ -47,8 +48,14 @@ def assert_specialized(case: Case) -> None:
         assert set(found.ptxas_notes) <= case.notes, "ptxas took the asynchrony away from tensor core instructions"
 
 
-@pytest.mark.parametrize("case", [case for case in ODD if case.code == "specialized"], ids=str)
+@pytest.mark.parametrize("case", TAKEN[::2], ids=str)
 def test_specialized(case: Case) -> None:
+    assert_specialized(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", TAKEN[1::2], ids=str)
+def test_specialized_too(case: Case) -> None:
     assert_specialized(case)
 
 
