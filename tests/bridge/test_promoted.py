@@ -12,7 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
-from wspec.lab.bench.pointer_kernels import product
+from wspec.lab.bench.pointer_kernels import attention, product
 
 META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 
@@ -65,3 +65,16 @@ def test_it_stays_out_of_the_cache_of_others(driver: FakeDriver) -> None:
         kernel = wspec.compile(product, persistent=False, gate="off", remarks="off")
         arguments = launched(driver, kernel, *tensors(256, 512, 128))
         assert sum(isinstance(one, TensorDescriptor) for one in arguments) == 3
+
+
+@pytest.mark.parametrize("length", [1000, 4096])
+def test_terms_of_heads_become_dimensions(driver: FakeDriver, length: int) -> None:
+    """What is made is what the tensor's own descriptor would be: dimensions without a mask end where it does."""
+    kernel = wspec.compile(attention, persistent=False, gate="off", remarks="off")
+    q = torch.zeros(2, 3, length, 64).bfloat16()
+    numbers = (0.1, *q.stride()[:3], 3, length)
+    tile = {"BLOCK_M": 128, "BLOCK_N": 128, "DIM": 64, "CAUSAL": False, "num_warps": 8, "num_stages": 2}
+    kernel[(triton.cdiv(length, 128), 6)](q, q.clone(), q.clone(), torch.zeros_like(q), *numbers, **tile)
+    made = [one for one in driver.launches[0].arguments if isinstance(one, TensorDescriptor)]
+    assert len(made) == 4
+    assert all((tuple(one.shape), tuple(one.strides)) == (tuple(q.shape), q.stride()) for one in made)
