@@ -15,7 +15,8 @@ from wspec.ir.ops import info
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import DenseArrayAttr
 from wspec.passes.pointer_promotion.addresses import NotAffine, Polynomial, add, index, shape_of
-from wspec.passes.pointer_promotion.tiles import Dead, NotATile, Tiles, mask_of
+from wspec.passes.pointer_promotion.tiles import Dead, NotATile, Tiles
+from wspec.plan.pointer_loads import mask_of
 
 _SAME_PLACE = frozenset({"ttg.convert_layout", "ttg.local_alloc", "ttg.local_load", "tt.fp_to_fp", "tt.bitcast"})
 _TURNED = frozenset({"tt.trans", "ttg.memdesc_trans"})

@@ -19,7 +19,7 @@ from wspec.diagnostics import Remark
 from wspec.host_descriptors import ALIGNMENT, HostDescriptor, LaunchSlice, Promotion
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, replace_uses
-from wspec.ir.loc import NameLoc, value_name
+from wspec.ir.loc import value_name
 from wspec.ir.prune import prune
 from wspec.ir.types import (
     I32,
@@ -29,7 +29,6 @@ from wspec.ir.types import (
     Attribute,
     DenseArrayAttr,
     DictAttr,
-    FunctionType,
     IntegerAttr,
     Layout,
     MemDescType,
@@ -37,11 +36,11 @@ from wspec.ir.types import (
     TensorDescType,
     TensorType,
     Type,
-    TypeAttr,
 )
 from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, is_before
 from wspec.passes.pointer_promotion.dead import Seen, check_unseen
 from wspec.passes.pointer_promotion.tiles import NotATile, Tile, Tiles
+from wspec.plan.arguments import add_arguments
 from wspec.plan.graph import LOADS, STORES, memory_base
 
 LEAST_SIDE = 8  # rows of a buffer that is swizzled
@@ -269,7 +268,7 @@ class _Maker:
         rank = len(block)
         shared = _shared(type, block, transposed=False, rank=rank)
         described = TensorDescType(TensorType(block, type.element, shared))
-        value = _add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])
+        value = add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])[0]
         self.descriptors.append(made)
         self.values.append(value)
         return value
@@ -342,18 +341,6 @@ def _turned(type: TensorType) -> TensorType:
     fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
     order = tuple(1 - dim for dim in layout.ints("order"))
     return TensorType(type.shape[::-1], type.element, layout.with_fields({**fields, "order": order}))
-
-
-def _add_arguments(function: Operation, name: str, types: Sequence[Type]) -> Value:
-    """New last arguments of a function, of which the first comes back."""
-    added = [function.regions[0].block.add_arg(type, NameLoc(name, function.location)) for type in types]
-    old = function.properties["function_type"]
-    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
-    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, *types), old.type.results))
-    known = function.properties.get("arg_attrs")
-    if isinstance(known, ArrayAttr):
-        function.properties["arg_attrs"] = ArrayAttr((*known.items, *[DictAttr(())] * len(types)))
-    return added[0]
 
 
 __all__ = ["Promoted", "promote"]

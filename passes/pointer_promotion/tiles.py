@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wspec.host_descriptors import Bound, LaunchSlice, Sum, Term, Unknown
+from wspec.host_descriptors import MOST, Bound, LaunchSlice, Sum, Term, Unknown
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import DenseArrayAttr, DenseAttr, IntegerAttr, PointerType, ScalarType, TensorType
+from wspec.ir.types import PointerType, ScalarType, TensorType
 from wspec.passes.pointer_promotion.addresses import (
     ONE,
     Addresses,
@@ -33,13 +33,12 @@ from wspec.passes.pointer_promotion.addresses import (
     multiply,
     shape_of,
 )
+from wspec.plan.pointer_loads import is_volatile, is_zero_filled, mask_of
 
 MOST_DIMS = 5
 MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
-NO_END = (1 << 31) - 1
-_ZERO = frozenset({"0", "0.000000e+00", "-0", '"0x00"', '"0x0000"'})
 _SLT, _SLE, _SGT, _SGE = 2, 3, 4, 5  # arith's predicates
 
 
@@ -84,20 +83,6 @@ class Tile:
         return self.dimensions[-1].tile == 0
 
 
-def mask_of(op: Operation) -> Value | None:
-    """The mask of a tt.load or tt.store."""
-    if op.name == "tt.store":
-        return op.operands[2] if len(op.operands) > 2 else None
-    return op.operands[1] if _given(op)[1] else None
-
-
-def _given(load: Operation) -> tuple[int, int, int]:
-    sizes = load.attr("operandSegmentSizes")
-    values = sizes.values if isinstance(sizes, DenseArrayAttr) else (1,) * len(load.operands)
-    padded = (*values, 0, 0)
-    return padded[0], padded[1], padded[2]
-
-
 @dataclass(frozen=True)
 class Tiles:
     """The tiles of a function. `of` raises NotATile."""
@@ -126,9 +111,9 @@ class Tiles:
             raise NotATile("its elements have neither 8, 16 nor 32 bits")
         if max(tile.shape) > MOST_SIDE:
             raise NotATile(f"a side of it is longer than {MOST_SIDE}")
-        if isinstance(flag := op.attr("isVolatile"), IntegerAttr) and flag.value:
+        if is_volatile(op):
             raise NotATile("it is volatile")
-        if op.name == "tt.load" and _given(op)[2] and not _is_zero(op.operands[-1]):
+        if op.name == "tt.load" and not is_zero_filled(op):
             raise NotATile("what it puts in place of elements that its mask leaves out is not zero")
 
     # ------------------------------------------------------------------------------------------------ masks
@@ -215,11 +200,6 @@ class Tiles:
             return all(self.slice.is_uniform(self.position(one)) for one in monomial)
         except Unknown as why:
             raise NotATile(f"what it depends on is not known at the launch: {why}") from None
-
-
-def _is_zero(value: Value) -> bool:
-    constant = value.op.attr("value") if value.op is not None and value.op.name == "arith.constant" else None
-    return isinstance(constant, DenseAttr) and constant.text in _ZERO
 
 
 def _conjuncts(mask: Value | None) -> list[tuple[Operation, tuple[int, ...]]]:
@@ -376,13 +356,13 @@ class _Splitting:
     def _bounds(self, dimensions: Sequence[Dimension], offset: Polynomial) -> tuple[Bound, ...]:
         found = []
         for one in dimensions:
-            low = -NO_END if one.tile in self.starts and self.op.results else 0  # the copy engine faults on such stores
+            low = -MOST if one.tile in self.starts and self.op.results else 0  # the copy engine faults on such stores
             why = "a tile may begin before the first row or column"
-            found.append(Bound(self.tiles.sum(one.place), low, NO_END - one.size, why))
+            found.append(Bound(self.tiles.sum(one.place), low, MOST - one.size, why))
         columns, apart = self.tiles.sum(dimensions[-1].place), COLUMN_BYTES // self.bytes
         if apart > 1:
             why = f"a tile may begin at a column that is no multiple of {COLUMN_BYTES} bytes"
-            found.append(Bound(columns, -NO_END, NO_END, why, apart))
+            found.append(Bound(columns, -MOST, MOST, why, apart))
         for fits in self.fits:
             if fits.bits >= 64 or not fits.sum:
                 continue

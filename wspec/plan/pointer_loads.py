@@ -17,9 +17,21 @@ _ZERO = frozenset({"0", "0.000000e+00", "-0", '"0x00"', '"0x0000"'})
 _WIDTHS = (8, 16)  # bits of an element that the tensor core reads from shared memory as it is loaded
 
 
-def mask_of(load: Operation) -> Value | None:
-    """The mask of a tt.load, if it has one."""
-    return load.operands[1] if _given(load)[1] else None
+def mask_of(op: Operation) -> Value | None:
+    """The mask of a tt.load or tt.store, if it has one."""
+    if op.name == "tt.store":
+        return op.operands[2] if len(op.operands) > 2 else None
+    return op.operands[1] if _given(op)[1] else None
+
+
+def is_zero_filled(load: Operation) -> bool:
+    """Are zeros, or whatever, in place of the elements that the mask of a tt.load leaves out?"""
+    return not _given(load)[2] or _is_zero(load.operands[-1])
+
+
+def is_volatile(op: Operation) -> bool:
+    """Must the access be made as it stands?"""
+    return isinstance(flag := op.attr("isVolatile"), IntegerAttr) and bool(flag.value)
 
 
 def hindrance(load: Operation) -> str:
@@ -29,9 +41,9 @@ def hindrance(load: Operation) -> str:
         return "it is no tile of two dimensions"
     if not isinstance(tile.element, ScalarType) or tile.element.bits not in _WIDTHS:
         return "its elements have neither 8 nor 16 bits"
-    if isinstance(flag := load.attr("isVolatile"), IntegerAttr) and flag.value:
+    if is_volatile(load):
         return "it is volatile"
-    if _given(load)[2] and not _is_zero(load.operands[-1]):
+    if not is_zero_filled(load):
         return "what it puts in place of elements that its mask leaves out is not zero"
     buffer = _buffer(load)
     if buffer is None:

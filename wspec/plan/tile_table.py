@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value
-from wspec.ir.loc import NameLoc
 from wspec.ir.types import (
     I1,
     I32,
-    ArrayAttr,
     Attribute,
     DenseArrayAttr,
     DictAttr,
-    FunctionType,
     IntegerAttr,
     PointerType,
-    TypeAttr,
     i32,
 )
+from wspec.plan.arguments import add_arguments
 
 POINTER = PointerType(I32)
 """Of the table, and of its entries."""
@@ -41,15 +38,7 @@ def tile_loop(function: Operation) -> Operation:
 
 def add_pointer(function: Operation, name: str, type: PointerType = POINTER) -> Value:
     """A new last argument of a function, aligned to 16 bytes, which a launcher adds to those that the user gives."""
-    added = function.regions[0].block.add_arg(type, NameLoc(name, function.location))
-    old = function.properties["function_type"]
-    assert isinstance(old, TypeAttr) and isinstance(old.type, FunctionType)
-    function.properties["function_type"] = TypeAttr(FunctionType((*old.type.inputs, type), old.type.results))
-    known = function.properties.get("arg_attrs")
-    if isinstance(known, ArrayAttr):
-        aligned = DictAttr((("tt.divisibility", i32(16)),))
-        function.properties["arg_attrs"] = ArrayAttr((*known.items, aligned))
-    return added
+    return add_arguments(function, name, [type], DictAttr((("tt.divisibility", i32(16)),)))[0]
 
 
 def grid_size(build: Builder, function: Operation, axis: int) -> Value:

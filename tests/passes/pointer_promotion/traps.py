@@ -55,7 +55,13 @@ class Trap:
 def draw(seed: int) -> Trap:
     """A kernel; equal seeds give equal ones."""
     pick = random.Random(seed)
-    chance = lambda part: pick.random() < part  # noqa: E731
+
+    def chance(part: float) -> bool:
+        return pick.random() < part
+
+    def joined(parts: list[str]) -> str:
+        return f", mask={' & '.join(f'({one})' for one in parts)}{other}" if parts else ""
+
     rows, columns = pick.choice(ROWS), pick.choice(ROWS)
     masked_rows, masked_columns = chance(0.4), chance(0.4)
     carried, wide, batched = chance(0.5), chance(0.3), chance(0.3)
@@ -92,7 +98,6 @@ def draw(seed: int) -> Trap:
     a_mask += ["m[:, None] < M"] * masked_rows + ["m[:, None] >= kk[None, :]"] * causal
     a_mask += [pick.choice(["m[:, None] >= 0", "m[:, None] > -1", "m[:, None] >= 3", "m[:, None] > 0"])] * above
     b_mask += ["n[None, :] < N"] * masked_columns
-    joined = lambda parts: f", mask={' & '.join(f'({one})' for one in parts)}{other}" if parts else ""  # noqa: E731
     where_a, where_b = ("a_at", "b_at") if carried else (a.format(k=k), b.format(k=k))
     lines += [f"    a = tl.load({where_a}{joined(a_mask)})", f"    b = tl.load({where_b}{joined(b_mask)})"]
     lines.append("    acc = tl.dot(a, b, acc)")
