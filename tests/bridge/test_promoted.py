@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
+from wspec.bridge.promoted import Descriptors
+from wspec.host_descriptors import Term
 from wspec.lab.bench.pointer_kernels import attention, product
 
 META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
@@ -78,3 +81,19 @@ def test_terms_of_heads_become_dimensions(driver: FakeDriver, length: int) -> No
     made = [one for one in driver.launches[0].arguments if isinstance(one, TensorDescriptor)]
     assert len(made) == 4
     assert all((tuple(one.shape), tuple(one.strides)) == (tuple(q.shape), q.stride()) for one in made)
+
+
+def test_addresses_may_be_numbers(driver: FakeDriver) -> None:
+    """As Triton takes them: a descriptor is of what lies there, where the kernel's offset begins."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16")
+    types |= dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i32:16")
+    types |= dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), "i32:1")
+    compiled = wspec.offline(product, types, META, gate="off", persistent=False)
+    promotion = compiled.outcome().result.promotion
+    assert promotion is not None
+    moved = replace(promotion.descriptors[0], offset=(Term(64),))
+    made = Descriptors(compiled.source, replace(promotion, descriptors=(moved, *promotion.descriptors[1:])))
+    numbers = (256, 512, 128, 128, 1, 512, 1, 512, 1)
+    found = made.of((8, 1, 1), (None, None, None, 4096, 8192, 12288, *numbers))
+    assert [one.base.data_ptr() for one in found if not isinstance(one, str)] == [4096 + 128, 8192, 12288]
+    assert isinstance(made.of((8, 1, 1), (None, None, None, None, 8192, 12288, *numbers)), str)

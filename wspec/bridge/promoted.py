@@ -110,13 +110,13 @@ class Descriptors:
             return shapes
         found = []
         for at, (offset, fields) in zip(self._pointers, shapes, strict=True):
-            pointer: Any = getattr(rest[at], "data_ptr", None)
-            address = pointer() + offset if pointer is not None else rest[at]
-            if type(address) is not int or address <= 0 or address % ALIGNMENT:
+            given = rest[at]  # a tensor, or an address
+            address = given if type(given) is int else getattr(given, "data_ptr", int)()  # 0 of what is neither
+            if address <= 0 or (address + offset) % ALIGNMENT:
                 return f"an address is no multiple of {ALIGNMENT}"
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
-            descriptor.base = rest[at] if pointer is not None and not offset else _At(address)
+            descriptor.base = _At(address + offset) if offset or given is address else given
             found.append(descriptor)
         return found
 
