@@ -258,6 +258,7 @@ class _Maker:
             tuple(None if one.end is None else self.tiles.sum(one.end) for one in tile.dimensions),
             tuple(self.tiles.sum(one.stride) for one in tile.dimensions),
             tuple(None if one.end is not None else self.tiles.sum(one.place) for one in tile.dimensions),
+            not tile.op.results,
         )  # fmt: skip
         for known, value in zip(self.descriptors, self.values, strict=True):
             if replace(known, name="") == made:

@@ -52,6 +52,21 @@ def test_blocks(dtype: torch.dtype, at: tuple[int, int]) -> None:
         assert x[i, j].float() == (tile[place].float() if inside(tile, place) else whole[i, j])
 
 
+@pytest.mark.parametrize("columns, written", [(1, 4), (4, 4), (29, 32), (32, 32)])
+def test_rows_end_at_16_bytes(columns: int, written: int) -> None:
+    """Where they are written: a card writes and adds the tile's elements behind the end too, and reads zeros there."""
+    memory, x = GlobalMemory(), torch.full((8, 64), 5.0)
+    desc = describe(memory, x, [4, 32], shape=[3, columns], strides=(64, 1))
+    assert read_tile(memory, desc, (0, 0)).eq(5).sum() == 3 * columns
+    write_tile(memory, desc, (0, 0), torch.full((4, 32), 7.0))
+    expected = torch.full((8, 64), 5.0)
+    expected[:3, :written] = 7
+    assert torch.equal(x, expected)
+    reduce_tile(memory, desc, (0, 0), torch.full((4, 32), 1.0), 1)
+    expected[:3, :written] = 8
+    assert torch.equal(x, expected)
+
+
 @pytest.mark.parametrize("dtype, column", [(torch.float32, 2), (torch.float16, -4), (torch.int8, 8)])
 def test_blocks_start_at_16_bytes(dtype: torch.dtype, column: int) -> None:
     memory, x = GlobalMemory(), torch.zeros(8, 64).to(dtype)

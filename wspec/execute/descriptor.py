@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -94,19 +94,26 @@ def read_tile(memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int]
 
 
 def write_tile(memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int], tile: torch.Tensor) -> None:
-    """Write a tile of as many elements as the block; what lies behind the end of a dimension is dropped."""
+    """Write a tile of as many elements as the block; what lies behind the end of a dimension is dropped.
+
+    A row's last 16 bytes are written whole, the part of them behind its end too, as an H200 does.
+    """
     _check_store(desc, coordinates)
-    store_block(memory, desc, coordinates, tile)
+    store_block(memory, _in_whole_pieces(desc), coordinates, tile)
 
 
 def reduce_tile(
     memory: GlobalMemory, desc: Descriptor, coordinates: Sequence[int], tile: torch.Tensor, kind: int
 ) -> None:
-    """Combine a tile with what is there; `kind` is the integer of `tt.descriptor_reduce` (1 add, 2 min, 3 max, ...)."""
+    """Combine a tile with what is there; `kind` is the integer of `tt.descriptor_reduce` (1 add, 2 min, 3 max, ...).
+
+    As with `write_tile`, a row's last 16 bytes are changed whole.
+    """
     combine = REDUCE[desc.signed].get(kind)
     if combine is None:
         raise ExecutionError(f"descriptor reductions of kind {kind} are unknown")
     _check_store(desc, coordinates)
+    desc = _in_whole_pieces(desc)
     window = _window(desc, coordinates)
     view = _view(memory, desc, window)
     memory.note_view("changes", _address(desc, window), view)
@@ -156,6 +163,13 @@ def _check_store(desc: Descriptor, coordinates: Sequence[int]) -> None:
     _check_start(desc, coordinates)
     if any(at < 0 for at in coordinates):
         raise ExecutionError(f"a block is stored at negative coordinates: {', '.join(map(str, coordinates))}")
+
+
+def _in_whole_pieces(desc: Descriptor) -> Descriptor:
+    """The descriptor as the copy engine writes by it: rows end at a multiple of 16 bytes."""
+    end, item = desc.shape[-1], desc.dtype.itemsize
+    whole = -(-end * item // _TMA_BYTES) * _TMA_BYTES // item
+    return desc if whole == end else replace(desc, shape=(*desc.shape[:-1], whole))
 
 
 def _rows(desc: Descriptor, rows: torch.Tensor, column: int, width: int) -> tuple[torch.Tensor, torch.Tensor, slice]:

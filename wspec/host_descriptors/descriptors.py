@@ -42,6 +42,7 @@ class HostDescriptor:
     shape: tuple[Sum | None, ...]  # None: the kernel knows no end
     strides: tuple[Sum, ...]
     places: tuple[Sum | None, ...]  # where boxes begin along a dimension without an end, which ends behind the last
+    is_stored: bool = False
 
     @property
     def type(self) -> str:
@@ -124,7 +125,7 @@ class Promotion:
                 [
                     one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
                     [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
-                    [None if place is None else _data(place) for place in one.places],
+                    [None if place is None else _data(place) for place in one.places], one.is_stored,
                 ]
                 for one in self.descriptors
             ],
@@ -139,9 +140,9 @@ class Promotion:
             HostDescriptor(
                 name, argument, element, item, tuple(block), _sum(offset),
                 tuple(None if size is None else _sum(size) for size in shape), tuple(map(_sum, strides)),
-                tuple(None if place is None else _sum(place) for place in places),
+                tuple(None if place is None else _sum(place) for place in places), is_stored,
             )
-            for name, argument, element, item, block, offset, shape, strides, places in data["descriptors"]
+            for name, argument, element, item, block, offset, shape, strides, places, is_stored in data["descriptors"]
         )  # fmt: skip
         bounds = tuple(Bound(_sum(one), *others) for one, *others in data["bounds"])
         return Promotion(scalars, descriptors, bounds)
@@ -174,6 +175,8 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
         return f"{descriptor.name} does not begin at a multiple of {ALIGNMENT} bytes"
     if not all(1 <= size <= MOST for size in shape):
         return f"{descriptor.name} has an extent of {next(size for size in shape if not 1 <= size <= MOST)}"
+    if descriptor.is_stored and shape[-1] * item % ALIGNMENT:  # the copy engine writes whole pieces of 16 bytes
+        return f"rows that are stored to {descriptor.name} end after {shape[-1] * item} bytes, no multiple of {ALIGNMENT}"
     for stride in strides[:-1]:
         if stride * item % ALIGNMENT or not 0 < stride * item < STRIDE_END:
             return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"

@@ -128,6 +128,8 @@ def test_launches_that_are_not_the_same() -> None:
     assert isinstance(made.of((2, 2, 1), {2: 100, 3: 80, 4: 97}), str)  # rows that do not begin at 16 bytes
     assert isinstance(made.of((2, 2, 1), {2: 0, 3: 80, 4: 96}), str)  # no rows at all
     assert isinstance(made.of((2, 2, 1), {2: 100, 3: 80, 4: -96}), str)
+    uneven = made.of((2, 2, 1), {2: 100, 3: 79, 4: 96})  # a load of such rows is right, a store is not
+    assert uneven == "rows that are stored to b_ptr_tiles end after 158 bytes, no multiple of 16"
     assert isinstance(made.of((1 << 25, 2, 1), {2: 1 << 30, 3: 80, 4: 96}), str)  # offsets of more than 32 bits
     again = Promotion.from_data(made.to_data())
     assert again == made
