@@ -67,7 +67,9 @@ def test_loads(columns: int, dtype: torch.dtype) -> None:
     torch.manual_seed(columns)
     for rows, start in itertools.product((5, 24), (-16, 0, 16)):
         whole, memory = _filled(32, 128, dtype), GlobalMemory()
-        expected = read_tile(memory, describe(memory, whole, BLOCK, shape=[rows, columns], strides=(128, 1)), (-1, start))
+        expected = read_tile(
+            memory, describe(memory, whole, BLOCK, shape=[rows, columns], strides=(128, 1)), (-1, start)
+        )
         out = torch.zeros(BLOCK, dtype=dtype, device="cuda")
         source = TensorDescriptor(whole.cuda(), [rows, columns], [128, 1], list(BLOCK))
         fetched[(1,)](source, TensorDescriptor.from_tensor(out, list(BLOCK)), -1, start)

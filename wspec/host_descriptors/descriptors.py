@@ -176,7 +176,9 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     if not all(1 <= size <= MOST for size in shape):
         return f"{descriptor.name} has an extent of {next(size for size in shape if not 1 <= size <= MOST)}"
     if descriptor.is_stored and shape[-1] * item % ALIGNMENT:  # the copy engine writes whole pieces of 16 bytes
-        return f"rows that are stored to {descriptor.name} end after {shape[-1] * item} bytes, no multiple of {ALIGNMENT}"
+        return (
+            f"rows that are stored to {descriptor.name} end after {shape[-1] * item} bytes, no multiple of {ALIGNMENT}"
+        )
     for stride in strides[:-1]:
         if stride * item % ALIGNMENT or not 0 < stride * item < STRIDE_END:
             return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"
