@@ -20,6 +20,7 @@ from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
+from wspec.bridge.without_request import WithoutRequest, asks, failed
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
@@ -105,12 +106,28 @@ def load_plain(source: KernelSource) -> Any:
 
 
 def compile_plain(source: KernelSource) -> Any:
-    """Triton's own compilation of the function as it was, from the same cache entry as without wspec."""
+    """Triton's own compilation of the function as it was, from the same cache entry as without wspec.
+
+    Where Triton fails to specialize a loop that asks for it, the function without that request.
+    """
     ast = source.ast
-    fn = ast.fn.plain if isinstance(ast.fn, WspecFunction) else ast.fn
-    plain = ASTSource(fn, ast.signature, ast.constants, ast.attrs)
-    with printed.once(source):
-        return triton.compile(plain, target=source.target, options=source.options.__dict__)
+    ours = isinstance(ast.fn, WspecFunction)
+    fn = ast.fn.plain if ours else ast.fn
+
+    def compiled(kind: type[ASTSource]) -> Any:
+        made = kind(fn, ast.signature, ast.constants, ast.attrs)
+        with printed.once(source):
+            return triton.compile(made, target=source.target, options=source.options.__dict__)
+
+    try:
+        return compiled(ASTSource)
+    except RuntimeError:
+        if not asks(source):
+            raise
+    found = compiled(WithoutRequest)
+    if ours:
+        ast.fn.wspec_say(failed(source.name, place_of(fn)))
+    return found
 
 
 class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyped
