@@ -87,6 +87,7 @@ _CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "overlap": st.booleans(),
     "staging": st.sampled_from(["subtiles", "subtiles", "own"]),
     "producer_warps": st.sampled_from([1, 2, 4]),
+    "promote": st.just(False),
 }
 
 

@@ -60,7 +60,7 @@ class Compiling:
         return read(self.ttgir)
 
     def specialized(self) -> Outcome:
-        return specialize(self.plain(), Options(**{"promote": False, **self.case.options}))
+        return specialize(self.plain(), Options(**self.case.options))
 
 
 def signature(case: Case) -> dict[str, str]:

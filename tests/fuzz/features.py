@@ -44,7 +44,7 @@ ALL = frozenset(
         "if in a loop", "if outside of loops", "else", "no else", "dot in a branch", "loop in a branch",
         "nested loops", "persistent loop", "several loops", "runtime bound", "constant bound", "runtime step",
         "backwards", "values after a loop", "store in a loop", "descriptor store", "pointer store",
-        "masked pointer store", "unrolled", "4 warps", "8 warps", *(f"{n} stages" for n in (1, 2, 3, 4)),
+        "masked pointer store", "unrolled", "early return", "4 warps", "8 warps", *(f"{n} stages" for n in (1, 2, 3, 4)),
     }
 )  # fmt: skip
 
@@ -134,7 +134,9 @@ def _statement(node: Stmt, around: _Around) -> Iterator[str]:
     match node:
         case For():
             yield from _loop(node, around)
-        case If(condition, then, orelse):
+        case If(condition, then, orelse, returns):
+            if returns:
+                yield "early return"
             yield "if in a loop" if around.loops else "if outside of loops"
             yield from _condition(condition)
             yield "else" if orelse else "no else"

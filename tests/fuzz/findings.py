@@ -72,6 +72,8 @@ class Verdict:
     checked: str = ""  # "proved", "error", or "undecided" with what is not decided
     runs: int = 0  # of the executor
     compared: int = 0  # launches of which all three opinions were compared
+    promoted: int = 0  # loads and stores through pointers that became a descriptor's
+    guarded: int = 0  # launches that the plain kernel runs, since a descriptor would not be the same
     unsure: int = 0  # launches that rounding might decide: only plain and specialized were compared
     exact: int = 0  # elements that had to agree in every bit with the reference
     elements: int = 0  # elements compared

@@ -23,14 +23,15 @@ from tests.fuzz.program import ProgramError
 from tests.fuzz.reference import Memory, Unsure
 from wspec import bridge
 from wspec.check import check
-from wspec.diagnostics import REASONS, render
+from wspec.diagnostics import REASONS, WspecError, render
 from wspec.execute.errors import ExecutionError
 from wspec.execute.launch import Kernel
 from wspec.execute.schedule import FirstReady, Priorities, Random, Schedule, adversarial
+from wspec.host_descriptors import Promotion
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import Disjoint
-from wspec.lab.persistent_launch import executed_launch
+from wspec.lab.persistent_launch import descriptors_of, executed_launch
 from wspec.pipeline import Outcome
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan
@@ -66,6 +67,7 @@ class _Court:
     def __init__(self, compiling: Compiling, verdict: Verdict) -> None:
         self.compiling, self.case, self.verdict = compiling, compiling.case, verdict
         self.plan: Plan | None = None  # of the specialized kernel
+        self.promotion: Promotion | None = None
 
     def blame(self, stage: str, message: str) -> None:
         self.verdict.findings.append(Finding(stage, message))
@@ -88,7 +90,8 @@ def _judge(court: _Court) -> None:
     with court.timed("compiler"):
         outcome = _attempt("compiler", court.compiling.specialized)
     _judge_outcome(court, outcome)
-    court.plan = outcome.plan
+    court.plan, court.promotion = outcome.plan, outcome.promotion
+    court.verdict.promoted = len(outcome.promotion.descriptors) if outcome.promotion is not None else 0
     made = outcome.module
     if made is not None:
         text = print_module(made)
@@ -131,7 +134,9 @@ def _expected(court: _Court, launch: Launch) -> dict[str, Memory] | None:
 
 def _judge_outcome(court: _Court, outcome: Outcome) -> None:
     """Specialized as asked for, or left alone with a reason that says something."""
-    (remark,) = outcome.remarks
+    remark, *further = outcome.remarks
+    if any(one.code != "not-promoted" or not one.message for one in further):
+        court.blame("reason", f"a second reason: {render(further[0])}")
     court.verdict.code = remark.code
     if remark.code not in REASONS or not remark.message:
         court.blame("reason", f"a remark that says nothing: {remark}")
@@ -194,6 +199,9 @@ def _run(court: _Court, made: Operation | None, expected: list[dict[str, Memory]
         _compare(court, "plain differs", launch, left, truth)
         if special is None:
             continue
+        if _runs_plain(court, special, launch):
+            court.verdict.guarded += 1
+            continue
         for schedule in schedules(launch.seed, index, special.tasks):
             right = _execute(court, "run", special, launch, schedule)
             where = f"under the schedule '{schedule.name}', "
@@ -201,6 +209,16 @@ def _run(court: _Court, made: Operation | None, expected: list[dict[str, Memory]
             _same(court, launch, left, right, truth, where)
         court.verdict.compared += truth is not None
         court.verdict.unsure += truth is None
+
+
+def _runs_plain(court: _Court, kernel: Kernel, launch: Launch) -> bool:
+    """Does the launch run the plain kernel, since a descriptor in place of pointers would not be the same?"""
+    given = arguments(court.case, launch, data.tensors(court.case.program, launch))
+    try:
+        descriptors_of(court.promotion, kernel.parameters, data.grid(court.case.program, launch), given)
+    except WspecError:
+        return True
+    return False
 
 
 def schedules(seed: int, index: int, tasks: int) -> tuple[Schedule, ...]:
@@ -216,6 +234,7 @@ def _execute(court: _Court, stage: str, kernel: Kernel, launch: Launch, schedule
     court.verdict.runs += 1
     try:
         grid, given = data.grid(court.case.program, launch), arguments(court.case, launch, tensors)
+        given |= descriptors_of(court.promotion, kernel.parameters, grid, given)
         grid, hidden = executed_launch(court.plan, kernel.parameters, grid, given)
         given |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
         kernel.run(grid, given, schedule=schedule)

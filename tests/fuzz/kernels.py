@@ -15,7 +15,7 @@ from tests.fuzz.sketch import Dim, Frame, Level, Sketch, State, Tile, integer
 from tests.fuzz.values import narrowed, transformed
 
 DTYPES = ("fp16", "fp16", "bf16", "bf16", "fp8e4nv", "fp8e5", "i8", "fp32")
-ACCESSES = (("host",),) * 6 + (("host", "device"), ("device",), ("host", "host", "pointer"), ("pointer",))
+ACCESSES = (("host",),) * 6 + (("host", "device"), ("device",), ("host", "host", "pointer"), *(("pointer",),) * 3)
 I32 = Type("i32")
 MOST_COLUMNS = 2  # tiles of columns
 
@@ -30,7 +30,7 @@ def programs(draw: st.DrawFn) -> Program:
     frame, root, wrap, grid = make(sketch, rows, columns)
     body = Body(sketch, frame, habit, root, None)
     _phases(body)
-    if sketch.chance(8):
+    if sketch.chance(6):
         _guard(sketch, frame, root)
     statements = wrap(tuple(root.statements))
     return Program(tuple(sketch.knobs), grid, tuple(sketch.scalars), tuple(sketch.buffers), statements)
@@ -151,7 +151,7 @@ def _store_all(body: Body) -> None:
         left += [made for made in (dot(body),) if made is not None]
     for tile in left:
         store(sketch, body.frame, root, tile.value, (tile.rows, tile.columns))
-    if sketch.chance(3):
+    if sketch.chance(2):
         _store_over_input(body)
 
 
@@ -181,4 +181,5 @@ def _guard(sketch: Sketch, frame: Frame, root: Level) -> None:
     where = [isinstance(one, Assign) and one.name in ("row", "column", "slot") for one in root.statements]
     head = where.index(False)
     limit = sketch.scalar("rows", Extent(((sketch.knob("guard", 2, 1, 0), frame.row.size),)))
-    root.statements[head:] = [If(Bin("<", frame.row.offset, limit), tuple(root.statements[head:]))]
+    rest, condition = tuple(root.statements[head:]), Bin("<", frame.row.offset, limit)
+    root.statements[head:] = [If(condition, rest, returns=sketch.chance(2))]

@@ -35,8 +35,9 @@ from wspec.diagnostics import WspecError
 from wspec.execute.errors import ExecutionError
 from wspec.execute.launch import Kernel
 from wspec.execute.schedule import FirstReady, Priorities, Random, Schedule
+from wspec.host_descriptors import compared
 from wspec.ir import read
-from wspec.lab.persistent_launch import executed_launch
+from wspec.lab.persistent_launch import descriptors_of, executed_launch
 from wspec.pipeline import Outcome, specialize
 from wspec.specs.kernel_file import load_kernel
 
@@ -58,7 +59,16 @@ class Subject:
     def pairs(self) -> list[tuple[str, str]]:
         """The arguments that must not share memory, by name."""
         names = {parameter.values[0].index: parameter.name for parameter in self.plain.parameters}
-        return [(names[one], names[other]) for one, other in self.outcome.disjoint.pairs]
+        return [(names[one], names[other]) for one, other in compared(self.outcome.disjoint, self.outcome.promotion)]
+
+    def is_guarded(self) -> bool:
+        """Does its launch run the plain kernel, whatever overlaps, since descriptors would not be the same?"""
+        assert self.outcome.module is not None
+        try:
+            descriptors_of(self.outcome.promotion, Kernel(self.outcome.module).parameters, self.grid, self.make())
+        except WspecError:
+            return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +169,10 @@ def _left(subject: Subject, kernel: Kernel, layout: Layout, schedule: Schedule) 
     """The bytes of every tensor after a launch."""
     given = layout.applied(subject.make())
     names = {parameter.name for parameter in kernel.parameters}
-    plan = subject.outcome.plan if kernel is not subject.plain else None
+    plan, promotion = (subject.outcome.plan, subject.outcome.promotion) if kernel is not subject.plain else (None, None)
+    given_too = descriptors_of(promotion, kernel.parameters, subject.grid, given)
     grid, hidden = executed_launch(plan, kernel.parameters, subject.grid, given)
-    own = {name: item for name, item in given.items() if name in names}
+    own = {name: item for name, item in given.items() if name in names} | given_too
     own |= {name: torch.from_numpy(numbers) for name, numbers in hidden.items()}
     kernel.run(grid, own, schedule=schedule)
     tensors = {name: item for name, item in given.items() if isinstance(item, torch.Tensor)}
@@ -200,7 +211,9 @@ def of_variant(args: argparse.Namespace) -> Iterator[Subject]:
     except WspecError:
         return
     name = f"{Path(args.input).name} {args.variant}"
-    yield Subject(name, Kernel(read(subject.front.stages["ttgir"])), outcome, first.grid, lambda: make(0).arguments)
+    made = Subject(name, Kernel(read(subject.front.stages["ttgir"])), outcome, first.grid, lambda: make(0).arguments)
+    if not made.is_guarded():
+        yield made
 
 
 def fuzzed(number: int, folder: Path) -> Subject | None:
@@ -214,7 +227,8 @@ def fuzzed(number: int, folder: Path) -> Subject | None:
         return None
     case, launch = compiling.case, compiling.case.launches[0]
     grid = data.grid(case.program, launch)
-    return Subject(f"kernel {number}", Kernel(compiling.plain()), outcome, grid, lambda: _arguments(case, launch))
+    made = Subject(f"kernel {number}", Kernel(compiling.plain()), outcome, grid, lambda: _arguments(case, launch))
+    return None if made.is_guarded() else made
 
 
 def _arguments(case: Case, launch: Launch) -> Arguments:

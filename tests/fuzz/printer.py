@@ -49,7 +49,7 @@ HEAD = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
 
 def source(program: Program) -> str:
     """The text of a module with the kernel, which is called `kernel`."""
-    lines = [*_descriptors(program), *_block(program, program.body)]
+    lines = [*_descriptors(program), *_whole(program)]
     body = "\n".join(INDENT + line for line in lines)
     return f"{HEAD}def kernel({', '.join(parameters(program))}):\n{body}\n"
 
@@ -84,6 +84,18 @@ def _descriptors(program: Program) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ statements
 
 
+def _whole(program: Program) -> Iterator[str]:
+    """The kernel's statements; a condition around the last ones may be a return before them."""
+    last = program.body[-1] if program.body else None
+    if not isinstance(last, If) or not last.returns or last.orelse:
+        yield from _block(program, program.body)
+        return
+    yield from _block(program, program.body[:-1])
+    yield f"if not ({_top(program, last.condition)}):"
+    yield f"{INDENT}return"
+    yield from _block(program, last.then)
+
+
 def _block(program: Program, body: tuple[Stmt, ...]) -> Iterator[str]:
     for statement in body:
         yield from _statement(program, statement)
@@ -103,7 +115,7 @@ def _statement(program: Program, statement: Stmt) -> Iterator[str]:
             parts += [f"{hint}={value}" for hint, value in hints]
             yield f"for {name} in tl.range({', '.join(parts)}):"
             yield from _nested(program, body)
-        case If(condition, then, orelse):
+        case If(condition, then, orelse, _):
             yield f"if {_top(program, condition)}:"
             yield from _nested(program, then)
             if orelse:

@@ -280,11 +280,15 @@ class For(Stmt):
 
 @dataclass(frozen=True)
 class If(Stmt):
-    """A conditional on a scalar; an empty `orelse` is no else."""
+    """A conditional on a scalar; an empty `orelse` is no else.
+
+    The last statement of a kernel may be written as a return where the condition does not hold (`returns`).
+    """
 
     condition: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
+    returns: bool = False
 
 
 @dataclass(frozen=True)

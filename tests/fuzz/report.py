@@ -70,7 +70,7 @@ class Report:
         self.longest = max(self.longest, (sum(verdict.seconds.values()), trial.number))
         if verdict.checked:
             self.checked[verdict.checked] += 1
-        for name in ("runs", "compared", "unsure", "exact", "elements", "cubin"):
+        for name in ("runs", "compared", "promoted", "guarded", "unsure", "exact", "elements", "cubin"):
             self.totals[name] += int(getattr(verdict, name))
         for finding in verdict.findings:
             self._blame(trial, finding, keep)
@@ -134,7 +134,8 @@ class Report:
         console.print(
             f"{total['runs']} runs of the executor, {total['compared']} specialized launches compared with the "
             f"reference ({total['unsure']} that rounding could decide), {total['elements']} elements, "
-            f"{total['exact']} of them exactly; {total['cubin']} cubins"
+            f"{total['exact']} of them exactly; {total['cubin']} cubins; {total['promoted']} tiles through pointers "
+            f"became a descriptor's, {total['guarded']} launches ran the plain kernel for it"
         )
         console.print(_counts("what became of the kernels", self.codes), _counts("checker", self.checked))
         console.print(_counts("seconds", Counter({name: round(value) for name, value in self.stages.items()})))

@@ -18,7 +18,7 @@ from tests.fuzz.printer import parameters, source
 from tests.fuzz.reduction import defined
 from tests.fuzz.trial import draw
 
-SAMPLES = 150
+SAMPLES = 160
 COMPILED = 12
 RUN = 25
 
