@@ -44,7 +44,8 @@ ALL = frozenset(
         "if in a loop", "if outside of loops", "else", "no else", "dot in a branch", "loop in a branch",
         "nested loops", "persistent loop", "several loops", "runtime bound", "constant bound", "runtime step",
         "backwards", "values after a loop", "store in a loop", "descriptor store", "pointer store",
-        "masked pointer store", "unrolled", "early return", "4 warps", "8 warps", *(f"{n} stages" for n in (1, 2, 3, 4)),
+        "masked pointer store", "unrolled", "early return", "4 warps", "8 warps",
+        *(f"{n} stages" for n in (1, 2, 3, 4)),
     }
 )  # fmt: skip
 
