@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib
 import json
 import os
 import re
@@ -36,7 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         _child(given)
         return 0
     start = time.monotonic()
-    given.rows = given.rows or Path(tempfile.mkdtemp(prefix="on-card-")) / "rows.jsonl"
+    given.scratch = given.scratch or Path(tempfile.mkdtemp(prefix="on-card-"))
+    given.scratch.mkdir(parents=True, exist_ok=True)
+    given.rows = given.rows or given.scratch / "rows.jsonl"
     given.rows.parent.mkdir(parents=True, exist_ok=True)
     given.rows.write_text("")
     entries.prepare(given.entries, given.packages)
@@ -48,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     again = sorted({row["entry"] for row in _rows(given.rows) if "out of memory" in row["error"]})
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda name: _entry(given, name, start), again))
-    rows = list({(row["entry"], row["sizes"], row["kernel"], row["arguments"]): row for row in _rows(given.rows)}.values())
+    rows = list(
+        {(row["entry"], row["sizes"], row["kernel"], row["arguments"]): row for row in _rows(given.rows)}.values()
+    )
     print(report.text(rows, time.monotonic() - start))
     if given.json is not None:
         value = {"figures": report.figures(rows), "rows": rows}
@@ -67,16 +72,16 @@ def _entry(given: argparse.Namespace, name: str, start: float) -> None:
         if left < 15:
             _note(given.rows, _lost(name, "", "", "no time left"))
             return
-        events = given.rows.with_name(f"{name}.events")
+        events = given.scratch / f"{name}.events"
         events.write_text("")
         command = [
             sys.executable, "-m", "tests.outside.on_card", "--one", name, "--packages", str(given.packages),
-            "--entries", str(given.entries), "--rows", str(given.rows), "--events", str(events),
-            "--first", str(first), "--skip", ",".join(skip),
+            "--entries", str(given.entries), "--rows", str(given.rows), "--scratch", str(given.scratch),
+            "--events", str(events), "--first", str(first), "--skip", ",".join(skip),
             *(["--no-time"] * given.no_time), *(["--pretend"] * given.pretend),
         ]  # fmt: skip
         began = time.monotonic()
-        with given.rows.with_name(f"{name}.log").open("a") as log:
+        with (given.scratch / f"{name}.log").open("a") as log:
             try:
                 code = subprocess.run(command, stdout=log, stderr=log, timeout=min(left, given.each)).returncode
             except subprocess.TimeoutExpired:
@@ -127,9 +132,8 @@ def _child(given: argparse.Namespace) -> None:
     without = frozenset() if given.pretend else recipe.without
     entries.prepare(given.entries, given.packages, given.pretend)
     if not given.pretend:
-        torch.set_default_device("cuda")
         torch.use_deterministic_algorithms(True, warn_only=True)  # memory that nobody wrote is NaN
-    turns = Turns(given.rows.with_name("turns"), (lambda: None) if given.pretend else synchronize)
+    turns = Turns(given.scratch / "turns", (lambda: None) if given.pretend else synchronize)
     number = 0
 
     def tell(event: dict[str, Any]) -> None:
@@ -137,8 +141,15 @@ def _child(given: argparse.Namespace) -> None:
         if event["event"] == "row":
             _note(given.rows, event)
 
+    importing = importlib.import_module
+
+    def import_module(*args: Any) -> Any:
+        with turns.away():
+            return importing(*args)
+
+    importlib.import_module = import_module
     watch = Watch(turns, tell, timed=not given.no_time, pretend=given.pretend)
-    for number, sizes in enumerate(recipe.sizes):  # noqa: B007  # `tell` says it
+    for number, sizes in enumerate(recipe.sizes):
         if number < given.first:
             continue
         entry = entries.load(given.entries, sizes.changes, without)[given.one]
@@ -169,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=12, metavar="N", help="processes at a time (12)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write figures and rows there")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write JSON lines there while it goes on")
+    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="what each process prints")
     parser.add_argument("--limit", type=float, default=540.0, metavar="S", help="seconds for all (540)")
     parser.add_argument("--each", type=float, default=240.0, metavar="S", help="seconds for a process (240)")
     parser.add_argument("--no-time", action="store_true", help="compare, and time nothing")

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MADE = ("zeros", "empty", "ones", "full", "arange", "zeros_like", "empty_like", "tensor")
+PLACED = ("zeros", "empty", "ones", "full", "arange", "randint")
+MADE = (*PLACED, "zeros_like", "empty_like", "tensor")
+CHUNK = 1 << 26
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2)
 INDICES = (torch.int32, torch.int64, torch.bool)
@@ -43,7 +45,7 @@ class Filler:
             if fill is not None:
                 tensor.copy_(fill(tensor, self.generator).to(tensor.dtype).reshape(tensor.shape))
             return tensor
-        if name in ("full", "arange", "tensor"):
+        if name in ("full", "arange", "tensor", "randint"):
             return tensor
         with torch.no_grad():
             return tensor.copy_(self.floats(tensor)) if tensor.is_floating_point() else noise(tensor)
@@ -53,7 +55,10 @@ def scaled(tensor: Tensor) -> Tensor:
     """Normal numbers, small enough for sums of products over the last dimension to stay near 1."""
     depth = tensor.shape[-1] if tensor.dim() else 1
     scale = 1.0 if tensor.dtype == torch.float32 else max(1, min(depth, 128)) ** -0.25
-    return (torch.randn(tensor.shape, device=tensor.device) * scale).to(tensor.dtype)
+    found = torch.empty_like(tensor).view(-1)
+    for part in found.split(CHUNK):
+        part.copy_(torch.randn(part.shape, device=tensor.device) * scale)
+    return found.view(tensor.shape)
 
 
 def gates(tensor: Tensor) -> Tensor:
@@ -67,11 +72,15 @@ def gates(tensor: Tensor) -> Tensor:
     return torch.nn.functional.normalize(values, dim=-1).to(tensor.dtype)
 
 
+def forgetting(tensor: Tensor) -> Tensor:
+    """Logarithms of decays."""
+    return torch.nn.functional.logsigmoid(torch.randn(tensor.shape, device=tensor.device) + 3).to(tensor.dtype)
+
+
 def noise(tensor: Tensor) -> Tensor:
     """Random bytes."""
-    if tensor.dtype == torch.int8:
-        return tensor.copy_(torch.randint(-127, 128, tensor.shape, device=tensor.device, dtype=torch.int16))
-    return tensor.copy_(torch.randint(0, 256, tensor.shape, device=tensor.device, dtype=torch.int16))
+    low, high = (-127, 128) if tensor.dtype == torch.int8 else (0, 256)
+    return tensor.copy_(torch.randint(low, high, tensor.shape, device=tensor.device, dtype=torch.int16))
 
 
 @contextlib.contextmanager
@@ -90,10 +99,11 @@ def filled(filler: Filler, folder: Path) -> Iterator[None]:
 def _filling(original: Any, name: str, filler: Filler, folder: str) -> Any:
     @functools.wraps(original)
     def make(*args: Any, **kwargs: Any) -> Any:
+        ours = sys._getframe(1).f_code.co_filename.startswith(folder)
+        if ours and name in PLACED:
+            kwargs.setdefault("device", "cuda")
         made = original(*args, **kwargs)
-        if not sys._getframe(1).f_code.co_filename.startswith(folder):
-            return made
-        return filler(made, name)
+        return filler(made, name) if ours else made
 
     return make
 

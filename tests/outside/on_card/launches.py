@@ -29,7 +29,7 @@ from wspec.plan.plan import Plan
 MOST = 2
 """Different launches of one kernel that are looked at in one run of an entry."""
 
-SECONDS = 30
+SECONDS = 45
 """A launch that takes longer hangs; its process ends."""
 
 BLOCK_SHARED_BYTES = 232448
@@ -231,7 +231,9 @@ class Watch:
     # ---- a launch
 
     def _looked_at(self, row: Row, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        plain_run = lambda: self.original(kernel, *args, **kwargs)
+        def plain_run() -> Any:
+            return self.original(kernel, *args, **kwargs)
+
         variants = [(row.default, lambda: self._routed(kernel, *args, **kwargs))]
         with self.turns.away():
             start = time.perf_counter()

@@ -28,7 +28,9 @@ def wrong(row: Row) -> list[str]:
     for name in ("default", "off"):
         ours = row[name]
         if ours is not None and (ours["verdict"] == "different" or ours["kind"] == "failed"):
-            how = ours["why"] if ours["kind"] == "failed" else f"{ours['unequal']} elements, {ours['largest']:.2g} apart"
+            how = (
+                ours["why"] if ours["kind"] == "failed" else f"{ours['unequal']} elements, {ours['largest']:.2g} apart"
+            )
             found.append(f"{name}: {ours['verdict']} ({how})")
     return found
 
@@ -112,10 +114,13 @@ def _one(row: Row, which: str = "default") -> str:
     ours = row[which]
     return (
         f"  {ours['ratio']:.3f} (expected {ours['predicted'] or math.nan:.2f}, spread {ours['spread']:.3f}) "
-        f"{row['entry']} [{row['sizes']}] {row['kernel']} grid {row['grid']}: plain {ours['plain_microseconds']:.1f} us, "
-        f"{row['warps']} warps, {row['registers']} registers, {row['spills']} spilled; ours {ours['microseconds']:.1f} "
-        f"us, {ours['warps']} warps, {ours['registers']} registers, {ours['spills']} spilled"
+        f"{row['entry']} [{row['sizes']}] {row['kernel']} grid {row['grid']}: "
+        f"plain {_cost(row, ours['plain_microseconds'])}; ours {_cost(ours, ours['microseconds'])}"
     )
+
+
+def _cost(one: dict[str, Any], microseconds: float) -> str:
+    return f"{microseconds:.1f} us, {one['warps']} warps, {one['registers']} registers, {one['spills']} spilled"
 
 
 def _table(rows: Sequence[Row]) -> Table:

@@ -15,6 +15,7 @@ class Turns:
     def __init__(self, path: Path, settle: Callable[[], object] = lambda: None) -> None:
         """`settle` waits for the card, before it is given to others."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+        self._door = os.open(path.with_name(f"{path.name}.door"), os.O_RDWR | os.O_CREAT)
         self._settle = settle
         self._held = fcntl.LOCK_UN
 
@@ -32,7 +33,9 @@ class Turns:
             self._settle()
             fcntl.flock(self._file, fcntl.LOCK_UN)  # changing a lock is no single step anyway
         if kind != fcntl.LOCK_UN:
+            fcntl.flock(self._door, kind)  # who waits to be alone keeps it shut
             fcntl.flock(self._file, kind)
+            fcntl.flock(self._door, fcntl.LOCK_UN)
         self._held = kind
 
     def beside_others(self) -> contextlib.AbstractContextManager[None]:
