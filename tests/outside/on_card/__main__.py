@@ -27,8 +27,13 @@ from typing import Any
 
 from tests.outside.on_card import entries, inputs, recipes, report
 
+ALL = (0, 1, 2)
+MANY = 4  # kernels
 AGAIN = 4
 """How often an entry begins again behind a launch that took its process with it."""
+
+QUIET = {**os.environ, "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "2", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""What is around a kernel is not compiled."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,11 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
     found = entries.load(given.entries)
     names = [name for name in found if re.search(given.only, name) and recipes.recipe(name) is not None]
     names.sort(key=lambda name: -len(found[name]["kernels"]))  # the longest first
+    tasks = [(name, sizes) for name in names for sizes in _divided(len(found[name]["kernels"]))]
     with ThreadPoolExecutor(given.jobs) as pool:
-        list(pool.map(lambda name: _entry(given, name, start), names))
+        list(pool.map(lambda task: _entry(given, *task, start), tasks))
     again = sorted({row["entry"] for row in _rows(given.rows) if "out of memory" in row["error"]})
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: _entry(given, name, start), again))
+        list(pool.map(lambda name: _entry(given, name, ALL, start), again))
     rows = list(
         {(row["entry"], row["sizes"], row["kernel"], row["arguments"]): row for row in _rows(given.rows)}.values()
     )
@@ -64,31 +70,39 @@ def main(arguments: list[str] | None = None) -> int:
 # ------------------------------------------------------------------------------------------ the parent
 
 
-def _entry(given: argparse.Namespace, name: str, start: float) -> None:
+def _divided(kernels: int) -> list[tuple[int, ...]]:
+    """Which sizes of an entry run in one process: what has many kernels takes long to compile."""
+    return [ALL] if kernels < MANY else [(number,) for number in ALL]
+
+
+def _entry(given: argparse.Namespace, name: str, sizes: tuple[int, ...], start: float) -> None:
     """Run an entry in children, one after the other where one is lost."""
-    first, skip = 0, []
+    left_over, skip = sizes, list[str]()
     for _ in range(AGAIN):
         left = given.limit - (time.monotonic() - start)
         if left < 15:
             _note(given.rows, _lost(name, "", "", "no time left"))
             return
-        events = given.scratch / f"{name}.events"
+        stem = f"{name}.{sizes[0]}"
+        events = given.scratch / f"{stem}.events"
         events.write_text("")
         command = [
             sys.executable, "-m", "tests.outside.on_card", "--one", name, "--packages", str(given.packages),
             "--entries", str(given.entries), "--rows", str(given.rows), "--scratch", str(given.scratch),
-            "--events", str(events), "--first", str(first), "--skip", ",".join(skip),
+            "--events", str(events), "--sizes", ",".join(map(str, left_over)), "--skip", ",".join(skip),
             *(["--no-time"] * given.no_time), *(["--pretend"] * given.pretend),
         ]  # fmt: skip
         began = time.monotonic()
-        with (given.scratch / f"{name}.log").open("a") as log:
+        with (given.scratch / f"{stem}.log").open("a") as log:
             try:
-                code = subprocess.run(command, stdout=log, stderr=log, timeout=min(left, given.each)).returncode
+                code = subprocess.run(
+                    command, stdout=log, stderr=log, env=QUIET, timeout=min(left, given.each)
+                ).returncode
             except subprocess.TimeoutExpired:
                 code = -9
         told = [json.loads(line) for line in events.read_text().splitlines()]
         count = sum(one["event"] == "row" for one in told)
-        print(f"[{time.monotonic() - start:4.0f} s] {name}: {count} launches, exit {code}, "
+        print(f"[{time.monotonic() - start:4.0f} s] {stem}: {count} launches, exit {code}, "
               f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
         if code == 0:
             return
@@ -99,7 +113,7 @@ def _entry(given: argparse.Namespace, name: str, start: float) -> None:
             _note(given.rows, _lost(name, "", "", f"{what} between launches"))
             return
         _note(given.rows, _lost(name, at["sizes"], at["kernel"], f"{what}, {phase}"))
-        first, skip = at["number"], [*skip, at["kernel"]]
+        left_over, skip = tuple(one for one in left_over if one >= at["number"]), [*skip, at["kernel"]]
 
 
 def _lost(entry: str, sizes: str, kernel: str, error: str) -> dict[str, Any]:
@@ -143,15 +157,14 @@ def _child(given: argparse.Namespace) -> None:
 
     importing = importlib.import_module
 
-    def import_module(*args: Any) -> Any:
+    def import_module(*args: Any, **kwargs: Any) -> Any:
         with turns.away():
-            return importing(*args)
+            return importing(*args, **kwargs)
 
     importlib.import_module = import_module
     watch = Watch(turns, tell, timed=not given.no_time, pretend=given.pretend)
-    for number, sizes in enumerate(recipe.sizes):
-        if number < given.first:
-            continue
+    for number in given.sizes:
+        sizes = recipe.sizes[number]
         entry = entries.load(given.entries, sizes.changes, without)[given.one]
         watch.begin(given.one, sizes.name, [one for one in entry["kernels"] if one not in given.skip], entry["pick"])
         torch.manual_seed(0)
@@ -182,14 +195,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write JSON lines there while it goes on")
     parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="what each process prints")
     parser.add_argument("--limit", type=float, default=540.0, metavar="S", help="seconds for all (540)")
-    parser.add_argument("--each", type=float, default=240.0, metavar="S", help="seconds for a process (240)")
+    parser.add_argument("--each", type=float, default=300.0, metavar="S", help="seconds for a process (300)")
     parser.add_argument("--no-time", action="store_true", help="compare, and time nothing")
     parser.add_argument("--pretend", action="store_true", help="compile only, on a card that is not there")
     for name, kind in (("--one", str), ("--events", Path)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
-    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=_numbers, default=ALL, metavar="0,1,2", help="which of the three sizes")
     parser.add_argument("--skip", type=lambda text: text.split(","), default=[], help=argparse.SUPPRESS)
     return parser
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
 if __name__ == "__main__":

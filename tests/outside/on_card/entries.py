@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import tempfile
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,9 +94,12 @@ def resized(source: str, changes: Mapping[Change, int], without: frozenset[str] 
 def prepare(folder: Path, packages: Path, pretend: bool = False) -> None:
     """Make the helpers of the entries importable: those that a GPU can do without do nothing.
 
-    With `pretend`, PyTorch pretends to have a card, whose tensors are the processor's.
+    With `pretend`, PyTorch pretends to have a card, whose tensors are the processor's. What helpers write goes to a
+    folder of this process.
     """
-    os.environ["CORPUS_ROOT"] = str(packages.resolve())
+    root = Path(tempfile.mkdtemp(prefix="on-card-packages-"))
+    (root / "pkg").symlink_to((packages / "pkg").resolve())
+    os.environ["CORPUS_ROOT"] = str(root)
     sys.path.insert(0, str(folder.resolve()))
     import fakegpu  # type: ignore[import-not-found]
 

@@ -158,7 +158,10 @@ class Watch:
         config = self._configuration(autotuner, args, kwargs)
         autotuner.best_config = config
         _hook(config, autotuner, kwargs)
-        return autotuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+        try:
+            return autotuner.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+        finally:
+            autotuner.nargs = None
 
     def _configuration(self, autotuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = autotuner.__dict__.setdefault("on_card_choice", {})
@@ -177,9 +180,8 @@ class Watch:
         if given is not None or len(configs) == 1:
             return given or configs[0]
         ranked = sorted(configs, key=likely, reverse=True)
-        if autotuner.base_fn.__name__ not in self.wanted:
-            return ranked[0]
         found = []
+        may_spill = autotuner.base_fn.__name__ not in self.wanted
         with self.turns.away():
             for config in ranked[:CONFIGURATIONS]:
                 _hook(config, autotuner, kwargs)
@@ -188,7 +190,7 @@ class Watch:
                     shared, spills = made.metadata.shared, 0 if self.pretend else _spills(made)
                 except Exception:
                     continue
-                if shared <= BLOCK_SHARED_BYTES and not spills:
+                if shared <= BLOCK_SHARED_BYTES and (may_spill or not spills):
                     return config
                 if shared <= BLOCK_SHARED_BYTES:
                     found.append((spills, config))

@@ -73,7 +73,7 @@ def opened_by(name: str, folder: Path, packages: Path) -> dict[str, Any]:
     opened = set[str]()
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str) and arguments[0].startswith(root):
+        if event == "open" and isinstance(arguments[0], str) and f"{os.sep}pkg{os.sep}" in arguments[0]:
             opened.add(arguments[0])
 
     import torch  # noqa: F401  # what it imports is no package of an entry's
@@ -97,9 +97,10 @@ def opened_by(name: str, folder: Path, packages: Path) -> dict[str, Any]:
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"[:300]
     imported = [str(getattr(module, "__file__", None) or "") for module in sys.modules.values()]
-    files = {path for path in (*opened, *imported) if path.startswith(root) and path.endswith(SUFFIXES)}
+    files = {os.path.realpath(path) for path in (*opened, *imported) if path.endswith(SUFFIXES)}
+    files = {path for path in files if path.startswith(root) and os.path.isfile(path)}
     others = {one.partition(".")[0] for one in set(sys.modules) - before if _is_installed(one)}
-    return {"files": sorted(path for path in files if os.path.isfile(path)), "modules": sorted(others), "error": error}
+    return {"files": sorted(files), "modules": sorted(others), "error": error}
 
 
 def _first(autotuner: Any, *args: Any, **kwargs: Any) -> None:

@@ -69,14 +69,15 @@ def _unified(total: int, sequences: int, most: int) -> Fills:
     return fills
 
 
-def _moe(top: int, experts: int, block: int, tokens: int, first: int, rows: int) -> Fills:
+def _moe(top: int, experts: int, block: int, tokens: int, first: int, rows: int, tight: bool = False) -> Fills:
     """`first`: the number of sorted rows among the tensors; experts of blocks and the number of rows follow. The entry
-    makes room for one block in `rows` rows."""
+    makes room for one block in `rows` rows. `tight`: results lie in the order of sorted rows, as many as there are
+    tokens times `top`, so that the last ones have no place."""
 
     def fills(sizes: Sizes) -> dict[int, Fill]:
         pairs = sizes.changes.get("M", tokens) * top
         routing = Routing(pairs, experts, block, sizes.ragged)
-        room, places = pairs // rows + experts, pairs + experts * 128
+        room, places = pairs // rows + experts, pairs + experts * 128 * (not tight)
         found = {first: routing.sorted_rows(), first + 1: routing.experts(), first + 2: routing.padded(room, places)}
         if first:
             found[0] = lambda tensor, draw: routing.chosen
@@ -151,6 +152,8 @@ RECIPES: tuple[tuple[str, Recipe], ...] = (
     ("sgl_dense_prefill.*", Recipe(three({8192: 8000}, {8192: 4080}))),
     ("sgl_decode_attn_.*", Recipe(three({64: 48}, {64: 7}), _decode)),
     ("sgl_prefill_attn|vllm_prefill_attn", Recipe(three({8192: 8000}, {8192: 3333}), _prefill)),
+    ("sgl_fused_moe_bf16_tma", Recipe(three({"M": 3001}, {"M": 513}), _moe(2, 8, 128, 4096, 1, 64, tight=True))),
+    ("sgl_fused_moe_fp8.*_tma", Recipe(three({"M": 3001}, {"M": 513}), _moe(8, 256, 64, 4096, 1, 64, tight=True))),
     ("sgl_fused_moe_bf16.*", Recipe(three({"M": 3001}, {"M": 513}), _moe(2, 8, 128, 4096, 1, 64))),
     ("sgl_fused_moe_fp8.*", Recipe(three({"M": 3001}, {"M": 513}), _moe(8, 256, 64, 4096, 1, 64))),
     ("sgl_w8a8_block_fp8", Recipe(three({"M": 4001}, {"M": 129}))),
