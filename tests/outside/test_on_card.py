@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import multiprocessing
+import subprocess
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from torch import Tensor
 
 from tests.bridge.fake_driver import FakeDriver
 from tests.outside.cases import CASES
+from tests.outside.on_card import __main__ as runner
 from tests.outside.on_card import compare, inputs, launches, recipes, report
 from tests.outside.on_card.entries import Sizes, resized
 from tests.outside.on_card.turns import Turns
@@ -234,8 +239,6 @@ def test_others_are_left_to_triton(watch: Any) -> None:
 
 def test_figures() -> None:
     def row(kernel: str, verdict: str = "equal", error: str = "", **ours: Any) -> dict[str, Any]:
-        from dataclasses import asdict
-
         made = asdict(launches.Row("e", "s", kernel, product="loop", error=error))
         made["default"].update(verdict=verdict, **ours)
         return made
@@ -250,3 +253,57 @@ def test_figures() -> None:
     assert found["specialized below 0.98"] == 1 and found["errors"] == 1 and found["plain behind a guard"] == 1
     assert [bool(report.wrong(one)) for one in rows] == [False, False, False, True, True]
     assert report.figures([])["launches"] == 0
+
+
+class Pretended:
+    """Children that say what they are told to and end so."""
+
+    def __init__(self, lives: list[tuple[list[dict[str, Any]], int]]) -> None:
+        self.lives, self.asked = iter(lives), list[dict[str, str]]()
+
+    def __call__(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        named = dict(itertools.pairwise(command))
+        self.asked.append(named)
+        events, code = next(self.lives)
+        Path(named["--events"]).write_text("".join(json.dumps(one) + "\n" for one in events))
+        with Path(named["--rows"]).open("a") as rows:
+            rows.writelines(json.dumps(one) + "\n" for one in events if one["event"] == "row")
+        return subprocess.CompletedProcess(command, code)
+
+
+def said(kernel: str, number: int, *others: dict[str, Any]) -> list[dict[str, Any]]:
+    begin = {"event": "begin", "entry": "e", "sizes": f"size {number}", "kernel": kernel, "number": number}
+    return [begin, {"event": "phase", "phase": "plain"}, *others]
+
+
+def done(kernel: str, error: str = "") -> dict[str, Any]:
+    return {"event": "row", **asdict(launches.Row("e", "s", kernel, error=error))}
+
+
+def test_an_entry_goes_on_behind_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = [
+        (said("a", 0, done("a")) + said("b", 1, {"event": "phase", "phase": "ours"}), -14),
+        (said("c", 1, done("c", "ours: RuntimeError: CUDA error: an illegal access")), 1),
+        (said("d", 2, done("d")), 0),
+    ]
+    children = Pretended(lives)
+    monkeypatch.setattr(runner.subprocess, "run", children)
+    given = runner._parser().parse_args(["--packages", "p", "--entries", "e"])
+    given.rows, given.scratch = tmp_path / "rows.jsonl", tmp_path
+    given.rows.write_text("")
+    runner._entry(given, "e", (0, 1, 2), time.monotonic())
+    assert [one["--sizes"] for one in children.asked] == ["0,1,2", "1,2", "1,2"]
+    assert [one["--skip"] for one in children.asked] == ["", "b", "b,c"]
+    rows = {row["kernel"]: row["error"] for row in runner._rows(given.rows)}
+    assert rows == {"a": "", "b": "ours: hang", "c": "ours: RuntimeError: CUDA error: an illegal access", "d": ""}
+
+
+def test_an_entry_that_never_launches_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Pretended([([], 1)])
+    monkeypatch.setattr(runner.subprocess, "run", children)
+    given = runner._parser().parse_args(["--packages", "p", "--entries", "e"])
+    given.rows, given.scratch = tmp_path / "rows.jsonl", tmp_path
+    given.rows.write_text("")
+    runner._entry(given, "e", (0,), time.monotonic())
+    (row,) = runner._rows(given.rows)
+    assert row["error"] == "exit 1 before any launch"

@@ -51,12 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
     found = entries.load(given.entries)
     names = [name for name in found if re.search(given.only, name) and recipes.recipe(name) is not None]
     names.sort(key=lambda name: -len(found[name]["kernels"]))  # the longest first
-    tasks = [(name, sizes) for name in names for sizes in _divided(len(found[name]["kernels"]))]
+    tasks = [(name, sizes) for name in names for sizes in _divided(len(found[name]["kernels"]), given.sizes)]
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(lambda task: _entry(given, *task, start), tasks))
     again = sorted({row["entry"] for row in _rows(given.rows) if "out of memory" in row["error"]})
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: _entry(given, name, ALL, start), again))
+        list(pool.map(lambda name: _entry(given, name, given.sizes, start), again))
     rows = list(
         {(row["entry"], row["sizes"], row["kernel"], row["arguments"]): row for row in _rows(given.rows)}.values()
     )
@@ -70,13 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
 # ------------------------------------------------------------------------------------------ the parent
 
 
-def _divided(kernels: int) -> list[tuple[int, ...]]:
+def _divided(kernels: int, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Which sizes of an entry run in one process: what has many kernels takes long to compile."""
-    return [ALL] if kernels < MANY else [(number,) for number in ALL]
+    return [sizes] if kernels < MANY else [(number,) for number in sizes]
 
 
 def _entry(given: argparse.Namespace, name: str, sizes: tuple[int, ...], start: float) -> None:
     """Run an entry in children, one after the other where one is lost."""
+    from tests.outside.on_card.launches import is_lost
+
     left_over, skip = sizes, list[str]()
     for _ in range(AGAIN):
         left = given.limit - (time.monotonic() - start)
@@ -106,14 +108,20 @@ def _entry(given: argparse.Namespace, name: str, sizes: tuple[int, ...], start: 
               f"{time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
         if code == 0:
             return
-        at = next((one for one in reversed(told) if one["event"] == "begin"), None)
-        phase = next((one["phase"] for one in reversed(told) if one["event"] == "phase"), "")
+        at = next((number for number in reversed(range(len(told))) if told[number]["event"] == "begin"), None)
         what = {-14: "hang", -9: "too slow"}.get(code, f"exit {code}")
-        if at is None or told[-1]["event"] == "row":
-            _note(given.rows, _lost(name, "", "", f"{what} between launches"))
+        if at is None:
+            _note(given.rows, _lost(name, "", "", f"{what} before any launch"))
             return
-        _note(given.rows, _lost(name, at["sizes"], at["kernel"], f"{what}, {phase}"))
-        left_over, skip = tuple(one for one in left_over if one >= at["number"]), [*skip, at["kernel"]]
+        begun, after = told[at], told[at + 1 :]
+        ends = [one for one in after if one["event"] == "row"]
+        if not ends:
+            phase = next((one["phase"] for one in reversed(after)), "compiling")
+            _note(given.rows, _lost(name, begun["sizes"], begun["kernel"], f"{phase}: {what}"))
+        elif not any(is_lost(one["error"]) for one in ends):
+            _note(given.rows, _lost(name, begun["sizes"], "", f"{what} between launches"))
+            return
+        left_over, skip = tuple(one for one in left_over if one >= begun["number"]), [*skip, begun["kernel"]]
 
 
 def _lost(entry: str, sizes: str, kernel: str, error: str) -> dict[str, Any]:
@@ -138,7 +146,7 @@ def _child(given: argparse.Namespace) -> None:
     """Run one entry in its sizes."""
     import torch
 
-    from tests.outside.on_card.launches import Watch, synchronize
+    from tests.outside.on_card.launches import Watch, is_lost, synchronize
     from tests.outside.on_card.turns import Turns
 
     recipe = recipes.recipe(given.one)
@@ -177,7 +185,7 @@ def _child(given: argparse.Namespace) -> None:
             traceback.print_exc()
             said = (str(error).strip().splitlines() or [""])[0][:300]
             tell(_lost(given.one, sizes.name, "", f"the wrapper: {type(error).__name__}: {said}"))
-            if "CUDA error" in said:
+            if is_lost(said):
                 raise
         gc.collect()
         with contextlib.suppress(Exception):

@@ -55,7 +55,7 @@ def scaled(tensor: Tensor) -> Tensor:
     """Normal numbers, small enough for sums of products over the last dimension to stay near 1."""
     depth = tensor.shape[-1] if tensor.dim() else 1
     scale = 1.0 if tensor.dtype == torch.float32 else max(1, min(depth, 128)) ** -0.25
-    found = torch.empty_like(tensor).view(-1)
+    found = torch.empty(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
     for part in found.split(CHUNK):
         part.copy_(torch.randn(part.shape, device=tensor.device) * scale)
     return found.view(tensor.shape)

@@ -5,6 +5,7 @@ An entry runs on, whatever comes of that, with what the plain kernel wrote.
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 import traceback
@@ -122,6 +123,7 @@ class Watch:
         self.pick: Any = None
         self.seen: dict[str, set[str]] = {}
         self.guarded = 0
+        self.phase = ""
         self.original: Any = JITFunction.run
         autotuned, heuristics = Autotuner.run, Heuristics.run
         self.off = Noting(remarks="off", gate="off")
@@ -208,15 +210,16 @@ class Watch:
         row = Row(self.entry, self.sizes, name, _text(args, 400), _grid(kernel, args, kwargs))
         self.tell({"event": "begin", "entry": self.entry, "sizes": self.sizes, "kernel": name})
         compiled = None
+        self.phase = "compiling"
         try:
             compiled = self._looked_at(row, kernel, args, kwargs)
         except torch.cuda.OutOfMemoryError as error:
-            row.error = f"out of memory: {_first_line(error)}"
+            row.error = f"{self.phase}: out of memory: {_first_line(error)}"
             torch.cuda.empty_cache()
         except Exception as error:
             traceback.print_exc()
-            row.error = f"{type(error).__name__}: {_first_line(error)}"
-            if "CUDA error" in str(error):
+            row.error = f"{self.phase}: {type(error).__name__}: {_first_line(error)}"
+            if is_lost(str(error)):
                 self.tell({"event": "row", **asdict(row)})
                 raise
         self.tell({"event": "row", **asdict(row)})
@@ -271,9 +274,13 @@ class Watch:
             if one is not None and self.timed and _binary(one) != _binary(plain) and not noted.guard
         ]
         if timed:
-            self.tell({"event": "phase", "phase": "timing"})
+            self._now("timing")
             self._timed(memory, plain_run, timed)
         return plain
+
+    def _now(self, phase: str) -> None:
+        self.phase = phase
+        self.tell({"event": "phase", "phase": phase})
 
     def _made(self, noted: Ours, run: Callable[[], Any]) -> Any | None:
         """The compiled kernel under wspec; None where there is none to be launched."""
@@ -303,7 +310,7 @@ class Watch:
         """The launch, to its end; ends the process if there is none."""
 
         def watched() -> None:
-            self.tell({"event": "phase", "phase": phase})
+            self._now(phase)
             signal.alarm(SECONDS)
             before = self.guarded
             run()
@@ -321,6 +328,7 @@ class Watch:
         kept = {address: flat.clone() for address, flat in memory.items()}
         with self.turns.alone():
             signal.alarm(2 * SECONDS)
+            gc.freeze()  # PyTorch collects garbage before it captures a graph
             runs = {"plain": plain, **{str(at): run for at, (_, run) in enumerate(ours)}}
             many = repeats(plain)
             variants = [Variant(name, (_repeated(run, many),)) for name, run in runs.items()]
@@ -340,6 +348,11 @@ class Watch:
 
 
 # ----------------------------------------------------------------------------------------------- parts
+
+
+def is_lost(message: str) -> bool:
+    """Can a process that was told so not use its card any more?"""
+    return "CUDA error" in message or "[CUDA]" in message
 
 
 def likely(config: Any) -> tuple[Any, ...]:
@@ -384,7 +397,10 @@ def product(ttgir: str) -> str:
     """Where a kernel multiplies with wgmma: "loop", "no loop" or "none"."""
     if "warp_group_dot" not in ttgir:
         return "none"
-    module = ir.read(generic_text(reparse(ttgir)))
+    try:
+        module = ir.read(generic_text(reparse(ttgir)))
+    except Exception:  # a kernel in which something is that wspec cannot read
+        return "loop" if any(name in ttgir.partition("warp_group_dot")[0] for name in LOOPS) else "no loop"
     dots = [op for op in module.walk() if op.name == "ttng.warp_group_dot"]
     return "loop" if any(one.name in LOOPS for dot in dots for one in dot.ancestors()) else "no loop"
 
