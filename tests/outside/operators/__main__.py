@@ -1,8 +1,8 @@
 """`python -m tests.outside.operators --packages FOLDER --entries FOLDER`: operators with WSPEC=1 and without it.
 
-Each operator of fla and Liger runs forwards and backwards in processes that share a cache: without wspec, with WSPEC=1 in the
-environment, and once more without. With and without it the results are the same within rounding, those without are the
-same before and after, and all are those of PyTorch. Exits with 1 where they are not. Needs a Hopper GPU.
+Each operator of fla and Liger runs forwards and backwards in processes that share a cache: without wspec, with WSPEC=1
+in the environment, and once more without. With and without it the results are the same within rounding, those without
+are the same before and after, and all are those of PyTorch. Exits with 1 where they are not. Needs a Hopper GPU.
 """
 
 from __future__ import annotations
