@@ -1,8 +1,9 @@
 """`python -m tests.outside.corpus FOLDER`: what wspec makes of other people's kernels, compiled and not run.
 
-FOLDER holds modules as they stand right before Triton's own pipeliner (`*.pre.ttgir`, in folders), beside the TTIR
-that they were made of (`*.ttir`), of which Triton compiles the plain kernel to count spills. Every kernel has a process and a limit of its
-own. Those without a product on the tensor core are passed over. Exits with 1 if one crashes or takes too long.
+FOLDER holds modules as they stand right before Triton's own pipeliner (`*.pre.ttgir`, in folders), beside the TTIR that
+they were made of (`*.ttir`), of which Triton compiles the plain kernel to count spills. Every kernel has a process and
+a limit of its own. Those without a product on the tensor core are passed over. Exits with 1 if one crashes or takes too
+long.
 """
 
 from __future__ import annotations
