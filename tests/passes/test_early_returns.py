@@ -98,7 +98,7 @@ def text_of(body: Sequence[object]) -> str:
     writer = Writer()
     begin = ["^bb0(%p: !tt.ptr<i32>, %n: i32):", '%three = "arith.constant"() <{value = 3 : i32}> : () -> i32']
     begin.append('%start = "arith.constant"() <{value = 0 : i32}> : () -> i32')
-    writer.write(body, "%start", begin, 0)
+    writer.write(body, "%start", begin)
     blocks = writer.blocks
     first = next(block for block in blocks if block.startswith("^bb0("))
     rest = [block for block in blocks if block is not first]
