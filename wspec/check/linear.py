@@ -78,7 +78,7 @@ _THREADS = frozenset(("ttg.warp_id", "gpu.thread_id", "gpu.lane_id"))  # differ 
 _READS = frozenset(("tt.load", "tt.get_program_id", "tt.get_num_programs"))
 _NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
 _DIFFERENT = "different"  # in a tree: what may be another thing in every thread and at any time
-_MAX_TREE = 400  # nodes of the description of a loop-carried value
+_MAX_TREE = 2000  # nodes of the description of a loop-carried value
 
 
 class Terms:
@@ -291,33 +291,53 @@ class _Trees:
         """The tree of carried value `index` of `loop`; `above` are those we are inside of. None: too large."""
         if (loop, index) in above:
             return ("up", len(above) - above.index((loop, index)))
-        start = self.terms.of(loop.operands[3 + index])
+        first = loop.operands[3 + index]
+        start = self.tree(first, above) if above else self.terms.of(first)
         inside = self.tree(loop.regions[0].block.terminator.operands[index], (*above, (loop, index)))
-        return None if inside is None else ("carry", start, inside)
+        return None if start is None or inside is None else ("carry", start, inside)
 
     def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        """The tree of a value; what stands outside of the outermost of the loops `above` is a form."""
         self.size += 1
         if self.size > _MAX_TREE:
             return None
-        op, loop = value.op, above[-1][0]
+        op, loop = value.op, above[0][0]
         if op is None:
-            block = value.owner
-            parent = block.parent_op if isinstance(block, Block) else None
-            if parent is None or parent.name != "scf.for" or value.index == 0:
-                return ("form", self.terms.of(value))
-            if any(parent is one for one, _ in above):
-                return self.carried(parent, value.index - 1, above)
+            return self._argument(value, above)
+        if not op.is_inside(loop) or (not op.operands and not op.regions):
             return ("form", self.terms.of(value))
-        if not op.is_inside(loop) or not op.operands or op.regions:
-            return ("form", self.terms.of(value)) if not op.is_inside(loop) or not op.operands else None
+        if op.name == "scf.for":
+            return self._result(op, value, above)
+        if op.name == "scf.if" and len(op.regions) == 2 and op.regions[1].blocks:
+            arms = (region.block.terminator.operands[value.index] for region in op.regions)
+            return self._joined("if", [self.tree(one, above) for one in (op.operands[0], *arms)])
+        if op.regions:
+            return None
         if assembly.differs(op):
             return (_DIFFERENT, id(op))
         if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
-        if any(part is None for part in parts):
-            return None
-        return (op.name, value.index, _meaning(op), str(value.type), *parts)
+        return self._joined((op.name, value.index, _meaning(op), str(value.type)), parts)
+
+    def _argument(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        block = value.owner
+        parent = block.parent_op if isinstance(block, Block) else None
+        outermost = above[0][0]
+        if parent is None or parent.name != "scf.for" or not (parent is outermost or parent.is_inside(outermost)):
+            return ("form", self.terms.of(value))
+        if value.index > 0:
+            return self.carried(parent, value.index - 1, above)
+        depth = sum(one.name == "scf.for" for one in parent.ancestors())
+        begins = [self.tree(one, above) for one in (parent.operands[0], parent.operands[2])]
+        return self._joined(("position", depth), begins)
+
+    def _result(self, op: Operation, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        bounds = [self.tree(one, above) for one in op.operands[:3]]
+        return self._joined("result", [*bounds, self.carried(op, value.index, above)])
+
+    def _joined(self, what: Any, parts: list[Key | None]) -> Key | None:
+        return None if any(part is None for part in parts) else (what, *parts)
 
 
 def _threads_differ(tree: Any, terms: Terms) -> bool:
