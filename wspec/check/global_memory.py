@@ -172,7 +172,9 @@ class GlobalMemory:
     def _described(self, scratch: Operation) -> list[Value]:
         """The memory of the descriptors that are made on the device and may lie in that piece of scratch memory."""
         made = [op for op in self.function.walk() if op.name == _MADE]
-        elsewhere = {op for op in made if (at := op.operands[0].op) is not None and at.name == _SCRATCH and at is not scratch}
+        elsewhere = {
+            op for op in made if (at := op.operands[0].op) is not None and at.name == _SCRATCH and at is not scratch
+        }
         return [op.operands[1] for op in made if op not in elsewhere]
 
 

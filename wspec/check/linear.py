@@ -15,7 +15,7 @@ from wspec.check import assembly, scalars
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
-from wspec.ir.types import DenseAttr, IntegerAttr
+from wspec.ir.types import DenseAttr, IntegerAttr, ScalarType, TensorType
 
 Key = tuple[Any, ...]
 
@@ -73,7 +73,7 @@ class Space:
     step: int | None  # None: not constant
 
 
-_THROUGH = frozenset(("arith.extsi", "arith.index_cast"))
+_THROUGH = frozenset(("arith.extsi", "arith.index_cast", "ttg.convert_layout"))
 _THREADS = frozenset(("ttg.warp_id", "gpu.thread_id", "gpu.lane_id"))  # differ from thread to thread
 _READS = frozenset(("tt.load", "tt.get_program_id", "tt.get_num_programs"))
 _NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
@@ -176,7 +176,7 @@ class Terms:
             return self._unique(value) if number is None else Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
             return self._pure(op, value) if scalars.wraps(op) else self._arithmetic(op)
-        if op.name in _THROUGH and str(op.operands[0].type) != "i1":
+        if op.name in _THROUGH and not _is_bit(op):
             return self.of(op.operands[0])
         if op.regions:
             return self._structured(op, value)
@@ -213,7 +213,7 @@ class Terms:
     def _pure(self, op: Operation, value: Value) -> Linear:
         operands = tuple(self.of(v) for v in op.operands)
         attributes = _meaning(op)
-        types = tuple(str(r.type) for r in op.results)
+        types = tuple(_held(r) for r in op.results)
         depends = max((self.chain_of(form) for form in operands), key=len, default=())
         if op.name in _THREADS or any(self.diverges(form) for form in operands):
             key: Key = ("op", op.name, value.index, attributes, types, operands)
@@ -277,6 +277,12 @@ class Terms:
             if any(self.diverges(form) for form in (condition, *arms)):
                 self.divergent.add(self.atom(("if", condition, *arms), depends))
             return self._one(("if", condition, *arms), depends)
+        if op.name == "tt.reduce" and all(_is_whole(v) for v in op.operands):  # in any order, by whichever threads
+            operands = tuple(self.of(v) for v in op.operands)
+            depends = max((self.chain_of(form) for form in operands), key=len, default=())
+            if not any(self.diverges(form) for form in operands):
+                shapes = tuple(_held(v) for v in op.operands)
+                return self._one(("reduce", value.index, _meaning(op), _body(op), shapes, operands), depends)
         return self._unique(value)
 
 
@@ -347,6 +353,36 @@ def _threads_differ(tree: Any, terms: Terms) -> bool:
     if isinstance(tree, tuple):
         return any(_threads_differ(part, terms) for part in tree)
     return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
+
+
+def _is_bit(op: Operation) -> bool:
+    """Does the operation widen truth values, of which it makes other numbers?"""
+    type = op.operands[0].type
+    element = type.element if isinstance(type, TensorType) else type
+    return op.name != "ttg.convert_layout" and str(element) == "i1"
+
+
+def _held(value: Value) -> str:
+    """A type without who holds which elements."""
+    type = value.type
+    return f"{type.shape} {type.element}" if isinstance(type, TensorType) else str(type)
+
+
+def _is_whole(value: Value) -> bool:
+    """Is it a tensor of integers?"""
+    type = value.type
+    return isinstance(type, TensorType) and isinstance(type.element, ScalarType) and not type.element.is_float
+
+
+def _body(op: Operation) -> Key:
+    """What the region of a reduction computes."""
+    block = op.regions[0].block
+    numbers: dict[Value, int] = {arg: at for at, arg in enumerate(block.args)}
+    found = []
+    for one in block.ops:
+        found.append((one.name, _meaning(one), tuple(numbers.get(v, id(v)) for v in one.operands)))
+        numbers.update((result, len(numbers)) for result in one.results)
+    return tuple(found)
 
 
 def _meaning(op: Operation) -> Key:
