@@ -48,29 +48,41 @@ class Judge:
         prepare(module, self.options)
         return launch_ways(module, plan, load_machine(self.options.machine), self.options)
 
-    def alternatives(self, verdict: Verdict) -> tuple[Judge, ...]:
+    def alternatives(self, verdict: Verdict, code: str) -> tuple[Judge, ...]:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
-        One after the other: dots that do not overlap, no third task, a block for each tile. None for a plan that a
-        person gave.
+        `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
+        tile, one after the other. Registers that it spills: also with one block on an SM, with one consumer, and with
+        a task that stores. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
+        spills = code == "registers"
         changes: list[dict[str, Any]] = []
+        if spills and plan.blocks_per_sm > 1 and options.blocks is None:
+            changes.append({"blocks": 1})
         if options.overlap and any(schedule.stage1 for schedule in plan.loops):
             changes.append({"overlap": False})
         if plan.helpers and options.chain == "auto":
             changes.append({"chain": "off"})
         if plan.persistent and options.persistent is None:
             changes.append({"persistent": False})
+        if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
+            changes.append({"consumers": 1})
         made, found = self, []
         for change in changes:
-            ((field, value),) = change.items()
-            name = f"{made.name}, {field}={value}" if made.name else f"as with {field}={value}"
-            made = replace(made, options=made.options.replace(**change), name=name)
+            made = made.varied(change)
             found.append(made)
+        if spills and not plan.helpers and options.chain == "auto":
+            found.append(self.varied({"chain": "on"}))
         return tuple(found)
+
+    def varied(self, change: dict[str, Any]) -> Judge:
+        """The same under other options, which its name tells."""
+        said = ", ".join(f"{field}={value}" for field, value in change.items())
+        name = f"{self.name}, {said}" if self.name else f"as with {said}"
+        return replace(self, options=self.options.replace(**change), name=name)
 
 
 def _table(module: ir.Operation) -> int | None:

@@ -26,7 +26,6 @@ from wspec.ir.types import (
     i32,
 )
 from wspec.passes.data_partition.slicing import Conflict, Slicing, privatize_leaves, slice_rows
-from wspec.plan.fill import Fill
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
 from wspec.target.hopper import WGMMA_ROWS
@@ -53,9 +52,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
 
 
 def _narrow_producer(block: Block, plan: Plan) -> None:
-    """A producer whose threads copy tiles themselves holds their pointers with the warps that it has."""
-    if all(channel.fill is not Fill.CP_ASYNC for channel in plan.channels):
-        return
+    """A producer holds tensors, such as pointers of tiles that its threads copy, with the warps that it has."""
     factor = max(1, plan.source_warps // plan.producer.warps)
     for value in _values(block):
         value.type = shrink_type(value.type, None, 1, factor)

@@ -11,6 +11,7 @@ import pytest
 import wspec
 from tests.support.goldens import ROOT
 from wspec.bridge import backend, compile
+from wspec.bridge.plain import PlainSpills
 from wspec.plan.plan import Plan
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.variants import variant_signature
@@ -40,3 +41,26 @@ def test_dots_that_ptxas_serializes_are_tried_without_overlap(
     assert report.plan is not None
     assert any(schedule.stage1 for schedule in report.plan.loops) is all_of_them
     assert isinstance(report.plan, Plan)
+
+
+@pytest.mark.parametrize("plain", [0, 8])
+def test_of_plans_that_spill_the_first_with_no_more_than_the_plain_kernel_is_taken(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, plain: int
+) -> None:
+    made: list[str] = []
+
+    def finish(text: str, *rest: Any) -> backend.Finished:
+        done = backend.finish(text, *rest)
+        made.append(text)
+        spilled = {1: 80, 2: 8}.get(len(made), 0)
+        frame = f"    0 bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads\n"
+        return replace(done, ptxas_log=frame)
+
+    monkeypatch.setattr(compile, "finish", finish)
+    monkeypatch.setattr(PlainSpills, "bytes", plain)
+    kernel = load_kernel(f"{ROOT}/docs/tour_kernel.py:attend")
+    given = variant_signature(kernel.file.with_suffix(".toml"), kernel.name, None, vars(kernel.module))
+    report = wspec.offline(kernel.function, given.types, given.values, **given.options).outcome()
+    assert report.specialized
+    assert len(made) == (2 if plain else 3)
+    assert [one.code for one in report.remarks][-1] == "registers"

@@ -123,6 +123,35 @@ def test_terms_across_tasks(first: str, second: str, equal: bool) -> None:
     assert (one == other) == equal
 
 
+def _nested(body: str) -> str:
+    return f'x = n\nfor i in range(0, n, 1):\n    op("pair", x)\n{_indented(body).replace("            ", "    ")}'
+
+
+INNER = "for j in range(0, x, 1):\n    x = x + m"
+CHOICE = "if read(p) + i < m:\n    x = x + 1\nelse:\n    x = x * m"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    [
+        (INNER, INNER, True),
+        (INNER, INNER.replace("range(0, x", "range(0, m"), False),
+        (INNER, INNER.replace("range(0, x", "range(1, x"), False),
+        (INNER, INNER.replace("+ m", "+ j"), False),
+        (INNER.replace("+ m", "+ j"), INNER.replace("+ m", "+ i"), False),
+        (CHOICE, CHOICE, True),
+        (CHOICE, CHOICE.replace("< m", "< n"), False),
+        (CHOICE, CHOICE.replace("+ 1", "+ 2"), False),
+        (CHOICE, CHOICE.replace("+ i", "- i"), False),
+        (f"{CHOICE}\n{INNER}", f"{CHOICE}\n{INNER}", True),
+        (f"{CHOICE}\n{INNER}", f"{INNER}\n{CHOICE}", False),
+    ],
+)
+def test_terms_of_what_goes_through_inner_loops_and_branches(first: str, second: str, equal: bool) -> None:
+    one, other = _pair(_in_two_tasks(_nested(first), _nested(second)))
+    assert (one == other) == equal
+
+
 def test_what_nobody_knows_differs_from_itself_elsewhere() -> None:
     """The results of two operations without a row are two values."""
     text = 'def kernel(n):\n    while n < 3:\n        pass\n    op("pair", warp_id(), warp_id() + 0)\n'

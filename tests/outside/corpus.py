@@ -1,8 +1,9 @@
 """`python -m tests.outside.corpus FOLDER`: what wspec makes of other people's kernels, compiled and not run.
 
-FOLDER holds modules as they stand right before Triton's own pipeliner (`*.pre.ttgir`, in folders), beside what Triton
-makes of them (`*.stock.ttgir`), which is compiled too to count spills. Every kernel has a process and a limit of its
-own. Those without a product on the tensor core are passed over. Exits with 1 if one crashes or takes too long.
+FOLDER holds modules as they stand right before Triton's own pipeliner (`*.pre.ttgir`, in folders), beside the TTIR that
+they were made of (`*.ttir`), of which Triton compiles the plain kernel to count spills. Every kernel has a process and
+a limit of its own. Those without a product on the tensor core are passed over. Exits with 1 if one crashes or takes too
+long.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ def judged(path: Path, gate: str) -> Row:
 
     from wspec import bridge, ir
     from wspec.bridge import cache
-    from wspec.bridge.backend import assemble
     from wspec.bridge.compile import Elsewhere, compile_lowered
-    from wspec.bridge.frontend import HOPPER, KernelSource, capability
+    from wspec.bridge.frontend import HOPPER, KernelSource
+    from wspec.bridge.plain import PlainSpills
     from wspec.bridge.sass.resources import spill_bytes
-    from wspec.bridge.text import captured, reparse
+    from wspec.bridge.text import reparse
     from wspec.ir.loc import FileLoc
     from wspec.options import Options
     from wspec.proof import prove
@@ -73,13 +74,16 @@ def judged(path: Path, gate: str) -> Row:
     module = ir.read(text)
     dots = [op for op in module.walk() if DOT in op.name]
     row.in_loop = any(one.name in ("scf.for", "scf.while") for dot in dots for one in dot.ancestors())
-    launch = {"num_warps": module.int_attr("ttg.num-warps") or 4}
+    launch = {"num_warps": module.int_attr("ttg.num-warps") or 4, "num_stages": stages_of(path)}
     source = KernelSource(
         Elsewhere(path.name.split(".")[0], FileLoc(str(path), 1, 0), (str(path),)),
         make_backend(HOPPER).parse_options(launch), HOPPER,
     )  # fmt: skip
     options = Options(gate=gate)
-    result, _ = compile_lowered(source, "", text, options, Judge(options), prove, cache.sha256(str(path)))
+    ttir = path.with_name(path.name.replace(".pre.ttgir", ".ttir"))
+    before = ttir.read_text() if ttir.exists() else ""
+    key = cache.sha256(str(path))
+    result, _ = compile_lowered(source, before, text, options, Judge(options), prove, key)
     row.verdict = "specialized" if result.specialized else result.reason.code if result.reason else "unknown"
     row.why = "" if result.specialized or result.reason is None else result.reason.message
     row.pointers = sum(remark.code == "not-promoted" for remark in result.remarks)
@@ -87,15 +91,17 @@ def judged(path: Path, gate: str) -> Row:
         row.promoted = len(result.promotion.descriptors)
     row.proof, row.spills = result.proof, spill_bytes(result.ptxas_log)
     row.seconds = time.perf_counter() - start
-    stock = path.with_name(path.name.replace(".pre.", ".stock."))
-    if result.specialized and row.spills and stock.exists():
-        plain, metadata = reparse(stock.read_text()), {}
-        metadata["tensordesc_meta"] = plain.get_tensordesc_metadata()
-        backend, arch = source.backend, capability(source)
-        llir = captured("make_llir failed", lambda: backend.make_llir(plain, metadata, source.options, arch))
-        ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, source.options, arch))
-        row.plain_spills = spill_bytes(assemble(ptx, source)[1])
+    if result.specialized and row.spills:
+        row.plain_spills = PlainSpills(source, before).bytes
     return row
+
+
+def stages_of(path: Path) -> int:
+    """The kernel's num_stages, which the plain one is pipelined with."""
+    told = path.with_name("result.json")
+    kernels = json.loads(told.read_text())["kernels"] if told.exists() else []
+    stem = path.name.removesuffix(".pre.ttgir")
+    return next((int(one["num_stages"]) for one in kernels if one.get("stem") == stem), 3)
 
 
 def name_of(path: Path) -> str:

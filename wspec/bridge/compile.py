@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from wspec.bridge.digest import hash_library_ahead, is_library_hashed
 from wspec.bridge.files import files_of, line_of
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
+from wspec.bridge.plain import PlainSpills
 from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
@@ -52,10 +54,11 @@ class Verdict:
 
 
 Compiler = Callable[[str], Verdict]
-"""TTGIR to a verdict. One that has `alternatives` (of a verdict: other compilers) is asked for them when ptxas spoils
-what it made."""
+"""TTGIR to a verdict. One that has `alternatives` (of a verdict and of the code of what ptxas did: other compilers) is
+asked for them when ptxas spoils what it made."""
 
 _SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
+_PATIENCE_S = 12.0  # after which no further alternative is begun: compiling must end
 
 
 def obtain(
@@ -185,9 +188,10 @@ def _compiled(
     verdict: Verdict,
 ) -> tuple[Result, Group]:
     """From a verdict to a result, stored under its key."""
-    made = _finish(source, verdict, checker, options)
+    plain = PlainSpills(source, ttir)
+    made = _finish(source, verdict, checker, options, plain)
     if _spoilt(made.result) is not None:
-        verdict, made = _alternative(source, text, verdict, made, compiler, checker, options)
+        verdict, made = _alternative(source, text, verdict, made, compiler, checker, options, plain)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
@@ -208,21 +212,36 @@ def _alternative(
     compiler: Compiler,
     checker: Checker,
     options: Options,
+    plain: PlainSpills,
 ) -> tuple[Verdict, _Made]:
-    """The first alternative that ptxas does not spoil, with a word on why it is taken; else what was made before."""
+    """The first alternative that ptxas does not spoil, with a word on why it is taken. Where there is none: with
+    gate=off the one that spills least, otherwise what was made before."""
     before = _spoilt(made.result)
     assert before is not None
-    ask: Callable[[Verdict], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda _: ())
-    for other in ask(verdict):
+    ask: Callable[[Verdict, str], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda *_: ())
+    best, tried = (verdict, made), {verdict.text}
+    begun = time.monotonic()
+    for other in ask(verdict, before.code):
+        if time.monotonic() - begun > _PATIENCE_S:
+            break
         found = judge(source, text, other, options)
-        if found.text is None or found.text == verdict.text:
+        if found.text is None or found.text in tried:
             continue
-        finished = _finish(source, found, checker, options)
-        if not finished.result.specialized or _spoilt(finished.result) is not None:
+        tried.add(found.text)
+        finished = _finish(source, found, checker, options, plain)
+        if not finished.result.specialized:
             continue
         why = replace(before, severity="remark", note=f"so another plan was taken, {getattr(other, 'name', '')}")
-        return found, replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
-    return verdict, made
+        told = replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
+        if _spoilt(finished.result) is None:
+            return found, told
+        if _spilled(finished) < _spilled(best[1]):
+            best = found, told
+    return best
+
+
+def _spilled(made: _Made) -> int:
+    return spill_bytes(made.result.ptxas_log)
 
 
 def not_asked(source: KernelSource, options: Options) -> Remark | None:
@@ -288,7 +307,7 @@ class _Made:
     stored: bool = True
 
 
-def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options) -> _Made:
+def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options, plain: PlainSpills) -> _Made:
     if verdict.text is None:
         return _Made(Result(False, verdict.remarks, verdict.plan))
     proving = Proving(checker, verdict.disjoint, options)
@@ -303,7 +322,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     too_big = _over_limit(source, finished)
     if too_big is not None:
         return _declined(verdict, too_big)
-    advice = _advice(source, finished)
+    advice = _advice(source, finished, plain)
     grave = [remark for remark in advice if remark.severity == "warning"]
     if grave and options.gate == "model":
         return _declined(verdict, grave[0])
@@ -347,16 +366,18 @@ def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
     return None
 
 
-def _advice(source: KernelSource, finished: Finished) -> list[Remark]:
+def _advice(source: KernelSource, finished: Finished, plain: PlainSpills) -> list[Remark]:
     """What ptxas did that may cost speed; for the warnings among it the kernel is left alone under the gate."""
     place, found = kernel_location(source), []
     note = "use smaller tiles or more warps, or try overlap=False; gate=off runs it all the same"
     if spilled := spill_bytes(finished.ptxas_log):
         message = f"ptxas spilled {spilled} bytes of the specialized kernel's registers"
-        if spills_while_multiplying(sass(finished.cubin)):
-            found.append(Remark("registers", message, place, note=note, severity="warning"))
+        if spilled > (before := plain.bytes):
+            beside = f" and {before} of the plain one's" if before else ""
+            hot = "" if spills_while_multiplying(sass(finished.cubin)) else ", none of them in a loop that multiplies"
+            found.append(Remark("registers", f"{message}{beside}{hot}", place, note=note, severity="warning"))
         else:
-            found.append(Remark("registers", f"{message}, none of them in a loop that multiplies", place))
+            found.append(Remark("registers", f"{message}, {before} of the plain one's", place))
     if notes := ptxas_notes(finished.ptxas_log):
         message = f"ptxas serialized the specialized kernel's wgmma ({', '.join(notes)})"
         found.append(Remark("serialized-wgmma", message, place, note=note, severity="warning"))

@@ -27,6 +27,7 @@ _THROUGH = frozenset(
      "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "ttg.convert_layout",
      "ttng.reinterpret_tensor_descriptor")
 )  # fmt: skip
+_SCRATCH = "ttg.global_scratch_alloc"  # each has bytes of its own
 _MADE = "ttng.tensormap_create"  # writes a descriptor of the memory at its second operand to that at its first
 
 
@@ -159,8 +160,8 @@ class GlobalMemory:
             elif op.name in _THROUGH:
                 pending += op.operands[:1]
                 continue
-            elif op.name == "ttg.global_scratch_alloc":
-                pending += self._described
+            elif op.name == _SCRATCH:
+                pending += self._described(op)
                 continue
             sources = list(self.sources(value))
             if not sources:
@@ -168,10 +169,13 @@ class GlobalMemory:
             pending += sources
         return frozenset(found)
 
-    @cached_property
-    def _described(self) -> list[Value]:
-        """The memory of all descriptors that are made on the device."""
-        return [op.operands[1] for op in self.function.walk() if op.name == _MADE]
+    def _described(self, scratch: Operation) -> list[Value]:
+        """The memory of the descriptors that are made on the device and may lie in that piece of scratch memory."""
+        made = [op for op in self.function.walk() if op.name == _MADE]
+        elsewhere = {
+            op for op in made if (at := op.operands[0].op) is not None and at.name == _SCRATCH and at is not scratch
+        }
+        return [op.operands[1] for op in made if op not in elsewhere]
 
 
 def _may_be_address(value: Value) -> bool:

@@ -15,7 +15,7 @@ from wspec.check import assembly, scalars
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_pure
-from wspec.ir.types import DenseAttr, IntegerAttr
+from wspec.ir.types import DenseAttr, IntegerAttr, ScalarType, TensorType
 
 Key = tuple[Any, ...]
 
@@ -73,12 +73,12 @@ class Space:
     step: int | None  # None: not constant
 
 
-_THROUGH = frozenset(("arith.extsi", "arith.index_cast"))
+_THROUGH = frozenset(("arith.extsi", "arith.index_cast", "ttg.convert_layout"))
 _THREADS = frozenset(("ttg.warp_id", "gpu.thread_id", "gpu.lane_id"))  # differ from thread to thread
 _READS = frozenset(("tt.load", "tt.get_program_id", "tt.get_num_programs"))
 _NOTES = frozenset(("async_task_id", "asyncTaskId"))  # who an operation is for
 _DIFFERENT = "different"  # in a tree: what may be another thing in every thread and at any time
-_MAX_TREE = 400  # nodes of the description of a loop-carried value
+_MAX_TREE = 2000  # nodes of the description of a loop-carried value
 
 
 class Terms:
@@ -176,7 +176,7 @@ class Terms:
             return self._unique(value) if number is None else Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
             return self._pure(op, value) if scalars.wraps(op) else self._arithmetic(op)
-        if op.name in _THROUGH and str(op.operands[0].type) != "i1":
+        if op.name in _THROUGH and not _is_bit(op):
             return self.of(op.operands[0])
         if op.regions:
             return self._structured(op, value)
@@ -213,7 +213,7 @@ class Terms:
     def _pure(self, op: Operation, value: Value) -> Linear:
         operands = tuple(self.of(v) for v in op.operands)
         attributes = _meaning(op)
-        types = tuple(str(r.type) for r in op.results)
+        types = tuple(_held(r) for r in op.results)
         depends = max((self.chain_of(form) for form in operands), key=len, default=())
         if op.name in _THREADS or any(self.diverges(form) for form in operands):
             key: Key = ("op", op.name, value.index, attributes, types, operands)
@@ -277,6 +277,12 @@ class Terms:
             if any(self.diverges(form) for form in (condition, *arms)):
                 self.divergent.add(self.atom(("if", condition, *arms), depends))
             return self._one(("if", condition, *arms), depends)
+        if op.name == "tt.reduce" and all(_is_whole(v) for v in op.operands):  # in any order, by whichever threads
+            operands = tuple(self.of(v) for v in op.operands)
+            depends = max((self.chain_of(form) for form in operands), key=len, default=())
+            if not any(self.diverges(form) for form in operands):
+                shapes = tuple(_held(v) for v in op.operands)
+                return self._one(("reduce", value.index, _meaning(op), _body(op), shapes, operands), depends)
         return self._unique(value)
 
 
@@ -291,33 +297,53 @@ class _Trees:
         """The tree of carried value `index` of `loop`; `above` are those we are inside of. None: too large."""
         if (loop, index) in above:
             return ("up", len(above) - above.index((loop, index)))
-        start = self.terms.of(loop.operands[3 + index])
+        first = loop.operands[3 + index]
+        start = self.tree(first, above) if above else self.terms.of(first)
         inside = self.tree(loop.regions[0].block.terminator.operands[index], (*above, (loop, index)))
-        return None if inside is None else ("carry", start, inside)
+        return None if start is None or inside is None else ("carry", start, inside)
 
     def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        """The tree of a value; what stands outside of the outermost of the loops `above` is a form."""
         self.size += 1
         if self.size > _MAX_TREE:
             return None
-        op, loop = value.op, above[-1][0]
+        op, loop = value.op, above[0][0]
         if op is None:
-            block = value.owner
-            parent = block.parent_op if isinstance(block, Block) else None
-            if parent is None or parent.name != "scf.for" or value.index == 0:
-                return ("form", self.terms.of(value))
-            if any(parent is one for one, _ in above):
-                return self.carried(parent, value.index - 1, above)
+            return self._argument(value, above)
+        if not op.is_inside(loop) or (not op.operands and not op.regions):
             return ("form", self.terms.of(value))
-        if not op.is_inside(loop) or not op.operands or op.regions:
-            return ("form", self.terms.of(value)) if not op.is_inside(loop) or not op.operands else None
+        if op.name == "scf.for":
+            return self._result(op, value, above)
+        if op.name == "scf.if" and len(op.regions) == 2 and op.regions[1].blocks:
+            arms = (region.block.terminator.operands[value.index] for region in op.regions)
+            return self._joined("if", [self.tree(one, above) for one in (op.operands[0], *arms)])
+        if op.regions:
+            return None
         if assembly.differs(op):
             return (_DIFFERENT, id(op))
         if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
-        if any(part is None for part in parts):
-            return None
-        return (op.name, value.index, _meaning(op), str(value.type), *parts)
+        return self._joined((op.name, value.index, _meaning(op), str(value.type)), parts)
+
+    def _argument(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        block = value.owner
+        parent = block.parent_op if isinstance(block, Block) else None
+        outermost = above[0][0]
+        if parent is None or parent.name != "scf.for" or not (parent is outermost or parent.is_inside(outermost)):
+            return ("form", self.terms.of(value))
+        if value.index > 0:
+            return self.carried(parent, value.index - 1, above)
+        depth = sum(one.name == "scf.for" for one in parent.ancestors())
+        begins = [self.tree(one, above) for one in (parent.operands[0], parent.operands[2])]
+        return self._joined(("position", depth), begins)
+
+    def _result(self, op: Operation, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
+        bounds = [self.tree(one, above) for one in op.operands[:3]]
+        return self._joined("result", [*bounds, self.carried(op, value.index, above)])
+
+    def _joined(self, what: Any, parts: list[Key | None]) -> Key | None:
+        return None if any(part is None for part in parts) else (what, *parts)
 
 
 def _threads_differ(tree: Any, terms: Terms) -> bool:
@@ -327,6 +353,36 @@ def _threads_differ(tree: Any, terms: Terms) -> bool:
     if isinstance(tree, tuple):
         return any(_threads_differ(part, terms) for part in tree)
     return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
+
+
+def _is_bit(op: Operation) -> bool:
+    """Does the operation widen truth values, of which it makes other numbers?"""
+    type = op.operands[0].type
+    element = type.element if isinstance(type, TensorType) else type
+    return op.name != "ttg.convert_layout" and str(element) == "i1"
+
+
+def _held(value: Value) -> str:
+    """A type without who holds which elements."""
+    type = value.type
+    return f"{type.shape} {type.element}" if isinstance(type, TensorType) else str(type)
+
+
+def _is_whole(value: Value) -> bool:
+    """Is it a tensor of integers?"""
+    type = value.type
+    return isinstance(type, TensorType) and isinstance(type.element, ScalarType) and not type.element.is_float
+
+
+def _body(op: Operation) -> Key:
+    """What the region of a reduction computes."""
+    block = op.regions[0].block
+    numbers: dict[Value, int] = {arg: at for at, arg in enumerate(block.args)}
+    found = []
+    for one in block.ops:
+        found.append((one.name, _meaning(one), tuple(numbers.get(v, id(v)) for v in one.operands)))
+        numbers.update((result, len(numbers)) for result in one.results)
+    return tuple(found)
 
 
 def _meaning(op: Operation) -> Key:

@@ -17,7 +17,7 @@ from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
-from wspec.ir.types import IntegerAttr, Layout, MemDescType, TensorDescType, TensorType
+from wspec.ir.types import IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType, Type
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
 from wspec.plan.graph import LOADS, STORES, Dataflow
@@ -165,14 +165,15 @@ def check_addresses(flow: Dataflow, site: Site) -> None:
     _check_scalars(flow, site, site.load.operands, "the address of this load", "needed for the address")
     control = [value for op in site.load.ancestors() for value in deciding(op)]
     _check_scalars(flow, site, control, "whether this load runs", "needed to know whether it runs")
-    if site.fill is Fill.CP_ASYNC:
-        _check_layouts(flow, site)
+    _check_layouts(flow, site, control)
 
 
-def _check_layouts(flow: Dataflow, site: Site) -> None:
-    """A producer of fewer warps than the kernel has must be able to hold the pointers. Raises Declined."""
+def _check_layouts(flow: Dataflow, site: Site, control: list[Value]) -> None:
+    """A producer of fewer warps than the kernel has must be able to hold the pointers, and the tensors of which numbers
+    are made that decide. Raises Declined."""
     factor = source_warps(flow.function) // filling_warps([site.fill], 1)
-    for op in (site.load, *flow.slice_of(site.load.operands)) if factor > 1 else ():
+    held = [site.load] if site.fill is Fill.CP_ASYNC else []
+    for op in (*held, *flow.slice_of([*site.load.operands, *control])) if factor > 1 else ():
         for value in (*op.operands, *op.results):
             try:
                 shrink_type(value.type, None, 1, factor)
@@ -191,7 +192,7 @@ def deciding(op: Operation) -> list[Value]:
 def _check_scalars(flow: Dataflow, site: Site, values: list[Value], what: str, step: str) -> None:
     for op in sorted(flow.slice_of(values), key=id_of):
         row = info(op.name)
-        heavy = op.name in DOTS or op.name == "tt.reduce" or op.name == "tt.descriptor_load"
+        heavy = op.name in DOTS or op.name == "tt.descriptor_load" or (op.name == "tt.reduce" and not _is_short(op))
         if row is None or heavy or op.name in STORES:
             raise decline(
                 "not-partitionable",
@@ -201,6 +202,22 @@ def _check_scalars(flow: Dataflow, site: Site, values: list[Value], what: str, s
                 "arguments and loop counters",
                 ((step, op.location),),
             )
+
+
+SHORT = 1024  # elements of a row that every task may reduce for itself
+
+
+def _is_short(reduction: Operation) -> bool:
+    """Is it of a short row of integers, of which any layout gives the same number?"""
+    types = [value.type for value in reduction.operands]
+    return all(
+        isinstance(one, TensorType) and len(one.shape) == 1 and one.shape[0] <= SHORT and _is_integer(one.element)
+        for one in types
+    )
+
+
+def _is_integer(type: Type) -> bool:
+    return isinstance(type, ScalarType) and not type.is_float
 
 
 def check_memory(flow: Dataflow, sites: list[Site]) -> None:
