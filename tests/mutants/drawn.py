@@ -43,7 +43,10 @@ BATCH = 20  # mutants that a process is given at a time
 BEGIN, END = "<!-- drawn: begin -->", "<!-- drawn: end -->"
 
 EXPLAINED: tuple[tuple[str, str], ...] = (
-    (r"outside of|global memory(?!.*nothing orders the two)|negative coordinates|not a multiple of \d+$|column", "which memory of the GPU"),
+    (
+        r"outside of|global memory(?!.*nothing orders the two)|negative coordinates|not a multiple of \d+$|column",
+        "which memory of the GPU",
+    ),
     (r"the step of a loop is|division|divides|by zero", "arithmetic"),
     (r"more than \d+ operations", "too long"),
     (r"not supported|does not know|cannot read|cannot be had|inline assembly with", "not known to the executor"),
