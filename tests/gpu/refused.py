@@ -40,6 +40,7 @@ from tests.mutants.drawn import LIMIT_S, described, drawn
 from tests.mutants.drawn_subjects import PROGRAM, Subject, subjects
 from tests.mutants.goldens import Launch
 from tests.outside import card
+from tests.support.disjoint import all_apart
 from wspec.bridge import cuda, launcher
 from wspec.bridge.backend import assemble
 from wspec.bridge.frontend import HOPPER, KernelSource, capability
@@ -49,7 +50,6 @@ from wspec.check import check
 from wspec.execute import Kernel, Parameter
 from wspec.ir import print_module
 from wspec.ir.core import Operation
-from wspec.ir.disjoint import EVERY
 from wspec.ir.shared_memory import placed
 from wspec.ir.types import PointerType, ScalarType, TensorDescType, Type
 
@@ -225,7 +225,7 @@ def _drawn(seed: int) -> Refused | None:
         parameters = Kernel(one.module()).parameters
         if not all(_is_known(parameter) for parameter in parameters):
             return None
-        report = check(module, limit_s=LIMIT_S, disjoint=EVERY, placement=placement)
+        report = check(module, limit_s=LIMIT_S, disjoint=all_apart(module), placement=placement)
         codes = {finding.code for finding in report.findings}
         if report.ok or codes & HANGS:
             return None

@@ -29,11 +29,11 @@ from tests.mutants.drawn_edits import described, edited
 from tests.mutants.drawn_programs import program
 from tests.mutants.drawn_subjects import PROGRAM, Subject, subject, subjects
 from tests.mutants.table import with_section
+from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.check import check
 from wspec.ir import print_module, verify
 from wspec.ir.core import Operation
-from wspec.ir.disjoint import EVERY
 from wspec.ir.shared_memory import Placement, placed
 
 SCHEDULES = 30
@@ -146,7 +146,7 @@ def judged(seed: int, names: Sequence[str], schedules: int = SCHEDULES) -> Outco
     one, module, placement, edits = drawn(random, names)
     said = described(edits)
     try:
-        report = check(module, limit_s=LIMIT_S, disjoint=EVERY, placement=placement)
+        report = check(module, limit_s=LIMIT_S, disjoint=all_apart(module), placement=placement)
     except Exception:  # whatever it is, a mutant must not bring the checker down
         return Outcome(seed, one.name, said, "crash", seen=traceback.format_exc(), text=print_module(module))
     codes = tuple(sorted({f"{found.kind} {found.code}" for found in report.findings}))

@@ -118,10 +118,23 @@ class GlobalMemory:
 
     @cached_property
     def _stores(self) -> list[Operation]:
-        return [op for op in self.function.walk() if self._stores_something(op)]
+        return [op for op in self.function.walk() if self.stores_something(op)]
 
     @staticmethod
-    def _stores_something(op: Operation) -> bool:
+    def loads_something(op: Operation) -> bool:
+        """Does it read global memory?"""
+        if op.name == _ASM:
+            return bool(_ASM_READS.search(op.str_attr("asm_string") or ""))
+        row = info(op.name)
+        return row is not None and not op.regions and "global" in row.reads
+
+    def touched(self, op: Operation) -> frozenset[int] | None:
+        """The arguments through which it reads or writes; None when that cannot be seen."""
+        return self._written(op)
+
+    @staticmethod
+    def stores_something(op: Operation) -> bool:
+        """Does it write global memory?"""
         if op.name == _ASM:
             return not is_pure(op) and bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))
         row = info(op.name)
@@ -160,7 +173,7 @@ class GlobalMemory:
                 pending += op.operands[:1]
                 continue
             elif op.name == "ttg.global_scratch_alloc":
-                pending += self._described
+                pending += [one.operands[1] for at, one in self._described if at in (op, None)]
                 continue
             sources = list(self.sources(value))
             if not sources:
@@ -168,10 +181,24 @@ class GlobalMemory:
             pending += sources
         return frozenset(found)
 
+    def made(self, descriptor: Value) -> Operation | None:
+        """The operation that makes a descriptor on the device, by which alone it is written; None of other ones."""
+        allocation = self._allocation(descriptor)
+        found = [op for at, op in self._described if at in (allocation, None)]
+        return found[0] if allocation is not None and len(found) == 1 else None
+
     @cached_property
-    def _described(self) -> list[Value]:
-        """The memory of all descriptors that are made on the device."""
-        return [op.operands[1] for op in self.function.walk() if op.name == _MADE]
+    def _described(self) -> list[tuple[Operation | None, Operation]]:
+        """What makes descriptors on the device, and the allocation that each is written to; None where that is not
+        known."""
+        return [(self._allocation(op.operands[0]), op) for op in self.function.walk() if op.name == _MADE]
+
+    def _allocation(self, pointer: Value) -> Operation | None:
+        """Of scratch memory, that a pointer points into."""
+        while pointer.op is not None and pointer.op.name in _THROUGH:
+            pointer = pointer.op.operands[0]
+        op = pointer.op
+        return op if op is not None and op.name == "ttg.global_scratch_alloc" else None
 
 
 def _may_be_address(value: Value) -> bool:
