@@ -4,13 +4,14 @@ Draws one of the subjects (the kernels of `goldens.py`, every shipped variant, s
 at one to three places (`drawn_edits.py`), asks libtriton whether that is a module, and then the checker, with the
 memory that Triton gives it. What is proved is run under many schedules, with Triton's memory and fences: it must
 neither hang nor race nor depend on the order, or be of a kind that is explained (`EXPLAINED`). Ends with 1 when one
-is not.
+is not. What `--resume` names holds the mutants that were judged, and is read first.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import re
 import sys
@@ -27,20 +28,25 @@ from tests.mutants.__main__ import one_thread
 from tests.mutants.drawn_edits import described, edited
 from tests.mutants.drawn_programs import program
 from tests.mutants.drawn_subjects import PROGRAM, Subject, subject, subjects
+from tests.mutants.table import with_section
+from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.check import check
 from wspec.ir import print_module, verify
 from wspec.ir.core import Operation
-from wspec.ir.disjoint import EVERY
 from wspec.ir.shared_memory import Placement, placed
 
 SCHEDULES = 30
 LIMIT_S = 10.0  # for the checker
 TRIES = 20  # to draw something that libtriton takes
 BATCH = 20  # mutants that a process is given at a time
+BEGIN, END = "<!-- drawn: begin -->", "<!-- drawn: end -->"
 
 EXPLAINED: tuple[tuple[str, str], ...] = (
-    (r"global memory|outside of|negative coordinates|not a multiple of \d+$|column", "which memory of the GPU"),
+    (
+        r"outside of|global memory(?!.*nothing orders the two)|negative coordinates|not a multiple of \d+$|column",
+        "which memory of the GPU",
+    ),
     (r"the step of a loop is|division|divides|by zero", "arithmetic"),
     (r"more than \d+ operations", "too long"),
     (r"not supported|does not know|cannot read|cannot be had|inline assembly with", "not known to the executor"),
@@ -73,25 +79,31 @@ BAD = ("missed", "crash")
 def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     begin = time.monotonic()
-    names = [name for name in subjects() if re.search(options.only, name)]
-    found: list[Outcome] = []
-    first, count = options.seed, options.count
+    names = tuple(name for name in subjects() if re.search(options.only, name))
+    seeds = range(options.seed, options.seed + options.count)
+    known = {one.seed: one for one in _read(options.resume)}
+    todo = [seed for seed in seeds if seed not in known]
     with ProcessPoolExecutor(options.jobs, initializer=one_thread) as pool:
         batches = [
-            pool.submit(_batch, range(at, min(at + BATCH, first + count)), tuple(names), options.schedules)
-            for at in range(first, first + count, BATCH)
+            pool.submit(_batch, todo[at : at + BATCH], names, options.schedules) for at in range(0, len(todo), BATCH)
         ]
         for done in as_completed(batches):
-            found += done.result()
+            known |= {one.seed: one for one in done.result()}
+            _keep(options.resume, done.result())
             if options.limit_s and time.monotonic() - begin > options.limit_s:
                 for one in batches:
                     one.cancel()
                 break
         pool.shutdown(wait=False, cancel_futures=True)
-    found.sort(key=lambda one: one.seed)
-    print(table(found, time.monotonic() - begin))
+    found = [known[seed] for seed in seeds if seed in known]
+    text = table(found)
+    print(text, *to_look_at(found), sep="\n")
+    if options.report is not None:
+        command = " ".join(["python -m tests.mutants.drawn", *(sys.argv[1:] if words is None else words)])
+        section = f"`{command}`, {datetime.date.today()}: {text}"
+        options.report.write_text(with_section(options.report.read_text(), section, BEGIN, END))
     if options.out is not None:
-        _write(options.out, found, time.monotonic() - begin)
+        _write(options.out, found)
     return 1 if any(one.verdict in BAD for one in found) else 0
 
 
@@ -103,6 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="subjects whose name this pattern finds")
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="runs of each that is proved")
     parser.add_argument("--limit-s", type=float, default=0, help="start nothing after so many seconds")
+    parser.add_argument("--resume", type=Path, help="where results go as they come; what is there is not done again")
+    parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
     parser.add_argument("--out", type=Path, help="folder for a summary and a file for each disagreement")
     return parser
 
@@ -110,7 +124,19 @@ def _parser() -> argparse.ArgumentParser:
 # ----------------------------------------------------------------------------------------------- one mutant
 
 
-def _batch(seeds: range, names: tuple[str, ...], schedules: int) -> list[Outcome]:
+def _read(path: Path | None) -> list[Outcome]:
+    """What was kept of a run that was cut short."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    return [Outcome(**{**data, "codes": tuple(data["codes"])}) for data in map(json.loads, lines)]
+
+
+def _keep(path: Path | None, found: Sequence[Outcome]) -> None:
+    if path is not None:
+        with path.open("a") as file:
+            file.writelines(json.dumps(asdict(one)) + "\n" for one in found)
+
+
+def _batch(seeds: Sequence[int], names: tuple[str, ...], schedules: int) -> list[Outcome]:
     return [judged(seed, names, schedules) for seed in seeds]
 
 
@@ -120,7 +146,7 @@ def judged(seed: int, names: Sequence[str], schedules: int = SCHEDULES) -> Outco
     one, module, placement, edits = drawn(random, names)
     said = described(edits)
     try:
-        report = check(module, limit_s=LIMIT_S, disjoint=EVERY, placement=placement)
+        report = check(module, limit_s=LIMIT_S, disjoint=all_apart(module), placement=placement)
     except Exception:  # whatever it is, a mutant must not bring the checker down
         return Outcome(seed, one.name, said, "crash", seen=traceback.format_exc(), text=print_module(module))
     codes = tuple(sorted({f"{found.kind} {found.code}" for found in report.findings}))
@@ -166,25 +192,27 @@ def run(one: Subject, module: Operation, placement: Placement, schedules: int) -
 # --------------------------------------------------------------------------------------------------- output
 
 
-def table(found: Sequence[Outcome], seconds: float) -> str:
-    """Counts by kind of subject, and what is to be looked at."""
+def table(found: Sequence[Outcome]) -> str:
+    """Counts by kind of subject; Markdown."""
     verdicts = ["error", "undecided", "agrees", "other values", *dict.fromkeys(word for _, word in EXPLAINED), *BAD]
     counts = Counter((kind_of(one.subject), one.verdict) for one in found)
+    proved = sum(one.verdict not in ("error", "undecided", "crash") for one in found)
     lines = [
-        f"{len(found)} mutants, seeds {found[0].seed} to {found[-1].seed}, in {seconds:.0f} s; "
-        f"proved: {sum(one.verdict not in ('error', 'undecided', 'crash') for one in found)}",
+        f"{len(found)} mutants, {proved} of them proved.",
         "",
         f"| subjects | mutants | {' | '.join(verdicts)} |",
         f"|---|---:|{'---:|' * len(verdicts)}",
     ]
-    for kind in dict.fromkeys(kind_of(one.subject) for one in found):
-        row = [counts[kind, verdict] for verdict in verdicts]
-        lines.append(f"| {kind} | {sum(row)} | {' | '.join(map(str, row))} |")
-    lines.append("")
-    for one in found:
-        if one.verdict in BAD:
-            lines.append(f"{one.verdict}: seed {one.seed}, {one.subject}: {one.edits}: {one.seen.splitlines()[-1]}")
-    return "\n".join(lines)
+    kinds = sorted({kind_of(one.subject) for one in found})
+    rows = [(kind, [counts[kind, verdict] for verdict in verdicts]) for kind in kinds]
+    rows.append(("all", [sum(row[at] for _, row in rows) for at in range(len(verdicts))]))
+    return "\n".join([*lines, *(f"| {kind} | {sum(row)} | {' | '.join(map(str, row))} |" for kind, row in rows)])
+
+
+def to_look_at(found: Sequence[Outcome]) -> list[str]:
+    """A line for each disagreement."""
+    bad = [one for one in found if one.verdict in BAD]
+    return [f"{one.verdict}: seed {one.seed}, {one.subject}: {one.edits}: {one.seen.splitlines()[-1]}" for one in bad]
 
 
 def kind_of(subject: str) -> str:
@@ -192,12 +220,12 @@ def kind_of(subject: str) -> str:
     return subject.partition(" ")[0] if subject.startswith(("shipped", "corpus")) or subject == PROGRAM else "tests"
 
 
-def _write(folder: Path, found: Sequence[Outcome], seconds: float) -> None:
+def _write(folder: Path, found: Sequence[Outcome]) -> None:
     """summary.json, and for each disagreement a module with what was done and seen."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{name: value for name, value in asdict(one).items() if name != "text"} for one in found]
     counts = Counter(one.verdict for one in found)
-    data = {"seconds": round(seconds), "mutants": len(found), "verdicts": counts, "table": table(found, seconds)}
+    data = {"mutants": len(found), "verdicts": counts, "table": table(found)}
     (folder / "summary.json").write_text(json.dumps(data, indent=1) + "\n")
     (folder / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for one in found:

@@ -27,7 +27,7 @@ from wspec.execute import ExecutionError, Kernel
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.types import PointerType, TensorDescType
-from wspec.lab.persistent_launch import executed_launch
+from wspec.lab.persistent_launch import descriptors_of, executed_launch
 from wspec.specs.kernel_file import load_kernel
 
 PROGRAM = "programs"
@@ -89,11 +89,12 @@ def _shipped(name: str, file: str, variant: str) -> Subject | None:
     def launches() -> list[Launch]:
         own = load_kernel(args.input)
         trial = example_maker(signature_of(args, own), own, SIZES.get(file, {}))(0)
-        names = [parameter.name for parameter in Kernel(read(text)).parameters]
-        grid, hidden = executed_launch(front.plan, Kernel(read(text)).parameters, trial.grid, trial.arguments)
-        given = {**trial.arguments, **{key: torch.from_numpy(value) for key, value in hidden.items()}}
+        parameters = Kernel(read(text)).parameters
+        made = descriptors_of(front.promotion, parameters, trial.grid, trial.arguments)
+        grid, hidden = executed_launch(front.plan, parameters, trial.grid, trial.arguments)
+        given = {**trial.arguments, **made, **{key: torch.from_numpy(value) for key, value in hidden.items()}}
         outputs = tuple(one.tensor for one in trial.outputs.values())
-        return [Launch("the example", grid, tuple(given[one] for one in names), outputs)]
+        return [Launch("the example", grid, tuple(given[one.name] for one in parameters), outputs)]
 
     return Subject(Golden(name, lambda: text, launches))
 

@@ -18,9 +18,9 @@ from tests.mutants.goldens import Golden
 from tests.mutants.mutate import BY_NAME, built, mutants
 from tests.mutants.running import Observation, Runner
 from tests.mutants.trace import Unknown
+from tests.support.disjoint import all_apart
 from wspec.check import Report, check
 from wspec.ir.core import Operation
-from wspec.ir.disjoint import EVERY
 
 Verdict = Literal["caught", "equivalent", "other values", "undecided", "unexplained", "missed", "invalid", "crash"]
 LIMIT_S = 10.0  # for the checker
@@ -81,7 +81,7 @@ class Judge:
         if module is None:
             return self._judgement(mutant, "invalid")
         try:
-            report = check(module, limit_s=LIMIT_S, disjoint=EVERY)
+            report = check(module, limit_s=LIMIT_S, disjoint=all_apart(module))
         except Exception as error:  # whatever it is, a mutant must not bring the checker down
             return self._judgement(mutant, "crash", message=f"{type(error).__name__}: {error}")
         if not report.ok:

@@ -88,10 +88,10 @@ def report(judgements: Sequence[Judgement], command: str, date: str) -> str:
     return "\n\n".join(parts)
 
 
-def with_section(document: str, section: str) -> str:
+def with_section(document: str, section: str, first: str = BEGIN, last: str = END) -> str:
     """The document with what stands between the markers replaced. Raises ValueError when they are not there."""
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    head, begin, rest = document.partition(first)
+    _, end, tail = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"the document has no {BEGIN} ... {END}")
-    return f"{head}{BEGIN}\n\n{section}\n\n{END}{tail}"
+        raise ValueError(f"the document has no {first} ... {last}")
+    return f"{head}{first}\n\n{section}\n\n{last}{tail}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
+from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.cli.subject import source_of
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
-from wspec.ir.disjoint import EVERY
 from wspec.proof import checked
 
 LIMIT_S = 120.0  # of a machine that is busy
@@ -22,5 +22,5 @@ def assert_proved(module: Operation) -> None:
 @functools.cache
 def _verdict(text: str) -> str:
     """Nothing when it is proved; many tests emit the same module."""
-    report = checked(read(bridge.final_ttgir(text, source_of(text))), LIMIT_S, disjoint=EVERY)
+    report = checked(module := read(bridge.final_ttgir(text, source_of(text))), LIMIT_S, disjoint=all_apart(module))
     return "" if report.ok else str(report)

@@ -11,6 +11,7 @@ from wspec.check.conditions import Extents
 from wspec.check.engine import Engine
 from wspec.check.explore import search
 from wspec.check.findings import Finding, Report
+from wspec.check.global_order import global_order
 from wspec.check.lifetimes import lifetimes
 from wspec.check.names import Names
 from wspec.check.resources import resources
@@ -26,7 +27,8 @@ LIMIT_S = 20.0
 ASSUMPTIONS = (
     "index arithmetic of 32 bits does not overflow",
     "the back end orders the threads of one task (bar.sync) where they touch the same buffer or signal a barrier",
-    "of global memory only what decides control flow is looked at, and no other kernel writes it meanwhile",
+    "the memory of two arguments does not overlap but where a loaded value decides what tasks do, and no other kernel "
+    "writes it meanwhile",
     "an mbarrier that is in use needs no proxy fence between its initialization and TMA, as in Triton's own kernels",
 )
 
@@ -108,6 +110,7 @@ def _function(
     if any(one.kind == "undecided" for one in found):
         found = [*found, *_overwritten(extents)]
     findings = [*resources(module, function, program, names), *found]
+    findings += global_order(function, names.flow, extents.terms, disjoint, names)
     if placement is None:
         findings += lifetimes(function, program, names)
     if "overwritten" in {one.code for one in found} and not disjoint.every:

@@ -30,6 +30,7 @@ CODES: dict[str, str] = {
     "unknown-memory": "where the back end puts allocations is not known",
     "unknown-control-flow": "control flow that the checker cannot follow",
     "overwritten": "a loaded value that decides what tasks do may be written between their loads",
+    "global-order": "two tasks may touch the same global memory, one of them writing, and no order is known",
     "too-many-states": "the search was given up",
 }
 

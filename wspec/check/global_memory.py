@@ -27,7 +27,7 @@ _THROUGH = frozenset(
      "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "ttg.convert_layout",
      "ttng.reinterpret_tensor_descriptor")
 )  # fmt: skip
-_SCRATCH = "ttg.global_scratch_alloc"  # each has bytes of its own
+_SCRATCH = "ttg.global_scratch_alloc"
 _MADE = "ttng.tensormap_create"  # writes a descriptor of the memory at its second operand to that at its first
 
 
@@ -119,10 +119,23 @@ class GlobalMemory:
 
     @cached_property
     def _stores(self) -> list[Operation]:
-        return [op for op in self.function.walk() if self._stores_something(op)]
+        return [op for op in self.function.walk() if self.stores_something(op)]
 
     @staticmethod
-    def _stores_something(op: Operation) -> bool:
+    def loads_something(op: Operation) -> bool:
+        """Does it read global memory?"""
+        if op.name == _ASM:
+            return bool(_ASM_READS.search(op.str_attr("asm_string") or ""))
+        row = info(op.name)
+        return row is not None and not op.regions and "global" in row.reads
+
+    def touched(self, op: Operation) -> frozenset[int] | None:
+        """The arguments through which it reads or writes; None when that cannot be seen."""
+        return self._written(op)
+
+    @staticmethod
+    def stores_something(op: Operation) -> bool:
+        """Does it write global memory?"""
         if op.name == _ASM:
             return not is_pure(op) and bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))
         row = info(op.name)
@@ -161,7 +174,7 @@ class GlobalMemory:
                 pending += op.operands[:1]
                 continue
             elif op.name == _SCRATCH:
-                pending += self._described(op)
+                pending += [one.operands[1] for at, one in self._described if at in (op, None)]
                 continue
             sources = list(self.sources(value))
             if not sources:
@@ -169,13 +182,24 @@ class GlobalMemory:
             pending += sources
         return frozenset(found)
 
-    def _described(self, scratch: Operation) -> list[Value]:
-        """The memory of the descriptors that are made on the device and may lie in that piece of scratch memory."""
-        made = [op for op in self.function.walk() if op.name == _MADE]
-        elsewhere = {
-            op for op in made if (at := op.operands[0].op) is not None and at.name == _SCRATCH and at is not scratch
-        }
-        return [op.operands[1] for op in made if op not in elsewhere]
+    def made(self, descriptor: Value) -> Operation | None:
+        """The operation that makes a descriptor on the device, by which alone it is written; None of other ones."""
+        allocation = self._allocation(descriptor)
+        found = [op for at, op in self._described if at in (allocation, None)]
+        return found[0] if allocation is not None and len(found) == 1 else None
+
+    @cached_property
+    def _described(self) -> list[tuple[Operation | None, Operation]]:
+        """What makes descriptors on the device, and the allocation that each is written to; None where that is not
+        known."""
+        return [(self._allocation(op.operands[0]), op) for op in self.function.walk() if op.name == _MADE]
+
+    def _allocation(self, pointer: Value) -> Operation | None:
+        """Of scratch memory, that a pointer points into."""
+        while pointer.op is not None and pointer.op.name in _THROUGH:
+            pointer = pointer.op.operands[0]
+        op = pointer.op
+        return op if op is not None and op.name == _SCRATCH else None
 
 
 def _may_be_address(value: Value) -> bool:

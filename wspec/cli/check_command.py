@@ -16,9 +16,10 @@ from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_fla
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
-from wspec.ir.disjoint import EVERY, NONE, Disjoint, Pair
+from wspec.ir.disjoint import NONE, Disjoint, Pair
 from wspec.ir.loc import value_name
 from wspec.proof import checked
+from wspec.tile_scheduler import PARTIALS, TABLE
 
 if TYPE_CHECKING:
     from wspec.cli.subject import KernelSubject
@@ -131,9 +132,9 @@ def _text(subject: KernelSubject, stage: str) -> str:
 
 def _disjoint(text: str, function: ir.Operation) -> Disjoint:
     """What `--disjoint` says. Raises WspecError for what are no pairs of arguments of the function."""
-    if text == "all":
-        return EVERY
     names = [value_name(arg.location) for arg in function.regions[0].block.args]
+    if text == "all":
+        return Disjoint(own=next((at for at, name in enumerate(names) if name in (TABLE, PARTIALS)), None), every=True)
     pairs = set[Pair]()
     for pair in text.split(","):
         found = [names.index(name) if name in names else -1 for name in pair.strip().split(":")]

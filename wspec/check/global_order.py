@@ -1,0 +1,300 @@
+"""Tasks that touch the same global memory, one of them writing: nothing but barriers orders them, and those are not
+followed for this. So what two tasks touch must be shown to lie apart, or the module is undecided.
+
+Two boxes of a tensor, or two tiles of pointers, lie apart where
+
+- in one dimension their coordinates never meet, by their rests: rows 128 x and 128 y + 64, of 64 rows each;
+- or the coordinates differ by a number that is large enough. Where they change from iteration to iteration, that says
+  it of one and the same; tiles of different iterations are taken to lie apart then, as those of different blocks are;
+- or one is the other's for another tile, `min(x + 1, last)` for `x`: a tile that is done twice is stored twice, the
+  same.
+
+Elements of one row of pointers are taken not to reach into the next row. Two arguments are taken not to overlap, which
+the launches of our own kernels compare. Memory of the launcher's own is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from wspec.check.congruence import ANYTHING, Congruence, Congruences
+from wspec.check.findings import Finding
+from wspec.check.global_memory import GlobalMemory
+from wspec.check.linear import Linear, Terms, constant
+from wspec.check.names import Names
+from wspec.check.tracked_values import Flow
+from wspec.ir import warp_specialize as ws
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.disjoint import Disjoint
+from wspec.ir.ops import info
+from wspec.ir.types import PointerType, TensorDescType, TensorType
+
+_THROUGH = frozenset(
+    ("tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.trans", "tt.reshape", "arith.extsi")
+)
+_GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
+
+
+_Row = tuple[int, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One dimension of a tile: it begins at `form`, of that rest, and has the elements from `first` to before `last`.
+
+    `rows`: how far it goes in steps that are not numbers. Of each: the step and what it is taken from, an atom and
+    terms, and the first and the last row behind that.
+    """
+
+    rest: Congruence
+    form: Linear
+    first: int
+    last: int
+    rows: tuple[tuple[_Row, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What an operation of a task touches: sides of a tile of `what`; None where that is not known."""
+
+    op: Operation
+    task: int
+    writes: bool
+    atomic: bool
+    arguments: frozenset[int] | None
+    what: Any
+    sides: tuple[_Side, ...] | None
+
+
+def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
+    """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
+    one for each operation that writes."""
+    assert terms.memory is not None
+    reader = _Reader(flow, terms, terms.memory)
+    first = 1
+    for region in [op for op in function.walk() if op.name == ws.NAME]:
+        blocks = [ws.default_block(region), *ws.partition_blocks(region)]
+        numbers = [0, *range(first, first + len(blocks) - 1)]
+        first += len(blocks) - 1
+        found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
+        told: set[Operation] = set()
+        for at, one in enumerate(found):
+            for other in found[at + 1 :]:
+                if one.task == other.task or not (one.writes or other.writes) or (one.atomic and other.atomic):
+                    continue
+                writer, second = (one, other) if one.writes else (other, one)
+                if writer.op in told or not reader.may_meet(one, other, disjoint) or reader.apart(one, other):
+                    continue
+                told.add(writer.op)
+                yield _finding(writer, second, names)
+
+
+def _finding(writer: _Access, other: _Access, names: Names) -> Finding:
+    verb = "writes" if other.writes else "reads"
+    message = (
+        f"{writer.op.name} of {names.task(writer.task)} may write the global memory that {other.op.name} of "
+        f"{names.task(other.task)} {verb}, and no order of the two is known"
+    )
+    path = ((f"{other.op.name} {verb}", other.op.location),)
+    note = "let one task do both, or compute places that can be told apart"
+    return Finding("undecided", "global-order", message, writer.op.location, path, note)
+
+
+class _Reader:
+    def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory) -> None:
+        self._flow, self._terms, self._memory = flow, terms, memory
+        self._rests = Congruences(flow)
+
+    # ---- accesses
+
+    def accesses(self, block: Block, task: int) -> Iterator[_Access]:
+        """Those of a task to global memory."""
+        for top in block.ops:
+            for op in top.walk():
+                row = info(op.name)
+                reads, writes = self._memory.loads_something(op), self._memory.stores_something(op)
+                if reads or writes:
+                    atomic = row is not None and row.category == "atomic"
+                    arguments = self._memory.touched(op)
+                    what, sides = self._tile(op) if row is not None else (None, None)
+                    yield _Access(op, task, writes, atomic, arguments, what, sides)
+
+    def _tile(self, op: Operation) -> tuple[Any, tuple[_Side, ...] | None]:
+        begun = self._begun(op)
+        type = op.operands[0].type if op.operands else None
+        if isinstance(type, TensorDescType):
+            numbers = [value for value in op.operands[1:] if str(value.type) == "i32"]
+            sizes = type.block.shape
+            if len(numbers) < len(sizes):  # rows that are gathered
+                return None, None
+            sides = (self._side(value, size, begun) for value, size in zip(numbers, sizes, strict=False))
+            return self._descriptor(op.operands[0]), tuple(sides)
+        element = type.element if isinstance(type, TensorType) else type
+        if not isinstance(element, PointerType):
+            return None, None
+        return self._pointers(op.operands[0], begun)
+
+    def _descriptor(self, value: Value) -> Any:
+        """What is the same where a descriptor is of the same tensor."""
+        made = self._memory.made(value)
+        if made is None:
+            return self._terms.of(value)
+        return made.name, tuple(self._terms.of(operand) for operand in made.operands[1:]), str(value.type)
+
+    def _side(self, value: Value, size: int, begun: frozenset[Operation]) -> _Side:
+        return _Side(self._rests.of(value, begun), self._terms.of(value), 0, size)
+
+    def _pointers(self, value: Value, begun: frozenset[Operation]) -> tuple[Any, tuple[_Side, ...] | None]:
+        """Elements of what a pointer points to: what it is counted from, and one side."""
+        side = _Side(Congruence(0, 0), Linear(), 0, 1)
+        while True:
+            value = self._flow.captured.get(value, value)
+            op = value.op
+            if op is not None and op.name in _THROUGH:
+                value = op.operands[0]
+            elif op is not None and op.name == "tt.addptr":
+                offset = self._offsets(op.operands[1], begun)
+                if offset is None:
+                    return None, None
+                side, value = _sum(side, offset), op.operands[0]
+            else:
+                return (self._terms.of(value), str(value.type)), (side,)
+
+    def _offsets(self, value: Value, begun: frozenset[Operation]) -> _Side | None:
+        """Of integers, a tensor of them or one."""
+        value = self._flow.captured.get(value, value)
+        op = value.op
+        if not isinstance(value.type, TensorType):
+            return self._side(value, 1, begun)
+        if op is None:
+            return None
+        if op.name == "tt.make_range":
+            first, last = op.int_attr("start") or 0, op.int_attr("end") or 0
+            return _Side(Congruence(0, 0), Linear(), first, last)
+        if op.name == "arith.constant":
+            number = constant(op)
+            return None if number is None else _Side(Congruence(0, number), Linear((), number), 0, 1)
+        if op.name in _THROUGH:
+            return self._offsets(op.operands[0], begun)
+        if op.name in ("arith.addi", "arith.muli"):
+            left, right = (self._offsets(operand, begun) for operand in op.operands)
+            if left is None or right is None:
+                return None
+            return _sum(left, right) if op.name == "arith.addi" else _product(left, right) or _product(right, left)
+        return None
+
+    def _begun(self, op: Operation) -> frozenset[Operation]:
+        """Loops that have come round once where an operation is executed, by the conditions it stands under."""
+        found: set[Operation] = set()
+        inner, outer = op, op.parent_op
+        while outer is not None:
+            if outer.name == "scf.if" and inner.is_inside(outer) and inner.parent is outer.regions[0].block:
+                for greater, less in _compared(outer.operands[0]):
+                    found.update(self._come_round(greater, less))
+            inner, outer = outer, outer.parent_op
+        return frozenset(found)
+
+    def _come_round(self, greater: Value, less: Value) -> Iterator[Operation]:
+        """Loops whose position, or end, is the one and whose beginning is the other."""
+        block = greater.owner
+        own = block.parent_op if greater.op is None and isinstance(block, Block) and greater.index == 0 else None
+        loops = [own] if own is not None and own.name == "scf.for" else []
+        loops += [op for op in self._loops if self._same(op.operands[1], greater)]
+        yield from (loop for loop in loops if self._same(loop.operands[0], less))
+
+    @property
+    def _loops(self) -> list[Operation]:
+        return [op for op in self._flow.root.walk() if op.name == "scf.for"]
+
+    def _same(self, one: Value, other: Value) -> bool:
+        return one is other or (self._terms.of(one) - self._terms.of(other)) == Linear()
+
+    # ---- pairs
+
+    def may_meet(self, one: _Access, other: _Access, disjoint: Disjoint) -> bool:
+        """Do they go through one argument? Of one that is not known they may."""
+        if one.arguments is None or other.arguments is None:
+            return True
+        own = disjoint.own
+        return any(own is None or argument < own for argument in one.arguments & other.arguments)
+
+    def apart(self, one: _Access, other: _Access) -> bool:
+        """Is no element in both tiles?"""
+        if one.sides is None or other.sides is None or one.what != other.what or len(one.sides) != len(other.sides):
+            return False
+        pairs = list(zip(one.sides, other.sides, strict=True))
+        return any(_apart(a, b) for a, b in pairs) or self._of_another_tile(pairs)
+
+    def _of_another_tile(self, pairs: list[tuple[_Side, _Side]]) -> bool:
+        """Are they the same, but for the number of a tile in a team, as `min(x + 1, last)` is for `x`?"""
+        if all(a.form == b.form for a, b in pairs):
+            return False
+        return all(self._leader(a.form) == self._leader(b.form) and a.first == b.first and a.last == b.last
+                   and a.rows == b.rows for a, b in pairs)  # fmt: skip
+
+    def _leader(self, form: Linear) -> Linear:
+        """With the first tile of a team in the place of another member's."""
+        keys = {number: key for key, number in self._terms.numbers.items()}
+        found = Linear((), form.const)
+        for atom, factor in form.terms:
+            key = keys[atom]
+            first = key[5][0] if key[:2] == ("op", "arith.minsi") else None
+            one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
+            found = found + Linear(((first.terms[0][0] if one and first is not None else atom, factor),))
+        return found
+
+
+def _compared(condition: Value) -> Iterator[tuple[Value, Value]]:
+    """What is greater than what, where a condition holds."""
+    op = condition.op
+    if op is None:
+        return
+    if op.name == "arith.andi":
+        for operand in op.operands:
+            yield from _compared(operand)
+    elif op.name == "arith.cmpi" and op.int_attr("predicate") == _GREATER:
+        yield op.operands[0], op.operands[1]
+    elif op.name == "arith.cmpi" and op.int_attr("predicate") == _LESS:
+        yield op.operands[1], op.operands[0]
+
+
+def _sum(left: _Side, right: _Side) -> _Side:
+    rows = {row: (first, last) for row, first, last in left.rows}
+    for row, first, last in right.rows:
+        before = rows.get(row, (0, 0))
+        rows[row] = before[0] + first, before[1] + last
+    first, last = left.first + right.first, left.last + right.last - 1
+    found = tuple((row, *reach) for row, reach in sorted(rows.items()))
+    return _Side(left.rest.plus(right.rest), left.form + right.form, first, last, found)
+
+
+def _product(left: _Side, right: _Side) -> _Side | None:
+    """By a number, or by one value that is none: rows that far from each other. None where it is neither."""
+    if right.rows or right.first != 0 or right.last != 1:
+        return None
+    number = right.form.constant
+    if number is not None and number >= 0:
+        rows = tuple((row, number * first, number * last) for row, first, last in left.rows)
+        span = number * left.first, number * (left.last - 1) + 1
+        return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, rows)
+    of_one = len(right.form.terms) == 1 and right.form.const == 0 and right.form.terms[0][1] == 1
+    if not of_one or left.rows:
+        return None
+    row, base = (right.form.terms[0][0], left.form.terms), left.form.const
+    return _Side(ANYTHING, Linear(), 0, 1, ((row, base + left.first, base + left.last - 1),))
+
+
+def _apart(one: _Side, other: _Side) -> bool:
+    """By their rests, or by a difference that is known."""
+    if not one.rows and not other.rows:
+        first = one.rest.plus(Congruence(0, one.first))
+        second = other.rest.plus(Congruence(0, other.first))
+        if first.keeps_apart(one.last - one.first, second, other.last - other.first):
+            return True
+        number = (other.form - one.form).constant
+        return number is not None and (number + other.first >= one.last or number + other.last <= one.first)
+    if [row for row, _, _ in one.rows] != [row for row, _, _ in other.rows] or one.form.terms != other.form.terms:
+        return False
+    return any(a[2] < b[1] or b[2] < a[1] for a, b in zip(one.rows, other.rows, strict=True))
