@@ -175,7 +175,8 @@ def specialized_kernel(variant: Variant) -> Any:
     """A variant's jit function under `wspec.compile`, made on first use."""
     import wspec
 
-    return wspec.compile(plain_kernel(variant), promote=variant == "descriptor")  # the other takes what none describes
+    described = variant == "descriptor"
+    return wspec.compile(plain_kernel(variant), promote=described, trials=0)  # the other takes what none describes
 
 
 def plain_kernel(variant: Variant) -> Any:

@@ -171,7 +171,7 @@ def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> 
     """
     import wspec
 
-    return wspec.compile(plain_kernel(bits), **{"programmatic_launch": True, **told(blocks), **options})
+    return wspec.compile(plain_kernel(bits), **{"programmatic_launch": True, "trials": 0, **told(blocks), **options})
 
 
 def told(blocks: int | None) -> dict[str, Any]:

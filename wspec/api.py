@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from wspec import bridge, ledger
 from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, WspecError, bad_input, render
+from wspec.model.estimate import is_clearly_less
 from wspec.model.machine import MachineError, load_machine
 from wspec.options import OptionArguments, Options, misspelt, table
 from wspec.outcome import Report
@@ -250,11 +251,24 @@ class _Compiler:
         """The compiled kernel; with tune=N one that measures at its first launch."""
         kernel = bridge.load_kernel(source, result, group, self._tell)
         if result.ways:
-            return bridge.choosing(kernel, source.ast.signature, result.ways, lambda way: self._way(source, way))
+            kernel = bridge.choosing(kernel, source.ast.signature, result.ways, lambda way: self._way(source, way))
+            return self._on_trial(kernel, source, result)
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
-            return kernel
+            return self._on_trial(kernel, source, result)
         return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
+
+    def _on_trial(self, kernel: Any, source: KernelSource, result: Result) -> Any:
+        """The kernel, which proves itself at its first launches where the model alone has let it through."""
+        options = self.options
+        if not result.specialized or options.gate == "off" or options.strict or self.given_plan is not None:
+            return kernel
+
+        def begins() -> bool:
+            expected = Plan.from_text(result.plan).prediction
+            return is_clearly_less(expected.iteration_cycles, expected.plain_iteration_cycles)
+
+        return bridge.on_trial(kernel, source, options.trials, begins, self._tell)
 
     def _way(self, source: KernelSource, way: LaunchWay) -> Any | None:
         """The kernel of another way to launch it; None, with a remark, where it cannot be had."""

@@ -47,6 +47,7 @@ REASONS: dict[str, str] = {
     "own-specialization": "Triton's own specialization, which the kernel asks for, fails",
     "no-chain": "a chain of tasks was asked for and cannot be had",
     "gate-slower": "the model expects the specialized kernel to be slower",
+    "slower-when-timed": "launches took longer specialized than as the kernel was written",
     "serialized-wgmma": "ptxas serialized the asynchronous tensor core instructions",
     "internal-error": "wspec failed; this is a bug in wspec",
     "compile-error": "the back end did not accept the specialized kernel",

@@ -152,6 +152,16 @@ class Options:
             emits=False,
         ),
     )
+    trials: int = _option(
+        3,
+        Spec(
+            int,
+            "of each size, time so many launches specialized and as many plain ones, in turn and without "
+            "waiting, and keep the faster; 0: the model's word is taken",
+            low=0,
+            high=16,
+        ),
+    )
     producer_warps: int = _option(
         1, Spec(int, "warps that issue copies; 4 where rows come by cp.async", choices=(1, 2, 4))
     )
@@ -253,6 +263,7 @@ class OptionArguments(TypedDict, total=False):
     promote: bool
     staging: str | None
     tune: int
+    trials: int
     producer_warps: int
     producer_registers: int
     consumer_registers: int | None

@@ -224,11 +224,11 @@ def test_a_launch_is_made_by_both(watch: Any) -> None:
     launch.run()
     launch.run()  # the same again: not looked at
     rows = [one for one in told if one["event"] == "row"]
-    assert [one["phase"] for one in told if one["event"] == "phase"] == ["plain", "plain", "ours"]
+    assert [one["phase"] for one in told if one["event"] == "phase"] == ["plain", "plain", "ours", "off"]
     assert len(rows) == 1 and rows[0]["error"] == "" and rows[0]["product"] == "loop"
     assert rows[0]["default"]["kind"] == "specialized" and rows[0]["default"]["verdict"] == "no information"
     assert rows[0]["default"]["warps"] > rows[0]["warps"] == 8
-    assert [one.packed_metadata[0] for one in driver.launches] == [8, 8, rows[0]["default"]["warps"], 8]
+    assert [one.packed_metadata[0] for one in driver.launches] == [8, 8, *[rows[0]["default"]["warps"]] * 2, 8]
 
 
 def test_others_are_left_to_triton(watch: Any) -> None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from wspec.bridge.sass.resources import sass as sass_text
     from wspec.bridge.shared_memory import placement
     from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+    from wspec.bridge.trial import on_trial
     from wspec.bridge.tuning import Choice, Tuning, tuned
     from wspec.bridge.versions import unknown_version
 
@@ -100,6 +101,7 @@ _HOMES = {
     "lower": "frontend",
     "names_of": "overlap_guard",
     "obtain": "compile",
+    "on_trial": "trial",
     "placement": "shared_memory",
     "plain_ttgir": "frontend",
     "reparse": "text",
@@ -166,6 +168,7 @@ __all__ = [
     "lower",
     "names_of",
     "obtain",
+    "on_trial",
     "place_of",
     "placement",
     "plain_ttgir",

@@ -149,12 +149,24 @@ class Plain:
         rest: Sequence[Any],
     ) -> None:
         """Launch it on the arguments behind the metadata and hooks in `rest`; each reason is told once."""
+        self.told_once(why, remark)
+        self.start(grid, stream, rest)
+
+    def told_once(self, why: Hashable, remark: Callable[[], Remark]) -> None:
+        """Say why it is launched."""
         if why not in self.told:
             self.tell(remark())
             self.told.add(why)
+
+    def load(self) -> None:
+        """Compile it, if it is not yet. Raises what Triton raises."""
         with self.lock:
             if self.kernel is None:
                 self.kernel = load_plain(self.source)
+
+    def start(self, grid: tuple[int, ...], stream: int, rest: Sequence[Any]) -> None:
+        """`launch` without a word."""
+        self.load()
         kernel, (_, *hooks), arguments = self.kernel, rest[:_BEFORE], rest[_BEFORE:]
         run = kernel.run  # loads it first
         metadata = kernel.launch_metadata(grid, stream, *arguments)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wspec.model.fitted import TILE_TRIPS
+from wspec.model.fitted import MARGIN, TILE_TRIPS
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration
 
@@ -37,6 +37,11 @@ def cycles(way: Way) -> float:
     share = max(1, way.block_groups)
     demands = (way.work.mma / share, way.work.compute / share)
     return max(share / throughput(demands, way.delay, max(1, way.groups) * way.under_way), way.work.tma, way.least)
+
+
+def is_clearly_less(expected: float, other: float) -> bool:
+    """Are these cycles fewer than the others by more than the model is wrong?"""
+    return expected <= MARGIN * other
 
 
 def round_trip(size: float, delay: float, used: float, machine: Machine) -> float:

@@ -14,7 +14,7 @@ from wspec.ir.stages import num_stages
 from wspec.ir.types import IntegerAttr
 from wspec.model import estimate
 from wspec.model.estimate import Way
-from wspec.model.fitted import COPY_RATE, MARGIN
+from wspec.model.fitted import COPY_RATE
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
@@ -155,10 +155,15 @@ def constant_trips(loop: Operation) -> int | None:
     return max(0, math.ceil((high - low) / step)) if step > 0 else None
 
 
-def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = None) -> None:
-    """Leave kernels alone where specializing is not expected to pay. Raises Declined."""
+def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = None, is_tried: bool = False) -> None:
+    """Leave kernels alone where specializing is not expected to pay. Raises Declined.
+
+    `is_tried`: launches of both kinds will be timed, so that a kernel may be let through which the model expects to be
+    about as fast either way.
+    """
     _check_trips(plan, loops)
-    if plan.prediction.iteration_cycles > MARGIN * plan.prediction.plain_iteration_cycles:
+    ours, plain = plan.prediction.iteration_cycles, plan.prediction.plain_iteration_cycles
+    if not (estimate.is_clearly_less(ours, plain) or (is_tried and not estimate.is_clearly_less(plain, ours))):
         raise _slower(plan, loops)
     if plan.blocks_per_sm == 1 and is_shallow(plan.channels):
         room = "shared memory has room for one buffer of each tile only"

@@ -166,7 +166,7 @@ def _without_chain(
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":
-        check_pays(plan, loops, options.depth)
+        check_pays(plan, loops, options.depth, options.trials > 0)
     return plan
 
 

@@ -1,0 +1,171 @@
+"""Launches that take turns: which runs when, what is kept, when nothing can be told. Cards and clocks are played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wspec.bridge import trial as room
+from wspec.bridge.recording import recording
+from wspec.bridge.trial import AGREED, ATTEMPTS, QUIET, Trial
+from wspec.diagnostics import Remark
+from wspec.ir.loc import UNKNOWN
+
+PAIRS = 3
+TURNS = ["ours"] * QUIET + ["plain"] + ["ours", "plain"] * PAIRS
+
+
+@dataclass
+class Card:
+    """Kernels that take so many milliseconds. The card comes up with the host between calls, or is always idle."""
+
+    ours_ms: float = 1.0
+    plain_ms: float = 2.0
+    is_idle: bool = False
+    is_stuck: bool = False
+    fails: bool = False
+    now: float = 0.0
+    calls: int = 0
+    ran: list[str] = field(default_factory=list)
+
+    def ours(self, *_: Any) -> None:
+        self.ran.append("ours")
+        self.now += self.ours_ms
+
+    def load(self) -> None:
+        if self.fails:
+            raise RuntimeError("out of resource")
+
+    def start(self, *_: Any) -> None:
+        self.ran.append("plain")
+        self.now += self.plain_ms
+
+
+class Event:
+    def __init__(self, card: Card) -> None:
+        self.card = card
+
+    def record(self) -> None:
+        self.at, self.call = self.card.now, self.card.calls
+
+    def query(self) -> bool:
+        return not self.card.is_stuck and (self.card.is_idle or self.card.calls > self.call)
+
+    def elapsed_time(self, end: Any) -> float:
+        return float(end.at - self.at)
+
+
+@dataclass
+class Stage:
+    """A kernel on trial on such a card."""
+
+    card: Card
+    is_capturing: bool = False
+    begins: bool = True
+    said: list[Remark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        source = SimpleNamespace(ast=SimpleNamespace(signature={"x": "*fp32", "n": "i32"}), name="kernel")
+        plain = SimpleNamespace(
+            load=self.card.load, start=self.card.start, told_once=lambda why, remark: self.said.append(remark())
+        )
+        self.trial = Trial(
+            self.card.ours, source, plain, PAIRS, self.begins, lambda: Event(self.card), lambda: self.is_capturing  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def launch(self, times: int, n: int = 5) -> list[str]:
+        """What ran."""
+        self.card.ran.clear()
+        for _ in range(times):
+            self.card.calls += 1
+            self.trial(1, 1, 1, 0, None, None, None, None, None, "x", n)
+        return list(self.card.ran)
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "kernel_location", lambda source: UNKNOWN)
+
+
+@pytest.mark.parametrize(("ours_ms", "kept"), [(1.0, "ours"), (2.01, "ours"), (2.1, "plain")])
+def test_the_faster_one_stays(ours_ms: float, kept: str) -> None:
+    stage = Stage(Card(ours_ms=ours_ms))
+    assert stage.launch(len(TURNS)) == TURNS
+    assert stage.launch(3) == [kept] * 3
+    assert [one.code for one in stage.said] == ["slower-when-timed"] * (kept == "plain")
+
+
+def test_each_size_has_a_trial_of_its_own() -> None:
+    stage = Stage(Card())
+    stage.launch(len(TURNS) + 1)
+    stage.card.ours_ms = 3.0
+    assert stage.launch(len(TURNS), n=6) == TURNS
+    assert stage.launch(2, n=6) == ["plain"] * 2 and stage.launch(2) == ["ours"] * 2
+
+
+def test_sizes_that_end_alike_speak_for_others() -> None:
+    stage = Stage(Card(ours_ms=3.0))
+    for size in range(AGREED):
+        stage.launch(len(TURNS) + 1, n=size)
+    assert stage.launch(1, n=99) == ["plain"]
+
+
+def test_nobody_waits_for_the_card() -> None:
+    stage = Stage(Card(ours_ms=3.0))
+    stage.launch(len(TURNS))
+    stage.card.is_stuck = True
+    assert stage.launch(4) == ["ours"] * 4
+    stage.card.is_stuck = False
+    assert stage.launch(2) == ["plain"] * 2
+
+
+def test_where_the_host_is_slower_nothing_is_told() -> None:
+    """The card is idle whenever a launch is made: its events say how long the host took."""
+    stage = Stage(Card(ours_ms=1e-6, plain_ms=1e-7, is_idle=True))
+    many = QUIET + 1 + ATTEMPTS * 2 * PAIRS
+    assert stage.launch(many).count("plain") == 1 + ATTEMPTS * PAIRS
+    assert stage.launch(2) == ["ours"] * 2 and not stage.said
+
+
+def test_long_kernels_on_an_idle_card() -> None:
+    stage = Stage(Card(ours_ms=3000.0, plain_ms=2000.0, is_idle=True))
+    stage.launch(len(TURNS))
+    assert stage.launch(1) == ["plain"]
+
+
+def test_a_graph_has_no_turns() -> None:
+    stage = Stage(Card(ours_ms=3.0), is_capturing=True)
+    assert stage.launch(2 * len(TURNS)) == ["ours"] * 2 * len(TURNS)
+
+
+def test_a_plain_kernel_that_does_not_compile() -> None:
+    stage = Stage(Card(ours_ms=3.0, fails=True))
+    assert stage.launch(len(TURNS)) == ["ours"] * len(TURNS)
+
+
+def test_a_launch_on_trial_is_not_made_again_without_looking() -> None:
+    stage = Stage(Card(ours_ms=3.0))
+    found = []
+    for _ in range(len(TURNS) + 2):
+        with recording.on() as now:
+            stage.launch(1)
+        found.append(now.once)
+    assert all(found)
+    faster = Stage(Card())
+    faster.launch(len(TURNS) + 1)
+    with recording.on() as now:
+        faster.launch(1)
+    assert not now.once
+
+
+def test_what_the_model_holds_for_equal_begins_as_it_was_written() -> None:
+    stage = Stage(Card(), begins=False)
+    assert stage.launch(len(TURNS)) == ["plain"] * QUIET + ["ours"] + ["ours", "plain"] * PAIRS
+    assert stage.launch(2) == ["ours"] * 2
+    other = Stage(Card(), begins=False, is_capturing=True)
+    assert other.launch(3) == ["plain"] * 3
+    broken = Stage(Card(fails=True), begins=False)
+    assert broken.launch(3) == ["ours"] * 3

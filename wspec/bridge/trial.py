@@ -1,0 +1,227 @@
+"""Trials: the first launches of a kernel take turns, specialized and plain, and the faster of the two stays.
+
+The gate's model is right about kernels like those that it was calibrated with. Of others it may not know what bounds
+them, and a launch's sizes decide too. So a kernel that the model lets through proves itself: of each size, launches are
+timed with events, some of either kind, each of them made once, as it would be anyway. Nobody waits for the card. Where
+the host is slower than the card nothing can be told from such times, and nothing depends on it: what the model expects
+to be faster stays. So it does while a graph is captured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from triton.compiler import CompiledKernel
+
+from wspec.bridge.compile import kernel_location
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import is_hooked
+from wspec.bridge.launcher import keep
+from wspec.bridge.overlap_guard import Plain, Tell
+from wspec.bridge.recording import recording
+from wspec.bridge.slots import reader, slots_of
+from wspec.diagnostics import Remark
+
+_BEFORE = 3  # launch metadata, and the hooks before and after
+MOST = 4096  # sizes that are remembered
+QUIET = 3  # launches of a size before its trial: a program that makes no more pays nothing
+TOLERANCE = 1.01  # the specialized kernel stays unless it takes longer than this part of the plain one's time
+ATTEMPTS = 4  # rounds of turns in which no times could be told, until the trial ends without them
+AGREED = 8  # sizes in a row that ended alike: others are taken to end so too
+HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own say nothing
+
+Run = Callable[..., None]
+
+
+class Event(Protocol):
+    """As torch.cuda.Event."""
+
+    def record(self) -> None: ...
+    def query(self) -> bool: ...
+    def elapsed_time(self, end: Any) -> float: ...
+
+
+@dataclass(slots=True)
+class Turn:
+    """A launch that was timed."""
+
+    start: Event
+    end: Event
+    ours: bool
+    host_ms: float
+    was_busy: bool  # had the card not come to the start yet when the launch was made?
+
+    def elapsed_ms(self) -> float | None:
+        """None where the time is the host's."""
+        found = self.start.elapsed_time(self.end)
+        return found if self.was_busy or found > HOST_BOUND * self.host_ms else None
+
+
+@dataclass(slots=True)
+class Contest:
+    """Of one size."""
+
+    launches: int = 0
+    turns: list[Turn] = field(default_factory=list)
+    keeps: bool | None = None  # the specialized kernel; None: not settled
+
+
+def on_trial(kernel: Any, source: KernelSource, pairs: int, begins: Callable[[], bool], tell: Tell) -> Any:
+    """The kernel, whose first launches of each size take turns with the plain one's, `pairs` times.
+
+    `begins`: is it the specialized one that runs before, and where nothing can be told?
+    """
+    if pairs == 0 or not torch.cuda.is_available():
+        return kernel
+    kind = type(kernel)
+    kernel.__class__ = type(f"OnTrial{kind.__name__}", (_OnTrial, kind), {})
+    kernel.wspec_trial = source, pairs, begins(), tell
+    return kernel
+
+
+class _OnTrial(CompiledKernel):  # type: ignore[misc]  # triton is untyped
+    """Mixed into a kernel's class."""
+
+    wspec_trial: tuple[KernelSource, int, bool, Tell]
+    _run: Any
+
+    def _init_handles(self) -> None:
+        first = self.module is None
+        super()._init_handles()
+        if first:
+            source, pairs, begins, tell = self.wspec_trial
+            self._run = Trial(self._run, source, Plain(source, tell), pairs, begins)
+
+
+def _new_event() -> Event:
+    make: Callable[..., Event] = torch.cuda.Event
+    return make(enable_timing=True)
+
+
+def _is_capturing() -> bool:
+    return torch.cuda.is_current_stream_capturing()
+
+
+class Trial:
+    """What launches: the specialized kernel, the plain one, or for a while either in turn."""
+
+    def __init__(
+        self,
+        run: Run,
+        source: KernelSource,
+        plain: Plain,
+        pairs: int,
+        begins: bool = True,
+        event: Callable[[], Event] = _new_event,
+        is_capturing: Callable[[], bool] = _is_capturing,
+    ) -> None:
+        self.run, self.source, self.plain, self.pairs, self.begins = run, source, plain, pairs, begins
+        self.event, self.is_capturing = event, is_capturing
+        numbers = [slot for slot in slots_of(source.ast.signature) if slot is not None]
+        self._read = reader(numbers, _BEFORE)
+        self.contests: dict[tuple[int, ...], Contest] = {}
+        self.in_a_row, self.last, self.certain = 0, begins, False
+        self.lock = threading.Lock()
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        keeps = self.last if self.certain else self._settled((x, y, z, *self._read(rest)))
+        if keeps:
+            self.run(x, y, z, stream, function, packed, *rest)
+            return
+        if recording.count and (now := recording.now) is not None:
+            now.once = True
+        if keeps is not None:
+            self.plain.start((x, y, z), stream, rest)
+            return
+        with self.lock:
+            self._take_turn((x, y, z, *self._read(rest)), (x, y, z, stream, function, packed, *rest), rest)
+
+    def _settled(self, key: tuple[int, ...]) -> bool | None:
+        contest = self.contests.get(key)
+        if contest is None:
+            keep(self.contests, key, contest := Contest(), MOST)
+        return contest.keeps
+
+    def _take_turn(self, key: tuple[int, ...], launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
+        contest = self.contests.get(key) or Contest()
+        if contest.keeps is not None or self.is_capturing() or is_hooked():
+            self._start(self.begins if contest.keeps is None else contest.keeps, launch, rest)
+            return
+        contest.launches += 1
+        if contest.launches == (QUIET + 1 if self.begins else 1) and not self._has_plain():
+            contest.keeps = True
+            self.run(*launch)
+        elif contest.launches <= QUIET:
+            self._start(self.begins, launch, rest)
+        elif contest.launches == QUIET + 1:  # it is loaded: its first time does not count
+            self._start(not self.begins, launch, rest)
+        elif not self._is_round_over(contest):
+            self._timed(contest, launch, rest)
+        elif not contest.turns[-1].end.query():  # the card has not come that far
+            self._start(self.begins, launch, rest)
+        elif self._can_tell(contest) or len(contest.turns) >= ATTEMPTS * 2 * self.pairs:
+            self._settle(contest)
+            self._start(contest.keeps is True, launch, rest)
+        else:
+            self._timed(contest, launch, rest)
+
+    def _start(self, ours: bool, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
+        if ours:
+            self.run(*launch)
+        else:
+            self.plain.start(launch[:3], launch[3], rest)
+
+    def _has_plain(self) -> bool:
+        try:
+            self.plain.load()
+        except Exception:  # whatever is wrong with it: the specialized kernel runs
+            return False
+        return True
+
+    def _timed(self, contest: Contest, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
+        """A launch of the one whose turn it is."""
+        ours, start, end = len(contest.turns) % 2 == 0, self.event(), self.event()
+        began = time.perf_counter()
+        start.record()
+        self._start(ours, launch, rest)
+        end.record()
+        host_ms = (time.perf_counter() - began) * 1e3
+        contest.turns.append(Turn(start, end, ours, host_ms, not start.query()))
+
+    def _is_round_over(self, contest: Contest) -> bool:
+        return len(contest.turns) > 0 and len(contest.turns) % (2 * self.pairs) == 0
+
+    def _can_tell(self, contest: Contest) -> bool:
+        return all(len(self._times(contest, ours)) >= self.pairs for ours in (True, False))
+
+    @staticmethod
+    def _times(contest: Contest, ours: bool) -> list[float]:
+        found = [turn.elapsed_ms() for turn in contest.turns if turn.ours == ours]
+        return [one for one in found if one is not None]
+
+    def _settle(self, contest: Contest) -> None:
+        if not self._can_tell(contest):
+            contest.keeps = self.begins
+            return
+        times = [statistics.median(self._times(contest, ours)) for ours in (True, False)]
+        contest.turns.clear()
+        contest.keeps = times[0] <= TOLERANCE * times[1]
+        self.in_a_row = self.in_a_row + 1 if contest.keeps == self.last else 1
+        self.last = contest.keeps
+        self.certain = self.in_a_row >= AGREED
+        if not contest.keeps:
+            self.plain.told_once("slower-when-timed", lambda: self._remark(times[0], times[1]))
+
+    def _remark(self, ours_ms: float, plain_ms: float) -> Remark:
+        message = (
+            f"launches of {self.source.name} took {ours_ms * 1e3:.1f} us specialized and {plain_ms * 1e3:.1f} us as it "
+            f"was written (medians of {self.pairs}): of this size it runs as it was written"
+        )
+        note = "gate=off and trials=0 keep the specialized kernel"
+        return Remark("slower-when-timed", message, kernel_location(self.source), note=note)
