@@ -85,8 +85,8 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 
 def prepare(module: Operation, options: Options) -> Promoted:
-    """What a plan is made for, in place: without early returns, whiles that count and idle barriers, with descriptors in
-    the place of pointers where that is the same, and operations numbered. Raises Declined."""
+    """What a plan is made for, in place: without early returns, whiles that count and idle barriers, with descriptors
+    in the place of pointers where that is the same, and operations numbered. Raises Declined."""
     nest_returns(module)
     count_whiles(module)
     drop_idle_barriers(module)

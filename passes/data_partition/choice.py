@@ -38,14 +38,6 @@ def choose_replicas(
             "not-partitionable", f"a consumer of {warps} warps is not supported", function.location,
             "use num_warps=4 or num_warps=8",
         )  # fmt: skip
-    for dot in (op for loop in loops for op in loop.walk() if op.name in DOTS):
-        layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
-        across = layout.ints("warpsPerCTA")[:1] if isinstance(layout, Layout) else ()
-        if across and shape_of(dot.result.type)[0] < 16 * across[0]:
-            raise decline(
-                "not-partitionable", f"a tile of {rows} rows has no work for {across[0]} warps", dot.location,
-                "use num_warps=4",
-            )  # fmt: skip
     return 1, {}
 
 
