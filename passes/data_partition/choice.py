@@ -5,7 +5,6 @@ from __future__ import annotations
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
-from wspec.ir.types import Layout, TensorType
 from wspec.options import Options
 from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows
 from wspec.plan.coarsening import size_of
