@@ -11,7 +11,9 @@ from wspec.ir.loc import value_name
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import prepare, specialize
+from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan
+from wspec.plan.registers import launch_registers
 from wspec.planner.decide import function_of
 from wspec.planner.launch_ways import launch_ways, may_choose
 from wspec.tile_scheduler import TABLE, LaunchWay
@@ -52,14 +54,17 @@ class Judge:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
-        tile, one after the other. Registers that it spills: also with one block on an SM, with one consumer, and with
-        a task that stores. None for a plan that a person gave.
+        tile, one after the other. Registers that it spills: also with more of them for a producer that holds pointers,
+        with one block on an SM, with one consumer, and with a task that stores. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
         spills = code == "registers"
         changes: list[dict[str, Any]] = []
+        found: list[Judge] = []
+        if spills and (most := self._for_producer(plan)) is not None:
+            found.append(self.varied({"producer_registers": most}))
         if spills and plan.blocks_per_sm > 1 and options.blocks is None:
             changes.append({"blocks": 1})
         if options.overlap and any(schedule.stage1 for schedule in plan.loops):
@@ -70,13 +75,20 @@ class Judge:
             changes.append({"persistent": False})
         if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
             changes.append({"consumers": 1})
-        made, found = self, []
+        made = self
         for change in changes:
             made = made.varied(change)
             found.append(made)
         if spills and not plan.helpers and options.chain == "auto":
             found.append(self.varied({"chain": "on"}))
         return tuple(found)
+
+    def _for_producer(self, plan: Plan) -> int | None:
+        """As many registers as a thread has at launch, for a producer whose threads copy tiles and that has fewer."""
+        warps = sum(task.warps * task.replicas for task in plan.tasks if task is not plan.producer)
+        most = launch_registers(load_machine(self.options.machine), plan.blocks_per_sm, warps)
+        copies = any(channel.fill is Fill.CP_ASYNC for channel in plan.channels)
+        return most if copies and plan.producer.registers < most else None
 
     def varied(self, change: dict[str, Any]) -> Judge:
         """The same under other options, which its name tells."""
