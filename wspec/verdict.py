@@ -54,7 +54,7 @@ class Judge:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
-        tile, one after the other. Registers that it spills: also with more of them for a producer that holds pointers,
+        tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also with more of them for a producer that holds pointers,
         with one block on an SM, with one consumer, and with a task that stores. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
@@ -75,6 +75,8 @@ class Judge:
             changes.append({"persistent": False})
         if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
             changes.append({"consumers": 1})
+        if code == "shared-memory":
+            changes = self._smaller(plan)
         made = self
         for change in changes:
             made = made.varied(change)
@@ -82,6 +84,20 @@ class Judge:
         if spills and not plan.helpers and options.chain == "auto":
             found.append(self.varied({"chain": "on"}))
         return tuple(found)
+
+    def _smaller(self, plan: Plan) -> list[dict[str, Any]]:
+        """What takes less shared memory."""
+        found: list[dict[str, Any]] = []
+        if plan.helpers and self.options.chain == "auto":
+            found.append({"chain": "off"})
+        if plan.consumer.replicas > 1 and self.options.consumers is None and not plan.coarsening > 1:
+            found.append({"consumers": 1})
+        if plan.blocks_per_sm > 1 and self.options.blocks is None:
+            found.append({"blocks": 1})
+        deepest = max((channel.depth for channel in plan.channels), default=1)
+        if self.options.depth is None:
+            found += [{"depth": depth} for depth in (2, 1) if depth < deepest]
+        return found
 
     def _for_producer(self, plan: Plan) -> int | None:
         """As many registers as a thread has at launch, for a producer whose threads copy tiles and that has fewer."""

@@ -200,7 +200,10 @@ def _compiled(
 
 
 def _spoilt(result: Result) -> Remark | None:
-    """What ptxas did to a kernel that the model wants: for that it is left alone, but with gate=off."""
+    """What the back end made of a kernel that the model wants: it is left alone for that, but with gate=off where the
+    binary would run."""
+    if not result.specialized and result.reason is not None and result.reason.code == "shared-memory":
+        return result.reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
 
 
@@ -235,7 +238,7 @@ def _alternative(
         told = replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
         if _spoilt(finished.result) is None:
             return found, told
-        if _spilled(finished) < _spilled(best[1]):
+        if not best[1].result.specialized or _spilled(finished) < _spilled(best[1]):
             best = found, told
     return best
 

@@ -70,7 +70,7 @@ def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
         check_addresses(flow, site)
     check_memory(flow, sites)
     options = _in_one_task(flow, _with_filling(sites, options))
-    single = partial(_without_chain, function, loops, sites, machine)
+    single = partial(_that_fits, function, loops, sites, machine)
     off = options.chain == "off" or _has_no_chain(sites, options)
     plan = single(options) if off else choose_chain(flow, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
@@ -116,6 +116,21 @@ def _has_no_chain(sites: list[Site], options: Options) -> bool:
             copied.load.location, "chain=auto specializes without a third task",
         )  # fmt: skip
     return copied is not None
+
+
+def _that_fits(
+    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options
+) -> Plan:
+    """Without a third task; with one consumer where the buffers that each of two would have of its own do not fit."""
+    try:
+        return _without_chain(function, loops, sites, machine, options)
+    except Declined as declined:
+        if declined.remark.code != "shared-memory" or options.consumers is not None or size_of(function) > 1:
+            raise
+        try:
+            return _without_chain(function, loops, sites, machine, options.replace(consumers=1))
+        except Declined:
+            raise declined from None
 
 
 def _without_chain(
