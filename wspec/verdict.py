@@ -54,8 +54,9 @@ class Judge:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
-        tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also with more of them for a producer that holds pointers,
-        with one block on an SM, with one consumer, and with a task that stores. None for a plan that a person gave.
+        tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
+        with more of them for a producer that holds pointers, with one block on an SM, with one consumer, and with a
+        task that stores. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
