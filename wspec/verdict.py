@@ -56,12 +56,12 @@ class Judge:
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
         tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
         with more of them for a producer that holds pointers, with one block on an SM, with one consumer, and with a
-        task that stores. None for a plan that a person gave.
+        task that stores; the same where it miscompiles. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
-        spills = code == "registers"
+        spills = code in ("registers", "miscompiled")
         changes: list[dict[str, Any]] = []
         found: list[Judge] = []
         if spills and (most := self._for_producer(plan)) is not None:

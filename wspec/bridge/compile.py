@@ -58,6 +58,7 @@ Compiler = Callable[[str], Verdict]
 asked for them when ptxas spoils what it made."""
 
 _SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
+_REFUSED = ("shared-memory", "miscompiled")  # why a binary would not run, or would compute something else
 _PATIENCE_S = 12.0  # after which no further alternative is begun: compiling must end
 
 
@@ -202,7 +203,7 @@ def _compiled(
 def _spoilt(result: Result) -> Remark | None:
     """What the back end made of a kernel that the model wants: it is left alone for that, but with gate=off where the
     binary would run."""
-    if not result.specialized and result.reason is not None and result.reason.code == "shared-memory":
+    if not result.specialized and result.reason is not None and result.reason.code in _REFUSED:
         return result.reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
 
