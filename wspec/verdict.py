@@ -12,7 +12,7 @@ from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import prepare, specialize
 from wspec.plan.fill import Fill
-from wspec.plan.plan import Plan
+from wspec.plan.plan import Plan, is_shallow
 from wspec.plan.registers import launch_registers
 from wspec.planner.decide import function_of
 from wspec.planner.launch_ways import launch_ways, may_choose
@@ -55,8 +55,8 @@ class Judge:
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
         tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
-        with more of them for a producer that holds pointers, with one block on an SM, with one consumer, and with a
-        task that stores; the same where it miscompiles. None for a plan that a person gave.
+        with more of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task
+        that stores, and with rings of one buffer; the same where it miscompiles. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -66,13 +66,17 @@ class Judge:
         found: list[Judge] = []
         if spills and (most := self._for_producer(plan)) is not None:
             found.append(self.varied({"producer_registers": most}))
+        late = options.overlap and any(schedule.stage1 for schedule in plan.loops)
+        walks = plan.persistent and options.persistent is None
         if spills and plan.blocks_per_sm > 1 and options.blocks is None:
             changes.append({"blocks": 1})
-        if options.overlap and any(schedule.stage1 for schedule in plan.loops):
+        if spills and walks:
+            changes.append({"persistent": False})
+        if late:
             changes.append({"overlap": False})
         if plan.helpers and options.chain == "auto":
             changes.append({"chain": "off"})
-        if plan.persistent and options.persistent is None:
+        if walks and not spills:
             changes.append({"persistent": False})
         if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
             changes.append({"consumers": 1})
@@ -84,6 +88,8 @@ class Judge:
             found.append(made)
         if spills and not plan.helpers and options.chain == "auto":
             found.append(self.varied({"chain": "on"}))
+        if spills and options.depth is None and not is_shallow(plan.channels):
+            found.append(self.varied({"depth": 1}))
         return tuple(found)
 
     def _smaller(self, plan: Plan) -> list[dict[str, Any]]:
