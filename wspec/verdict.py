@@ -56,7 +56,8 @@ class Judge:
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
         tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
         with more of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task
-        that stores, and with rings of one buffer; the same where it miscompiles. None for a plan that a person gave.
+        that stores, and with rings of one buffer; the same where it miscompiles. What could not be checked in the time
+        there is: with rings of two. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -82,6 +83,8 @@ class Judge:
             changes.append({"consumers": 1})
         if code == "shared-memory":
             changes = self._smaller(plan)
+        if code == "check-undecided":
+            changes = [{"depth": 2}] if options.depth is None else []
         made = self
         for change in changes:
             made = made.varied(change)
