@@ -86,7 +86,7 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
         _allocate(build, op, plan, name, buffer, views)
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     for block, rings in zip(blocks, views, strict=True):
-        _lower_task(block, rings)
+        _lower_task(block, rings, plan.producer.warps if block is blocks[-1] else 1)
     for block in blocks[:-1]:
         _fence_own_loads(block)
     return module
@@ -163,12 +163,12 @@ def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
 # ---------------------------------------------------------------------------------------------- lowering
 
 
-def _lower_task(block: Block, rings: Mapping[str, Ring]) -> None:
+def _lower_task(block: Block, rings: Mapping[str, Ring], filling: int) -> None:
     used = sorted(_used(block))
     filled = {_name(op) for top in block.ops for op in top.walk() if op.name == "wspec.acquire"}
     build = Builder(block, 0, block.terminator.location)
     start = {name: Position(build.constant(0), build.constant(1 if name in filled else 0)) for name in used}
-    _Lowering(rings).block(block, start)
+    _Lowering(rings, filling).block(block, start)
 
 
 def _used(block: Block) -> set[str]:
@@ -184,10 +184,11 @@ def _holds_abstract(op: Operation) -> bool:
 
 
 class _Lowering:
-    """Lowers one task; `at` maps names to positions at the point the walk has reached."""
+    """Lowers one task, which fills rings with `filling` warps; `at` maps names to positions at the point the walk has
+    reached."""
 
-    def __init__(self, rings: Mapping[str, Ring]) -> None:
-        self.rings = rings
+    def __init__(self, rings: Mapping[str, Ring], filling: int) -> None:
+        self.rings, self.filling = rings, filling
 
     def block(self, block: Block, at: Positions) -> Positions:
         for op in list(block.ops):
@@ -263,6 +264,8 @@ class _Lowering:
         if barriers is not None:
             barrier = _at(build, barriers, here.index, _BARRIER)
             build.create("ttng.wait_barrier", [barrier, here.phase, _true(build)], [], _WAIT_SEGMENTS)
+            if op.name == "wspec.acquire" and ring.fill is Fill.TMA and self.filling > 1:
+                build.create("gpu.barrier")  # one thread arrives for all, and none may still wait for the phase before
         if op.name == "wspec.wait" and ring.fill.facts.reader_fences:
             build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
         _replace(op, here.index)

@@ -11,7 +11,9 @@ from wspec.ir.loc import value_name
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import prepare, specialize
-from wspec.plan.plan import Plan
+from wspec.plan.fill import Fill
+from wspec.plan.plan import Plan, is_shallow
+from wspec.plan.registers import launch_registers
 from wspec.planner.decide import function_of
 from wspec.planner.launch_ways import launch_ways, may_choose
 from wspec.tile_scheduler import TABLE, LaunchWay
@@ -52,31 +54,67 @@ class Judge:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
         `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
-        tile, one after the other. Registers that it spills: also with one block on an SM, with one consumer, and with
-        a task that stores. None for a plan that a person gave.
+        tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
+        with more of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task
+        that stores, and with rings of one buffer; the same where it miscompiles. What could not be checked in the time
+        there is: with rings of two. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
-        spills = code == "registers"
+        spills = code in ("registers", "miscompiled")
         changes: list[dict[str, Any]] = []
+        found: list[Judge] = []
+        if spills and (most := self._for_producer(plan)) is not None:
+            found.append(self.varied({"producer_registers": most}))
+        late = options.overlap and any(schedule.stage1 for schedule in plan.loops)
+        walks = plan.persistent and options.persistent is None
         if spills and plan.blocks_per_sm > 1 and options.blocks is None:
             changes.append({"blocks": 1})
-        if options.overlap and any(schedule.stage1 for schedule in plan.loops):
+        if spills and walks:
+            changes.append({"persistent": False})
+        if late:
             changes.append({"overlap": False})
         if plan.helpers and options.chain == "auto":
             changes.append({"chain": "off"})
-        if plan.persistent and options.persistent is None:
+        if walks and not spills:
             changes.append({"persistent": False})
         if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
             changes.append({"consumers": 1})
-        made, found = self, []
+        if code == "shared-memory":
+            changes = self._smaller(plan)
+        if code == "check-undecided":
+            changes = [{"depth": 2}] if options.depth is None else []
+        made = self
         for change in changes:
             made = made.varied(change)
             found.append(made)
         if spills and not plan.helpers and options.chain == "auto":
             found.append(self.varied({"chain": "on"}))
+        if spills and options.depth is None and not is_shallow(plan.channels):
+            found.append(self.varied({"depth": 1}))
         return tuple(found)
+
+    def _smaller(self, plan: Plan) -> list[dict[str, Any]]:
+        """What takes less shared memory."""
+        found: list[dict[str, Any]] = []
+        if plan.helpers and self.options.chain == "auto":
+            found.append({"chain": "off"})
+        if plan.consumer.replicas > 1 and self.options.consumers is None and not plan.coarsening > 1:
+            found.append({"consumers": 1})
+        if plan.blocks_per_sm > 1 and self.options.blocks is None:
+            found.append({"blocks": 1})
+        deepest = max((channel.depth for channel in plan.channels), default=1)
+        if self.options.depth is None:
+            found += [{"depth": depth} for depth in (2, 1) if depth < deepest]
+        return found
+
+    def _for_producer(self, plan: Plan) -> int | None:
+        """As many registers as a thread has at launch, for a producer whose threads copy tiles and that has fewer."""
+        warps = sum(task.warps * task.replicas for task in plan.tasks if task is not plan.producer)
+        most = launch_registers(load_machine(self.options.machine), plan.blocks_per_sm, warps)
+        copies = any(channel.fill is Fill.CP_ASYNC for channel in plan.channels)
+        return most if copies and plan.producer.registers < most else None
 
     def varied(self, change: dict[str, Any]) -> Judge:
         """The same under other options, which its name tells."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
-from wspec.ir.types import Layout, TensorType
 from wspec.options import Options
 from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows
 from wspec.plan.coarsening import size_of
@@ -38,14 +37,6 @@ def choose_replicas(
             "not-partitionable", f"a consumer of {warps} warps is not supported", function.location,
             "use num_warps=4 or num_warps=8",
         )  # fmt: skip
-    for dot in (op for loop in loops for op in loop.walk() if op.name in DOTS):
-        layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
-        across = layout.ints("warpsPerCTA")[:1] if isinstance(layout, Layout) else ()
-        if across and shape_of(dot.result.type)[0] < 16 * across[0]:
-            raise decline(
-                "not-partitionable", f"a tile of {rows} rows has no work for {across[0]} warps", dot.location,
-                "use num_warps=4",
-            )  # fmt: skip
     return 1, {}
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.types import I32, i32
+from wspec.plan.graph import BARRIERS
 from wspec.plan.tile_table import POINTER, add_pointer, load_number
 from wspec.tile_scheduler.names import TABLE
 
@@ -40,6 +41,8 @@ def obstacle(function: Operation) -> tuple[str, Operation] | None:
             return "it makes tensor descriptors on the device, in memory that belongs to a block", op
         if op.name.startswith("tt.atomic"):
             return "it uses atomic operations, which may be how its blocks wait for each other", op
+        if op.name in BARRIERS:
+            return "its threads wait for each other between stores and loads of the same memory", op
     if not any(op.name == "tt.get_program_id" for op in function.walk()):
         return "it does not ask which program it is", function
     return None

@@ -58,6 +58,7 @@ Compiler = Callable[[str], Verdict]
 asked for them when ptxas spoils what it made."""
 
 _SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
+_REFUSED = ("shared-memory", "miscompiled")  # why a binary would not run, or would compute something else
 _PATIENCE_S = 12.0  # after which no further alternative is begun: compiling must end
 
 
@@ -190,7 +191,7 @@ def _compiled(
     """From a verdict to a result, stored under its key."""
     plain = PlainSpills(source, ttir)
     made = _finish(source, verdict, checker, options, plain)
-    if _spoilt(made.result) is not None:
+    if _spoilt(made) is not None:
         verdict, made = _alternative(source, text, verdict, made, compiler, checker, options, plain)
     _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
@@ -199,8 +200,14 @@ def _compiled(
     return cache.store(key(), source, result, ttir, made.finished if result.specialized else None)
 
 
-def _spoilt(result: Result) -> Remark | None:
-    """What ptxas did to a kernel that the model wants: for that it is left alone, but with gate=off."""
+def _spoilt(made: _Made) -> Remark | None:
+    """What the back end, or the time to check it, made of a kernel that the model wants: it is left alone for that, but
+    with gate=off where the binary would run."""
+    result = made.result
+    if not result.specialized and made.finished is not None and not made.stored:
+        return result.reason  # not proved in time
+    if not result.specialized and result.reason is not None and result.reason.code in _REFUSED:
+        return result.reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
 
 
@@ -216,7 +223,7 @@ def _alternative(
 ) -> tuple[Verdict, _Made]:
     """The first alternative that ptxas does not spoil, with a word on why it is taken. Where there is none: with
     gate=off the one that spills least, otherwise what was made before."""
-    before = _spoilt(made.result)
+    before = _spoilt(made)
     assert before is not None
     ask: Callable[[Verdict, str], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda *_: ())
     best, tried = (verdict, made), {verdict.text}
@@ -233,9 +240,9 @@ def _alternative(
             continue
         why = replace(before, severity="remark", note=f"so another plan was taken, {getattr(other, 'name', '')}")
         told = replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
-        if _spoilt(finished.result) is None:
+        if _spoilt(finished) is None:
             return found, told
-        if _spilled(finished) < _spilled(best[1]):
+        if not best[1].result.specialized or _spilled(finished) < _spilled(best[1]):
             best = found, told
     return best
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from wspec.check import code as c
 from wspec.check.findings import Finding, Kind
 from wspec.check.state import Barrier, State, Touch
-from wspec.check.tracked_values import Flow
+from wspec.check.tracked_values import WAIT, Flow
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.types import MemDescType
@@ -48,6 +48,8 @@ class Names:
             if op is not None and op in self.roots:
                 return self.roots[op]
             sources = op.operands[:1] if op is not None and op.name.startswith("ttg.memdesc_") else None
+            if op is not None and op.name == WAIT:
+                sources = [op.operands[value.index]]
             found = sources if sources is not None else list(self.flow.sources(value))
             if not found:
                 return None
@@ -69,6 +71,8 @@ class Names:
                 found.add(self.roots[op])
             elif op is not None and op.name.startswith("ttg.memdesc_"):
                 pending.append(op.operands[0])
+            elif op is not None and op.name == WAIT:
+                pending.append(op.operands[one.index])
             elif op is not None and op.name == "arith.select":
                 pending += op.operands[1:]
             else:

@@ -226,7 +226,11 @@ def _moves(op: Operation) -> Iterator[tuple[Value, Value]]:
 
 
 def followed(flow: Flow, roots: Iterable[Value], unknown: frozenset[Value]) -> set[Value]:
-    """The roots and everything they are computed from, as far as that can be known; `unknown` is not."""
+    """The roots and everything they are computed from, as far as that can be known; `unknown` is not.
+
+    What only goes into values that are not known is left out: asking for it would tell cases apart for nothing.
+    """
+    roots = list(roots)
     found = _ancestors(flow, roots) - unknown
     integers = [value for value in found if scalars.is_scalar(value.type)]
     changed = True
@@ -235,7 +239,7 @@ def followed(flow: Flow, roots: Iterable[Value], unknown: frozenset[Value]) -> s
         integers = [value for value in integers if value not in lost]
         found -= lost
         changed = bool(lost)
-    return found
+    return _ancestors(flow, roots, found)
 
 
 def _knowable(flow: Flow, value: Value, known: set[Value]) -> bool:
@@ -254,12 +258,13 @@ def _knowable(flow: Flow, value: Value, known: set[Value]) -> bool:
     return bool(parts) and all(part in known for part in parts)
 
 
-def _ancestors(flow: Flow, roots: Iterable[Value]) -> set[Value]:
+def _ancestors(flow: Flow, roots: Iterable[Value], among: set[Value] | None = None) -> set[Value]:
+    """The roots and what they are computed from, of the values `among` (all)."""
     found: set[Value] = set()
     pending = list(roots)
     while pending:
         value = pending.pop()
-        if value in found:
+        if value in found or (among is not None and value not in among):
             continue
         found.add(value)
         pending += _parts(flow, value)

@@ -315,9 +315,11 @@ class _Task:
         if op.name == DOT:
             return self._dot(op)
         if op.name == WAIT:
-            pairs = zip(op.results, op.operands, strict=True)
+            pairs = list(zip(op.results, op.operands, strict=True))
             moved = tuple((self.register(r), self.register(o)) for r, o in pairs if o in self.owner.running)
             self.emit(c.WaitDots(op, op.int_attr("pendings") or 0, moved))
+            through = [(r, o) for r, o in pairs if isinstance(r.type, MemDescType)]  # buffers that are kept until then
+            self.moves([r for r, _ in through], [o for _, o in through], op)
             return None
         self._uses(op)
         if op.name in _BARRIERS:

@@ -32,6 +32,7 @@ STORES = frozenset(
     {"tt.store", "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.atomic_rmw",
      "tt.atomic_cas"}
 )  # fmt: skip
+BARRIERS = frozenset({"gpu.barrier", "ttg.barrier", "ttg.local_barrier"})  # of all the kernel's threads
 _ADDRESS_OPS = frozenset(
     {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast", "tt.reshape",
      "tt.trans", "tt.make_tensor_descriptor"}

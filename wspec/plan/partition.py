@@ -20,7 +20,7 @@ from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType, Type
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
-from wspec.plan.graph import LOADS, STORES, Dataflow
+from wspec.plan.graph import BARRIERS, LOADS, STORES, Dataflow
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.plan import source_warps
 from wspec.plan.pointer_loads import hindrance, is_copied
@@ -224,8 +224,7 @@ def check_memory(flow: Dataflow, sites: list[Site]) -> None:
     """What is loaded in another task than it was, or in several, must not be stored to meanwhile. Raises Declined.
 
     That is what is streamed, what its address and its running depend on, what decides loops and branches, and single
-    numbers, which every task loads by itself. Other tiles are loaded by the threads that need them. Where they are
-    stored to as well, the place must be the same one: replicas then keep to the rows that are theirs.
+    numbers, which every task loads by itself. Other tiles are loaded by the threads that need them (`together`).
 
     Arguments that differ are taken not to overlap; the launch sees to that (overlap.py).
     """
@@ -239,10 +238,27 @@ def check_memory(flow: Dataflow, sites: list[Site]) -> None:
         _check_fresh(load)
     for load in ahead:
         _check_fresh(load)
+
+
+def together(flow: Dataflow) -> Declined | None:
+    """Why one task of all the kernel's threads must do all that the producer does not, if it must.
+
+    Its threads then load, store and wait for each other in the order in which they did. Where memory is loaded and
+    stored by several tasks, the place must be the same one: replicas keep to the rows that are theirs.
+    """
+    barrier = next((op for op in flow.function.walk() if op.name in BARRIERS), None)
+    if barrier is not None:
+        why = f"{barrier.name}: a barrier of the kernel's threads would wait for those of other tasks"
+        return decline("unsupported-op", why, barrier.location, "ask for one consumer and no third task")
     for load in flow.function.walk():
-        if load.name in LOADS:
-            elsewhere = [store for store in flow.conflicts(load) if not _same_place(load, store)]
-            _check_stores(flow, load, elsewhere, "tasks load and store by themselves, and a store may write the same")
+        if load.name not in LOADS:
+            continue
+        store = next((store for store in flow.conflicts(load) if not _same_place(load, store)), None)
+        if store is not None:
+            why = "tasks load and store by themselves, and a store may write the same memory"
+            note = "load and store through different arguments, or ask for one consumer and no third task"
+            return decline("memory-alias", why, load.location, note, (("the store", store.location),))
+    return None
 
 
 def _loads_in(flow: Dataflow, values: list[Value]) -> set[Operation]:
@@ -286,9 +302,7 @@ _CONTROL = frozenset(
      "tt.scan.return", "tt.map_elementwise", "tt.map_elementwise.return"}
 )  # fmt: skip
 _FORBIDDEN = {
-    "gpu.barrier": "a barrier of the whole block would wait for warps that are elsewhere",
     "tt.debug_barrier": "a barrier of the whole block would wait for warps that are elsewhere",
-    "ttg.barrier": "a barrier of the whole block would wait for warps that are elsewhere",
     "tt.call": "calls of functions that are not inlined are not understood",
 }
 

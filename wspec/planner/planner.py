@@ -46,6 +46,7 @@ from wspec.plan.partition import (
     decline,
     find_loops,
     find_streams,
+    together,
 )
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, is_shallow, source_warps
 from wspec.plan.registers import available, check_registers
@@ -68,8 +69,8 @@ def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     for site in sites:
         check_addresses(flow, site)
     check_memory(flow, sites)
-    options = _with_filling(sites, options)
-    single = partial(_without_chain, function, loops, sites, machine)
+    options = _in_one_task(flow, _with_filling(sites, options))
+    single = partial(_that_fits, function, loops, sites, machine)
     off = options.chain == "off" or _has_no_chain(sites, options)
     plan = single(options) if off else choose_chain(flow, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
@@ -86,6 +87,16 @@ def _answered(plan: Plan, options: Options) -> Plan:
     if options.staging is not None:
         plan = replace(plan, subtiling=Decision(None, why_not(STAGING, plan)))
     return plan
+
+
+def _in_one_task(flow: Dataflow, options: Options) -> Options:
+    """With one consumer where one task must do what the producer does not. Raises Declined where more are asked for."""
+    why = together(flow)
+    if why is None:
+        return options
+    if options.consumers not in (None, 1) or size_of(flow.function) > 1 or options.chain in ("on", "all"):
+        raise why
+    return options.replace(consumers=1, chain="off", overlap=False, epilogue_overlap=False)
 
 
 def _with_filling(sites: list[Site], options: Options) -> Options:
@@ -105,6 +116,21 @@ def _has_no_chain(sites: list[Site], options: Options) -> bool:
             copied.load.location, "chain=auto specializes without a third task",
         )  # fmt: skip
     return copied is not None
+
+
+def _that_fits(
+    function: Operation, loops: list[Operation], sites: list[Site], machine: Machine, options: Options
+) -> Plan:
+    """Without a third task; with one consumer where the buffers that each of two would have of its own do not fit."""
+    try:
+        return _without_chain(function, loops, sites, machine, options)
+    except Declined as declined:
+        if declined.remark.code != "shared-memory" or options.consumers is not None or size_of(function) > 1:
+            raise
+        try:
+            return _without_chain(function, loops, sites, machine, options.replace(consumers=1))
+        except Declined:
+            raise declined from None
 
 
 def _without_chain(

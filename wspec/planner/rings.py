@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from functools import partial
 
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
@@ -212,14 +212,23 @@ def scratch_bytes(
 
 
 def _made_of_registers(function: Operation, loads: frozenset[Operation], replicas: int) -> int:
-    """Bytes of the allocations that stay in the consumers; each replica has its own copy of a dot's B."""
-    total = 0
-    for alloc in (op for op in function.walk() if op.name == "ttg.local_alloc" and op.operands):
+    """Bytes of the allocations that stay in the consumers; each replica has its own copy of a dot's B.
+
+    Those of loops and branches that follow each other take the same memory; those of one block count as alive together.
+    """
+
+    def size(alloc: Operation) -> int:
         source = alloc.operands[0].op
         if source is not None and source in loads and is_the_buffer(alloc, buffer_type(source)):
-            continue
-        total += byte_size(alloc.result.type) * (replicas if _is_b(function, alloc.result) else 1)
-    return total
+            return 0
+        return byte_size(alloc.result.type) * (replicas if _is_b(function, alloc.result) else 1)
+
+    def need(block: Block) -> int:
+        own = sum(size(op) for op in block.ops if op.name == "ttg.local_alloc" and op.operands)
+        inside = [need(inner) for op in block.ops for region in op.regions for inner in region.blocks]
+        return own + max(inside, default=0)
+
+    return need(function.regions[0].block)
 
 
 def _is_b(function: Operation, buffer: Value) -> bool:

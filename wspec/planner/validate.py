@@ -33,6 +33,7 @@ from wspec.plan.partition import (
     check_understood,
     find_loops,
     find_streams,
+    together,
 )
 from wspec.plan.plan import VERSION, Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
@@ -59,6 +60,10 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> int:
             "tile_loop.coarsening", f"says {plan.coarsening}, the kernel is made for {size_of(function)}", function
         )
     _tasks(plan, function, loops, machine)
+    why = together(flow)
+    late = any(schedule.stage1 for schedule in plan.loops)
+    if why is not None and (plan.consumer.replicas > 1 or plan.helpers or late or plan.epilogue_overlap):
+        raise why
     _channels(plan, flow, sites)
     scratch = None
     if plan.helpers or plan.values:
