@@ -30,6 +30,7 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 from wspec.ptx.validation.arrivals import show_arrivals
+from wspec.ptx.validation.thread_order import show_thread_order
 
 NAMED_BARRIERS = 16  # of a block
 MOST_STATES = 50_000  # of one task
@@ -63,6 +64,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     _show_warps(function, roles)
     _show_group_barriers(blocks, roles, own)
     writers, used = Writers(entry), _Used(places.values())
+    show_thread_order(blocks, roles, writers)
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
