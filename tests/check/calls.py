@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
+from wspec.ir.loc import UNKNOWN, NameLoc
 from wspec.ir.types import (
     F32,
     I1,
@@ -79,10 +80,13 @@ CALLS: dict[str, frozenset[int | str]] = {
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
          "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc", "convert",
-         "keep", "fetch", "byte"),
+         "keep", "fetch", "byte", "tma_store_back"),
         frozenset(),
     ),
 }  # fmt: skip
+
+
+STORED = NameLoc("stored", UNKNOWN)  # of descriptors that tiles are stored through
 
 
 class Calls:
@@ -217,9 +221,10 @@ class Calls:
     # ---- TMA
 
     def _descriptor(self, shape: tuple[int, ...]) -> Value:
+        """What tiles of that shape are copied from."""
         type = TensorDescType(TensorType(shape, F16, SHARED))
-        found = next((arg for arg in self.entry.args if arg.type == type), None)
-        return self.entry.add_arg(type) if found is None else found
+        found = (arg for arg in self.entry.args if arg.type == type and arg.location != STORED)
+        return next(found, None) or self.entry.add_arg(type)
 
     def copy(self, view: Value, barrier: Value, pred: Value | None = None, box: tuple[int, ...] | None = None) -> None:
         """TMA into a buffer; its box has the buffer's shape unless said otherwise."""
@@ -229,9 +234,18 @@ class Calls:
         self.builder.create("ttng.async_tma_copy_global_to_local", operands, [], flags)
 
     def tma_store(self, view: Value) -> None:
+        """To a tensor that nobody else touches."""
+        descriptor = self.entry.add_arg(TensorDescType(TensorType(_type(view).shape, F16, SHARED)))
+        descriptor.location = STORED
+        self._tma_store(view, descriptor)
+
+    def tma_store_back(self, view: Value) -> None:
+        """To where tiles are copied from."""
+        self._tma_store(view, self._descriptor(_type(view).shape))
+
+    def _tma_store(self, view: Value, descriptor: Value) -> None:
         where = [self.builder.constant(0) for _ in range(2)]
-        operands = [self._descriptor(_type(view).shape), *where, view]
-        self.builder.create("ttng.async_tma_copy_local_to_global", operands)
+        self.builder.create("ttng.async_tma_copy_local_to_global", [descriptor, *where, view])
 
     def store_wait(self, pending: int) -> None:
         self.builder.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(pending)})

@@ -49,7 +49,10 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
     ),
     (r"the step of a loop is|division|divides|by zero", "arithmetic"),
     (r"more than \d+ operations", "too long"),
-    (r"not supported|does not know|cannot read|cannot be had|inline assembly with", "not known to the executor"),
+    (
+        r"not supported|does not know|cannot read|cannot be had|inline assembly with|runs on every element uses",
+        "not known to the executor",
+    ),
     (r"another view of the same bytes", "not known to the executor"),
     (r"in part has never been written", "parts of a buffer"),
     (r"bytes of shared memory; a block has at most", "refused at the launch"),

@@ -133,7 +133,8 @@ class _Program:
 
     def _read(self, slot: str, reader: int) -> tuple[list[str], bool]:
         """(lines, do threads read it). Tiles in registers are spread over four warps."""
-        stored = [f"tma_store({slot})", "store_wait(0)"], False
+        where = "tma_store_back" if self._chance(0.06) else "tma_store"
+        stored = [f"{where}({slot})", "store_wait(0)"], False
         if self.warps[reader] < 4:
             return stored
         products = [

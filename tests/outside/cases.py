@@ -81,7 +81,9 @@ def _triton_specialized() -> Iterator[Case]:
     codes = frozenset(("barrier-setup",))
     for name, make in _specialized_launches():
         yield Case(f"triton-ws-{name}", make, "error", codes, "luck")
-        yield Case(f"triton-ws-{name}-invalidated", partial(_invalidated, make))
+        given_up = f"triton-ws-{name}-invalidated", partial(_invalidated, make)
+        both = name.startswith("gemm-64")
+        yield Case(*given_up, "undecided", frozenset(("global-order",))) if both else Case(*given_up)
 
 
 def _invalidated(make: Callable[[str], Launch], device: str) -> Launch:

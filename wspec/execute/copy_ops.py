@@ -15,7 +15,15 @@ from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.races import learn
 from wspec.execute.shared import View
-from wspec.execute.shared_ops import check_fenced, check_free, check_ordered, check_overtaken, check_readable, memdesc
+from wspec.execute.shared_ops import (
+    check_fenced,
+    check_free,
+    check_ordered,
+    check_overtaken,
+    check_readable,
+    forget_written,
+    memdesc,
+)
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr
 
@@ -205,6 +213,7 @@ def decode_async_copy(op: Operation, decoder: Decoder) -> Step:
         default = None if other is None else task.tensor(other, op)
         memory = task.context.memory
         made = Copy(task, op, view, lambda: memory.load(addresses, dtype, chosen, default))
+        forget_written(task, view)
         task.copies.append(made)
         task.issue(made)
         task.frame[token] = None

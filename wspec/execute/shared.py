@@ -135,6 +135,13 @@ class View:
             return False
         return (self.is_dense and other.is_dense) or self._shares_element(other)
 
+    def covers(self, other: View) -> bool:
+        """Is every byte of the other one among its own, as far as can be told?"""
+        if self.buffer.group is not other.buffer.group or not self.is_dense:
+            return False
+        start, its_start = self.buffer.base_bytes, other.buffer.base_bytes
+        return start + self.first <= its_start + other.first and its_start + other.last <= start + self.last
+
     @property
     def is_dense(self) -> bool:
         return self.data.numel() * self.data.element_size() == self.last - self.first

@@ -128,7 +128,15 @@ def put(task: Task, op: Operation, view: View, tensor: torch.Tensor) -> None:
         view.put(tensor)
     except ExecutionError as error:
         raise task.error(f"{op.name}: {error.message}", op) from None
+    forget_written(task, view)
     task.written[view] = op
+
+
+def forget_written(task: Task, view: View) -> None:
+    """What was written there before is overwritten: nobody will see it, and nobody need fence it."""
+    for other in task.machine.everyone:
+        for before in [before for before in other.written if view.covers(before)]:
+            del other.written[before]
 
 
 def poisoned(view: View) -> torch.Tensor:

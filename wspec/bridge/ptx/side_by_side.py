@@ -11,7 +11,7 @@ Not compared: how often a loop runs, which way a branch goes, and which tile of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from wspec.bridge.ptx.protocol import Protocol
@@ -23,13 +23,14 @@ from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
-from wspec.ptx.events import FENCE, Event, is_group_barrier
+from wspec.ptx.events import ELSEWHERE, FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 from wspec.ptx.validation.arrivals import show_arrivals
+from wspec.ptx.validation.thread_order import show_thread_order
 
 NAMED_BARRIERS = 16  # of a block
 MOST_STATES = 50_000  # of one task
@@ -62,12 +63,29 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
     _show_group_barriers(blocks, roles, own)
-    show_arrivals(blocks, roles)
-    writers = Writers(entry)
+    writers, used = Writers(entry), _Used(places.values())
+    show_thread_order(blocks, roles, writers)
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
-        _show_task(task, partial(Followed, blocks, role, writers, own))
+        _show_task(task, partial(Followed, blocks, role, writers, own), used)
+    show_arrivals(blocks, roles, used.by)
+
+
+class _Used:
+    """Of which allocations the mbarriers are that an instruction uses: what was seen of it while it was followed."""
+
+    def __init__(self, areas: Iterable[Area]) -> None:
+        self._areas = list(areas)
+        self._seen: dict[int, set[int]] = {}  # instruction, by identity
+
+    def note(self, one: Instruction, event: Event) -> None:
+        if event.at not in (None, ELSEWHERE):
+            found = (number for number, area in enumerate(self._areas) if area.start <= (event.at or 0) < area.stop)
+            self._seen.setdefault(id(one), set()).update(found)
+
+    def by(self, one: Instruction) -> frozenset[int] | None:
+        return frozenset(self._seen[id(one)]) if id(one) in self._seen else None
 
 
 def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
@@ -91,7 +109,7 @@ def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], ow
                     raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 
 
-def _show_task(task: Protocol, follow: Callable[[bool], Followed]) -> None:
+def _show_task(task: Protocol, follow: Callable[[bool], Followed], used: _Used) -> None:
     """Raises PtxError where a task does not follow the TTGIR.
 
     One part of its registers after the other, each with the values of the TTGIR that it stands for. Where that does not
@@ -101,32 +119,32 @@ def _show_task(task: Protocol, follow: Callable[[bool], Followed]) -> None:
     code = follow(False)
     try:
         for part in code.parts or [frozenset[str]()]:
-            _show_part(task, code, part)
+            _show_part(task, code, part, used)
     except PtxError as error:
-        if not (_is_shown(task, code, frozenset()) or _is_shown(task, follow(True), task.positions())):
+        if not (_is_shown(task, code, frozenset(), used) or _is_shown(task, follow(True), task.positions(), used)):
             raise error from None
 
 
-def _is_shown(task: Protocol, code: Followed, positions: frozenset[Value]) -> bool:
+def _is_shown(task: Protocol, code: Followed, positions: frozenset[Value], used: _Used) -> bool:
     """With all registers at once, and these positions of loops."""
     most = MOST_TRIPS if positions else MOST_VALUES
     try:
-        _walk(Ways(task, task.followed | positions, True, most), Behaviour(code, code.all, most), code.role)
+        _walk(Ways(task, task.followed | positions, True, most), Behaviour(code, code.all, most), code.role, used)
     except PtxError:
         return False
     return True
 
 
-def _show_part(task: Protocol, code: Followed, part: frozenset[str]) -> None:
+def _show_part(task: Protocol, code: Followed, part: frozenset[str], used: _Used) -> None:
     values = frozenset[Value]()
     while True:
         try:
-            return _walk(Ways(task, values), Behaviour(code, part), code.role)
+            return _walk(Ways(task, values), Behaviour(code, part), code.role, used)
         except Together as more:
             values |= more.part
 
 
-def _walk(task: Ways, code: Behaviour, role: Role) -> None:
+def _walk(task: Ways, code: Behaviour, role: Role, used: _Used) -> None:
     """All ways of a role through its blocks, beside the ways through the automaton."""
     states = task.begin()
     work = [(number, environment, states, True) for number, environment in code.starts()]
@@ -136,6 +154,7 @@ def _walk(task: Ways, code: Behaviour, role: Role) -> None:
         for events, ways, ends in code.outcomes(number, environment, is_first):
             states = begin
             for one, event in events:
+                used.note(one, event)
                 following = task.after(states, event)
                 if not following and event != FENCE:
                     raise PtxError(_unexpected(one, event, event.kind in task.expected(states)))

@@ -1,0 +1,191 @@
+"""The threads of a task are ordered by a barrier where one needs what another has done.
+
+Triton puts these barriers where threads touch the same shared memory, and before one thread speaks for all. Here they
+are asked for again, on every way through a task, from what each thread may have done since all last met:
+
+- WROTE shared memory. Then nobody may read there, multiply what is there, hand it on, or copy it away.
+- READ shared memory. Then nobody may write there, or hand it back.
+- DRAINED: waited for bulk copies out of shared memory, which the thread that began them alone can do. Then nobody may
+  write there.
+- LOADED: waited for its own copies of elements. Then nobody may read or multiply what others copied, or hand it on.
+- MADE mbarriers, one thread for all. Then nobody may use them.
+
+Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
+accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from wspec.ptx import flow
+from wspec.ptx.effects import ACCESSES, space
+from wspec.ptx.errors import PtxError
+from wspec.ptx.evaluation import Evaluation
+from wspec.ptx.registers import Writers
+from wspec.ptx.roles import WARP, Role
+from wspec.ptx.syntax import Instruction
+from wspec.ptx.validation.group_barriers import meets
+
+WROTE, READ, DRAINED, LOADED, MADE = 1, 2, 4, 8, 16
+_WORDS = {WROTE: "wrote", READ: "read", DRAINED: "waited for copies", LOADED: "copied", MADE: "initialized"}
+_WIDTH = re.compile(r"(?:\.v(\d))?\.[bufs](\d+)$")
+_ROW = 16  # bytes of a row of a matrix
+
+Places = tuple[tuple[int, ...], int]
+"""Where each thread of the task begins, and how many bytes it touches."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What may have been done since all threads met; of accesses to bytes that are known, which."""
+
+    done: int = 0
+    wrote: frozenset[Places] = frozenset()
+    read: frozenset[Places] = frozenset()
+
+    def joined(self, other: State) -> State:
+        return State(self.done | other.done, self.wrote | other.wrote, self.read | other.read)
+
+
+MET = State()
+
+
+def show_thread_order(blocks: Sequence[flow.Block], roles: Sequence[Role], writers: Writers) -> None:
+    """Raises PtxError where a barrier is missing. `writers`: of the function."""
+    for role in roles:
+        if role.threads > WARP:
+            _Task(blocks, role, writers).show()
+
+
+class _Task:
+    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers) -> None:
+        self._blocks, self._role = blocks, role
+        self._evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
+        self._known: dict[Instruction, Places | None] = {}
+
+    def show(self) -> None:
+        first, place = self._role.start
+        entry: dict[int, State] = {}
+        work = [(first, place, MET)]
+        while work:
+            number, begin, state = work.pop()
+            for one in self._blocks[number].instructions[begin:]:
+                if meets(one, self._role.threads):
+                    state = MET
+                elif _matters(one):
+                    if (found := self._missed(one, state)) is not None:
+                        raise PtxError(
+                            f"no barrier stands between '{one}' and what other threads of its task {_WORDS[found]}"
+                        )
+                    state = self._after(one, state)
+            for way in self._blocks[number].follow:
+                if way not in self._role.blocks:
+                    continue
+                joined = state if way not in entry else entry[way].joined(state)
+                if way not in entry or joined != entry[way]:
+                    entry[way] = joined
+                    work.append((way, 0, joined))
+
+    def _missed(self, one: Instruction, state: State) -> int | None:
+        """What other threads may have done that this needs to be over; None where there is nothing."""
+        needs = _needs(one)
+        found = state.done & needs
+        if _reads(one) or _writes(one):
+            places, others = self._places(one), state.wrote if _reads(one) else state.read
+            found &= ~(WROTE | READ)
+            if places is not None and any(_of_another(places, other) for other in others):
+                found |= WROTE if _reads(one) else READ
+        else:
+            found |= needs & (WROTE if state.wrote else 0) | needs & (READ if state.read else 0)
+        return next((bit for bit in _WORDS if found & bit), None)
+
+    def _after(self, one: Instruction, state: State) -> State:
+        places = self._places(one) if _reads(one) or _writes(one) else None
+        if places is not None and _reads(one):
+            return replace(state, read=state.read | {places})
+        if places is not None:
+            return replace(state, wrote=state.wrote | {places})
+        return replace(state, done=state.done | _does(one))
+
+    def _places(self, one: Instruction) -> Places | None:
+        """None where they are not known."""
+        if one not in self._known:
+            found = self._evaluation.value(one.operands[1 if _reads(one) else 0], {})
+            each = (found,) * self._role.threads if isinstance(found, int) else found
+            self._known[one] = None if each is None else (each, _bytes(one))
+        return self._known[one]
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_another(one: Places, other: Places) -> bool:
+    """Does a warp touch a byte that another one touched?"""
+    (places, size), (before, length) = one, other
+    if min(places) >= max(before) + length or min(before) >= max(places) + size:
+        return False
+    touched: dict[int, set[int]] = {}
+    for thread, place in enumerate(before):
+        for at in range(place, place + length):
+            touched.setdefault(at, set()).add(thread // WARP)
+    nobody = frozenset[int]()
+    return any(
+        touched.get(at, nobody) - {thread // WARP}
+        for thread, place in enumerate(places)
+        for at in range(place, place + size)
+    )
+
+
+def _bytes(one: Instruction) -> int:
+    found = _WIDTH.search(one.opcode)
+    return _ROW if one.name in ("ldmatrix", "stmatrix") or found is None else int(found[1] or 1) * int(found[2]) // 8
+
+
+def _matters(one: Instruction) -> bool:
+    return one.name in ("ld", "st", "red", "atom", "ldmatrix", "stmatrix", "mbarrier", "cp", "wgmma")
+
+
+def _is_shared(one: Instruction) -> bool:
+    return one.name in ACCESSES and space(one) == "shared"
+
+
+def _reads(one: Instruction) -> bool:
+    return one.name == "ldmatrix" or (one.name == "ld" and _is_shared(one))
+
+
+def _writes(one: Instruction) -> bool:
+    return one.name == "stmatrix" or (one.name != "ld" and _is_shared(one))
+
+
+def _needs(one: Instruction) -> int:
+    """What must not have been done since all met."""
+    opcode = one.opcode
+    if _reads(one):
+        return WROTE | LOADED
+    if _writes(one):
+        return DRAINED | LOADED
+    if opcode.startswith("wgmma.mma_async"):
+        return WROTE | LOADED
+    if opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait", "mbarrier.arrive.expect_tx")):
+        return MADE
+    if opcode.startswith("mbarrier.arrive"):
+        return WROTE | READ | LOADED | MADE
+    if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
+        return MADE if ".mbarrier::complete_tx" in opcode else WROTE | LOADED
+    return 0
+
+
+def _does(one: Instruction) -> int:
+    """What it adds to what was done, of bytes that are not known."""
+    opcode = one.opcode
+    if _reads(one):
+        return READ
+    if _writes(one):
+        return WROTE
+    if opcode.startswith("cp.async.bulk.wait_group"):
+        return DRAINED
+    if opcode.startswith("cp.async.wait_group"):
+        return LOADED
+    return MADE if opcode.startswith("mbarrier.init.") else 0
