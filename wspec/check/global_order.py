@@ -37,15 +37,15 @@ _THROUGH = frozenset(
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
-_Row = tuple[int, tuple[tuple[int, int], ...]]
+_Row = tuple[tuple[tuple[tuple[int, int], ...], int], tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One dimension of a tile: it begins at `form`, of that rest, and has the elements from `first` to before `last`.
 
-    `rows`: how far it goes in steps that are not numbers. Of each: the step and what it is taken from, an atom and
-    terms, and the first and the last row behind that.
+    `rows`: how far it goes in steps that are not numbers. Of each: the step, as terms and a number, and the terms that
+    it is taken from, and the first and the last row behind that.
     """
 
     rest: Congruence
@@ -271,7 +271,7 @@ def _sum(left: _Side, right: _Side) -> _Side:
 
 
 def _product(left: _Side, right: _Side) -> _Side | None:
-    """By a number, or by one value that is none: rows that far from each other. None where it is neither."""
+    """By a number, or by what is none: rows that far from each other. None where it is neither."""
     if right.rows or right.first != 0 or right.last != 1:
         return None
     number = right.form.constant
@@ -279,10 +279,9 @@ def _product(left: _Side, right: _Side) -> _Side | None:
         rows = tuple((row, number * first, number * last) for row, first, last in left.rows)
         span = number * left.first, number * (left.last - 1) + 1
         return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, rows)
-    of_one = len(right.form.terms) == 1 and right.form.const == 0 and right.form.terms[0][1] == 1
-    if not of_one or left.rows:
+    if number is not None or left.rows:
         return None
-    row, base = (right.form.terms[0][0], left.form.terms), left.form.const
+    row, base = ((right.form.terms, right.form.const), left.form.terms), left.form.const
     return _Side(ANYTHING, Linear(), 0, 1, ((row, base + left.first, base + left.last - 1),))
 
 
