@@ -16,7 +16,7 @@ the launches of our own kernels compare. Memory of the launcher's own is left ou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
@@ -34,6 +34,7 @@ from wspec.ir.types import PointerType, TensorDescType, TensorType
 _THROUGH = frozenset(
     ("tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.trans", "tt.reshape", "arith.extsi")
 )
+_FAR = 2**31 - 2**16  # a copy to coordinates from there on is sent outside of any tensor
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
@@ -129,12 +130,23 @@ class _Reader:
             sizes = type.block.shape
             if len(numbers) < len(sizes):  # rows that are gathered
                 return None, None
-            sides = (self._side(value, size, begun) for value, size in zip(numbers, sizes, strict=False))
+            placed = self._where_it_counts(numbers)
+            sides = (self._side(value, size, begun) for value, size in zip(placed, sizes, strict=False))
             return self._descriptor(op.operands[0]), tuple(sides)
         element = type.element if isinstance(type, TensorType) else type
         if not isinstance(element, PointerType):
             return None, None
         return self._pointers(op.operands[0], begun)
+
+    def _where_it_counts(self, numbers: list[Value]) -> list[Value]:
+        """The coordinates of a copy that a condition sends outside of every tensor, where the condition holds."""
+        seen = [self._flow.captured.get(value, value) for value in numbers]
+        selects = {value: value.op for value in seen if value.op is not None and value.op.name == "arith.select"}
+        away = {op.operands[0] for op in selects.values() if (self._terms.of(op.operands[2]).constant or 0) >= _FAR}
+        return [
+            op.operands[1] if (op := selects.get(value)) is not None and op.operands[0] in away else value
+            for value in seen
+        ]
 
     def _descriptor(self, value: Value) -> Any:
         """What is the same where a descriptor is of the same tensor."""
@@ -224,8 +236,26 @@ class _Reader:
         """Is no element in both tiles?"""
         if one.sides is None or other.sides is None or one.what != other.what or len(one.sides) != len(other.sides):
             return False
-        pairs = list(zip(one.sides, other.sides, strict=True))
+        sides = ([replace(one, form=self._in_the_loop(one.form)) for one in found] for found in (one.sides, other.sides))
+        pairs = list(zip(*sides, strict=True))
         return any(_apart(a, b) for a, b in pairs) or self._of_another_tile(pairs)
+
+    def _in_the_loop(self, form: Linear) -> Linear:
+        """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
+        keys = {number: key for key, number in self._terms.numbers.items()}
+
+        def inside(part: Linear) -> Linear:
+            found = Linear((), part.const)
+            for atom, factor in part.terms:
+                key = keys[atom]
+                if key[0] == "result":
+                    key = ("carried", key[1], key[3])
+                elif key[0] == "op":
+                    key = (*key[:5], tuple(map(inside, key[5])))
+                found = found + Linear(((self._terms.numbers.get(key, atom), factor),))
+            return found
+
+        return inside(form)
 
     def _of_another_tile(self, pairs: list[tuple[_Side, _Side]]) -> bool:
         """Are they the same, but for the number of a tile in a team, as `min(x + 1, last)` is for `x`?"""
