@@ -76,12 +76,12 @@ def waits_for_nothing(pair: Pair, text: str) -> bool:
 def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
     """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
     module = ir.read(pair.final)
-    function, places = next(op for op in module.walk() if op.name == "tt.func"), placement(module).areas
+    function, placed = next(op for op in module.walk() if op.name == "tt.func"), placement(module)
     emitted = read(pair.emitted)
     for number, mutant in enumerate(mutants(emitted)):
         if number % step == 0:
             try:
-                show_order(function, mutant.of(emitted).entry(), places)
+                show_order(function, mutant.of(emitted).entry(), placed)
                 allowed = "equivalent" if holds_for_all(mutant) else "unexplained"
                 verdict = "not compared" if is_not_compared(mutant) else allowed
             except PtxError:
