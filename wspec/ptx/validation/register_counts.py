@@ -87,7 +87,8 @@ class _Counts:
                 count = _changed(one, count)
             for way in self._blocks[number].follow:
                 if way not in self._role.blocks:
-                    yield from self._back(way, count, meeting)
+                    if self._role.partition is not None:  # others leave at the beginning of who begins
+                        yield from self._back(way, count, meeting)
                 elif (way, count, meeting) not in seen:
                     seen.add((way, count, meeting))
                     work.append((way, 0, count, meeting))

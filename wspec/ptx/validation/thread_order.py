@@ -19,6 +19,7 @@ taken for the same.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -137,15 +138,15 @@ def _of_another(one: Places, other: Places) -> bool:
     (places, size), (before, length) = one, other
     if min(places) >= max(before) + length or min(before) >= max(places) + size:
         return False
+    unit = math.gcd(size, length, *places, *before)
     touched: dict[int, set[int]] = {}
     for thread, place in enumerate(before):
-        for at in range(place, place + length):
+        for at in range(place, place + length, unit):
             touched.setdefault(at, set()).add(thread // WARP)
-    nobody = frozenset[int]()
     return any(
-        touched.get(at, nobody) - {thread // WARP}
+        at in touched and touched[at] != {thread // WARP}
         for thread, place in enumerate(places)
-        for at in range(place, place + size)
+        for at in range(place, place + size, unit)
     )
 
 
