@@ -212,7 +212,7 @@ class Terms:
 
     def _pure(self, op: Operation, value: Value) -> Linear:
         operands = tuple(self.of(v) for v in op.operands)
-        attributes = _meaning(op)
+        attributes = meaning(op)
         types = tuple(str(r.type) for r in op.results)
         depends = max((self.chain_of(form) for form in operands), key=len, default=())
         if op.name in _THREADS or any(self.diverges(form) for form in operands):
@@ -317,7 +317,7 @@ class _Trees:
         parts = [self.tree(operand, above) for operand in op.operands]
         if any(part is None for part in parts):
             return None
-        return (op.name, value.index, _meaning(op), str(value.type), *parts)
+        return (op.name, value.index, meaning(op), str(value.type), *parts)
 
 
 def _threads_differ(tree: Any, terms: Terms) -> bool:
@@ -329,7 +329,7 @@ def _threads_differ(tree: Any, terms: Terms) -> bool:
     return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
 
 
-def _meaning(op: Operation) -> Key:
+def meaning(op: Operation) -> Key:
     """The attributes that say what an operation computes, not who computes it."""
     found = op.properties | {name: a for name, a in op.attributes.items() if "." not in name and name not in _NOTES}
     return tuple(sorted((name, str(attribute)) for name, attribute in found.items()))
