@@ -80,7 +80,7 @@ CALLS: dict[str, frozenset[int | str]] = {
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
          "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc", "convert",
-         "keep", "fetch", "byte", "tma_store_back"),
+         "keep", "fetch", "byte", "tma_store_back", "at"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -377,6 +377,10 @@ class Calls:
         """A scalar to global memory."""
         flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
         self.builder.create("tt.store", [pointer, value], [], flags)
+
+    def at(self, pointer: Value, offset: Value) -> Value:
+        """So many elements behind a pointer."""
+        return self.builder.create("tt.addptr", [pointer, offset], [pointer.type]).result
 
     def add(self, pointer: Value, value: Value) -> Value:
         """An atomic addition; what was there before."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -28,18 +30,20 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.ptx", description=__doc__)
     parser.add_argument("--only", default="", help="variants with this in their name")
     parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
+    parser.add_argument("--step", type=int, default=1, help="only every mutant of so many is looked at")
     options = parser.parse_args(words)
     chosen = [one for one in variants() if options.only in " ".join(one)]
     counts: Counter[tuple[str, str]] = Counter()
     bad, kernels, longest = [], 0, 0.0
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for found in pool.map(_of_variant, chosen):
+        for found in pool.map(_of_variant, chosen, itertools.repeat(options.step)):
             if found is not None:
                 print(found.said, flush=True)
                 kernels, longest = kernels + 1, max(longest, found.seconds)
                 counts.update(found.counts)
                 bad += found.bad
-    text = _table(counts, kernels, longest)
+    command = " ".join(["python -m tests.ptx", *(sys.argv[1:] if words is None else words)])
+    text = _table(command, counts, kernels, longest)
     print(text)
     print("\n".join(bad))
     if options.report is not None:
@@ -60,7 +64,7 @@ class _Outcome:
     bad: list[str]
 
 
-def _of_variant(variant: tuple[str, str]) -> _Outcome | None:
+def _of_variant(variant: tuple[str, str], step: int) -> _Outcome | None:
     """None of a kernel that is left alone."""
     found = pair(*variant)
     if found is None:
@@ -70,16 +74,16 @@ def _of_variant(variant: tuple[str, str]) -> _Outcome | None:
     said = shown(found.final, found.emitted, found.edited, found.constant)
     seconds = time.process_time() - begin
     bad = [f"{name}: refused as it is: {said.refusal}"] if said.refusal else []
-    for one in (*judged(found), *judged_order(found, EVERY)):
+    for one in (*judged(found, step), *judged_order(found, EVERY * step)):
         counts[one.operator, one.verdict] += 1
         bad += [f"{name}: {one.operator}: {one.what}"] if one.verdict == "unexplained" else []
     return _Outcome(f"{name}: {said.summary} {said.refusal} ({seconds:.2f} s)", seconds, counts, bad)
 
 
-def _table(counts: Counter[tuple[str, str]], kernels: int, longest: float) -> str:
+def _table(command: str, counts: Counter[tuple[str, str]], kernels: int, longest: float) -> str:
     verdicts = ("refused", "equivalent", "not compared", "unexplained")
     lines = [
-        f"`python -m tests.ptx --report docs/results/mutants.md`, {datetime.date.today()}: {sum(counts.values())} "
+        f"`{command}`, {datetime.date.today()}: {sum(counts.values())} "
         f"mutants of {kernels} variants; as they are, all are accepted unless said otherwise, the longest in "
         f"{longest:.2f} s of processor time.",
         "",

@@ -15,8 +15,11 @@ from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
 from wspec.ptx.parser import read
+from wspec.ptx.registers import Writers
 from wspec.ptx.roles import roles_of
+from wspec.ptx.syntax import Module
 from wspec.ptx.validation.early_start import WAIT, Sources
+from wspec.ptx.validation.thread_order import show_thread_order
 from wspec.ptx.validation.validate import validate, validate_modules
 
 
@@ -76,17 +79,63 @@ def waits_for_nothing(pair: Pair, text: str) -> bool:
 def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
     """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
     module = ir.read(pair.final)
-    function, places = next(op for op in module.walk() if op.name == "tt.func"), placement(module).areas
+    function, placed = next(op for op in module.walk() if op.name == "tt.func"), placement(module)
     emitted = read(pair.emitted)
+    strict = is_ordered(emitted)
     for number, mutant in enumerate(mutants(emitted)):
         if number % step == 0:
+            changed = mutant.of(emitted)
             try:
-                show_order(function, mutant.of(emitted).entry(), places)
-                allowed = "equivalent" if holds_for_all(mutant) else "unexplained"
-                verdict = "not compared" if is_not_compared(mutant) else allowed
+                show_order(function, changed.entry(), placed)
+                fine = holds_for_all(mutant) or is_same(mutant) or is_idle(emitted, changed)
+                fine = fine or (strict and is_about_order(mutant) and is_ordered(changed))
+                verdict = "equivalent" if fine else "not compared" if is_not_compared(mutant) else "unexplained"
             except PtxError:
                 verdict = "refused"
             yield Judgement(f"{mutant.operator} (LLVM's)", mutant.what, verdict)
+
+
+def is_same(mutant: Mutant) -> bool:
+    """Is it done a second time, right behind the first, and that changes nothing? Or registers, which are counted; or
+    the number of a barrier that nobody else has."""
+    what = _bare(mutant.what)
+    twice = ("bar.sync", "bar.warp.sync", "fence", "wgmma.fence", "setmaxnreg", "cp.async.ca.", "cp.async.cg.")
+    if mutant.operator == "double" and what.startswith(twice):
+        return True
+    return what.startswith("setmaxnreg") or (mutant.operator == "number" and what.startswith("bar.sync"))
+
+
+def is_idle(emitted: Module, changed: Module) -> bool:
+    """Is the code that warps come to the same?"""
+    return _executed(emitted) == _executed(changed)
+
+
+def _executed(module: Module) -> list[list[str]]:
+    """What synchronizes, in the code that warps come to, block by block."""
+    entry = module.entry()
+    blocks = blocks_of(entry)
+    reached = {number for role in roles_of(entry, blocks) for number in (*role.blocks, *role.way, role.start[0])}
+    return [[str(one) for one in blocks[number].instructions] for number in sorted(reached)]
+
+
+def is_about_order(mutant: Mutant) -> bool:
+    """Is it a barrier among the threads of a task, or a fence, that is gone or moved, or something moved past one? All
+    orders that threads need are asked for again then."""
+    free = ("bar.sync", "bar.warp.sync", "fence", "setmaxnreg", "wgmma.fence")
+    moved = mutant.operator in ("hoist", "sink")
+    what, past = _bare(mutant.what), _bare(mutant.past)
+    return (moved and past.startswith(free)) or ((moved or mutant.operator == "drop") and what.startswith(free))
+
+
+def is_ordered(module: Module) -> bool:
+    """Are all orders there that threads need, with what is not known taken for the same bytes?"""
+    entry = module.entry()
+    blocks = blocks_of(entry)
+    try:
+        show_thread_order(blocks, roles_of(entry, blocks), Writers(entry), strict=True)
+    except PtxError:
+        return False
+    return True
 
 
 def holds_for_all(mutant: Mutant) -> bool:

@@ -29,6 +29,7 @@ _DEFAULTS = {"ttg.num-warps": i32(4), "ttg.num-ctas": i32(1), "ttg.threads-per-w
 _PLACED = re.compile(r"allocation\.offset = (\d+) : i32")
 _NUMBERED = re.compile(_NUMBER.replace(".", r"\.") + r" = (\d+) : i32")
 _TOTAL = re.compile(r"ttg\.shared = (\d+) : i32")
+_REGISTERS = re.compile(r"actualRegisters = array<i32: ([-\d, ]+)>")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
 
@@ -42,22 +43,23 @@ def placement(module: Operation, *, apart: bool = False) -> Placement:
         return _placement(module)
     ops = list(module.walk())
     numbers = {op: number for number, op in enumerate(ops)}
-    areas, fences, total = _in_child(partial(_as_numbers, module, numbers))
+    areas, fences, total, registers = _in_child(partial(_as_numbers, module, numbers))
     return Placement(
         {ops[number]: Area(start, stop) for number, start, stop in areas},
         frozenset(ops[number] for number in fences),
         total,
+        tuple(registers),
     )
 
 
-Numbers = tuple[list[tuple[int, int, int]], list[int], int]
-"""Areas: operation, start, stop; operations with fences; bytes in all."""
+Numbers = tuple[list[tuple[int, int, int]], list[int], int, list[int]]
+"""Areas: operation, start, stop; operations with fences; bytes in all; registers of the tasks."""
 
 
 def _as_numbers(module: Operation, numbers: dict[Operation, int]) -> Numbers:
     found = _placement(module)
     areas = [(numbers[op], area.start, area.stop) for op, area in found.areas.items()]
-    return areas, [numbers[op] for op in found.fences], found.total_bytes
+    return areas, [numbers[op] for op in found.fences], found.total_bytes, list(found.registers)
 
 
 def _in_child(work: Callable[[], Numbers]) -> Numbers:
@@ -87,8 +89,8 @@ def _in_child(work: Callable[[], Numbers]) -> Numbers:
     answer = json.loads(text)
     if isinstance(answer, str):
         raise BridgeError(answer)
-    areas, fences, total = answer
-    return [(number, start, stop) for number, start, stop in areas], [*fences], total
+    areas, fences, total, registers = answer
+    return [(number, start, stop) for number, start, stop in areas], [*fences], total, [*registers]
 
 
 def _placement(module: Operation) -> Placement:
@@ -109,8 +111,10 @@ def _placement(module: Operation) -> Placement:
         if any(guess.overlaps(one) for one in apart):
             guess = Area(guess.start, guess.start + _asked_bytes(_alone(op, _warps(op, module))))
         areas[op] = guess
-    total = _TOTAL.search(text)
-    return Placement(areas, frozenset(ops[number] for number in fences), int(total[1]) if total is not None else 0)
+    total, given = _TOTAL.search(text), _REGISTERS.findall(text)
+    registers = tuple(int(one) for one in given[0].split(",")) if len(given) == 1 else ()
+    bytes = int(total[1]) if total is not None else 0
+    return Placement(areas, frozenset(ops[number] for number in fences), bytes, registers)
 
 
 def _numbered(module: Operation) -> str:

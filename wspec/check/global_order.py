@@ -6,8 +6,8 @@ Two boxes of a tensor, or two tiles of pointers, lie apart where
 - in one dimension their coordinates never meet, by their rests: rows 128 x and 128 y + 64, of 64 rows each;
 - or the coordinates differ by a number that is large enough. Where they change from iteration to iteration, that says
   it of one and the same; tiles of different iterations are taken to lie apart then, as those of different blocks are;
-- or one is the other's for another tile, `min(x + 1, last)` for `x`: a tile that is done twice is stored twice, the
-  same.
+- or one is the other's for another tile, `min(x + 1, last)` for `x`, and both tasks do the same with their tiles,
+  operation by operation: a tile that is done twice is stored twice, the same. Which scalars go into it is not asked.
 
 Elements of one row of pointers are taken not to reach into the next row. Two arguments are taken not to overlap, which
 the launches of our own kernels compare. Memory of the launcher's own is left out.
@@ -22,19 +22,21 @@ from typing import Any
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.findings import Finding
 from wspec.check.global_memory import GlobalMemory
-from wspec.check.linear import Linear, Terms, constant
+from wspec.check.linear import Linear, Terms, constant, meaning
 from wspec.check.names import Names
 from wspec.check.tracked_values import Flow
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
-from wspec.ir.types import PointerType, TensorDescType, TensorType
+from wspec.ir.types import MemDescType, PointerType, TensorDescType, TensorType
 
 _THROUGH = frozenset(
     ("tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.trans", "tt.reshape", "arith.extsi")
 )
 _FAR = 2**31 - 2**16  # a copy to coordinates from there on is sent outside of any tensor
+_VIEWS = frozenset(("ttg.memdesc_index", "ttg.memdesc_subslice"))
+_UNTOLD = _VIEWS | {"arith.constant"}  # may stand here or there
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
@@ -107,14 +109,18 @@ class _Reader:
     def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory) -> None:
         self._flow, self._terms, self._memory = flow, terms, memory
         self._rests = Congruences(flow)
+        self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
 
     # ---- accesses
 
     def accesses(self, block: Block, task: int) -> Iterator[_Access]:
         """Those of a task to global memory."""
+        tiled = self._tiled[task] = list[Operation]()
         for top in block.ops:
             for op in top.walk():
                 row = info(op.name)
+                if op.name not in _UNTOLD and any(_is_tile(value) for value in (*op.operands, *op.results)):
+                    tiled.append(op)
                 reads, writes = self._memory.loads_something(op), self._memory.stores_something(op)
                 if reads or writes:
                     atomic = row is not None and row.category == "atomic"
@@ -236,9 +242,11 @@ class _Reader:
         """Is no element in both tiles?"""
         if one.sides is None or other.sides is None or one.what != other.what or len(one.sides) != len(other.sides):
             return False
-        sides = ([replace(one, form=self._in_the_loop(one.form)) for one in found] for found in (one.sides, other.sides))
+        sides = (
+            [replace(side, form=self._in_the_loop(side.form)) for side in each] for each in (one.sides, other.sides)
+        )
         pairs = list(zip(*sides, strict=True))
-        return any(_apart(a, b) for a, b in pairs) or self._of_another_tile(pairs)
+        return any(_apart(a, b) for a, b in pairs) or (self._of_another_tile(pairs) and self._alike(one, other))
 
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
@@ -264,6 +272,28 @@ class _Reader:
         return all(self._leader(a.form) == self._leader(b.form) and a.first == b.first and a.last == b.last
                    and a.rows == b.rows for a, b in pairs)  # fmt: skip
 
+    def _alike(self, one: _Access, other: _Access) -> bool:
+        """Do their tasks do the same with tiles and buffers, in the same order?"""
+        tasks = [self._tiled[access.task] for access in (one, other)]
+        if len(tasks[0]) != len(tasks[1]) or tasks[0].index(one.op) != tasks[1].index(other.op):
+            return False
+        paired: dict[Any, Any] = {}
+        for a, b in zip(*tasks, strict=True):
+            if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
+                return False
+            for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
+                if _is_tile(v) and paired.setdefault(self._identity(v), self._identity(w)) != self._identity(w):
+                    return False
+        return len(set(paired.values())) == len(paired)
+
+    def _identity(self, value: Value) -> Any:
+        """What is the same for two values that are one: of a constant what it is, of a view its allocation."""
+        value = self._flow.captured.get(value, value)
+        while value.op is not None and value.op.name in _VIEWS:
+            value = self._flow.captured.get(value.op.operands[0], value.op.operands[0])
+        op = value.op
+        return (meaning(op), str(value.type)) if op is not None and op.name == "arith.constant" else value
+
     def _leader(self, form: Linear) -> Linear:
         """With the first tile of a team in the place of another member's."""
         keys = {number: key for key, number in self._terms.numbers.items()}
@@ -274,6 +304,11 @@ class _Reader:
             one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
             found = found + Linear(((first.terms[0][0] if one and first is not None else atom, factor),))
         return found
+
+
+def _is_tile(value: Value) -> bool:
+    """A tensor, or a buffer."""
+    return isinstance(value.type, TensorType | MemDescType)
 
 
 def _compared(condition: Value) -> Iterator[tuple[Value, Value]]:

@@ -212,7 +212,7 @@ class Terms:
 
     def _pure(self, op: Operation, value: Value) -> Linear:
         operands = tuple(self.of(v) for v in op.operands)
-        attributes = _meaning(op)
+        attributes = meaning(op)
         types = tuple(_held(r) for r in op.results)
         depends = max((self.chain_of(form) for form in operands), key=len, default=())
         if op.name in _THREADS or any(self.diverges(form) for form in operands):
@@ -282,7 +282,7 @@ class Terms:
             depends = max((self.chain_of(form) for form in operands), key=len, default=())
             if not any(self.diverges(form) for form in operands):
                 shapes = tuple(_held(v) for v in op.operands)
-                return self._one(("reduce", value.index, _meaning(op), _body(op), shapes, operands), depends)
+                return self._one(("reduce", value.index, meaning(op), _body(op), shapes, operands), depends)
         return self._unique(value)
 
 
@@ -324,7 +324,7 @@ class _Trees:
         if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
-        return self._joined((op.name, value.index, _meaning(op), str(value.type)), parts)
+        return self._joined((op.name, value.index, meaning(op), str(value.type)), parts)
 
     def _argument(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         block = value.owner
@@ -380,12 +380,12 @@ def _body(op: Operation) -> Key:
     numbers: dict[Value, int] = {arg: at for at, arg in enumerate(block.args)}
     found = []
     for one in block.ops:
-        found.append((one.name, _meaning(one), tuple(numbers.get(v, id(v)) for v in one.operands)))
+        found.append((one.name, meaning(one), tuple(numbers.get(v, id(v)) for v in one.operands)))
         numbers.update((result, len(numbers)) for result in one.results)
     return tuple(found)
 
 
-def _meaning(op: Operation) -> Key:
+def meaning(op: Operation) -> Key:
     """The attributes that say what an operation computes, not who computes it."""
     found = op.properties | {name: a for name, a in op.attributes.items() if "." not in name and name not in _NOTES}
     return tuple(sorted((name, str(attribute)) for name, attribute in found.items()))

@@ -29,6 +29,7 @@ class Placement:
     areas: Mapping[Operation, Area]  # allocations, and operations with memory of their own (scratch)
     fences: frozenset[Operation]  # operations before which a proxy fence is put
     total_bytes: int = 0  # of the block
+    registers: tuple[int, ...] = ()  # a thread of the code around and of each partition is given, where warps exchange
 
 
 def size_bytes(type: MemDescType) -> int:

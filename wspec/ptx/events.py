@@ -26,6 +26,7 @@ class Event(NamedTuple):
 
 ELSEWHERE = -1
 """A place or a phase that is looked at another time."""
+_WHOLE_WARP = (-1, 0xFFFFFFFF)
 FENCE = Event("fence")
 MEETING = Event("meeting")
 """All threads of the block wait for each other, before their tasks and behind them."""
@@ -60,12 +61,18 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
     if one.name in ("bar", "barrier"):
         if is_meeting(one):
             return Shape(MEETING.kind)
-        if opcode == "bar.warp.sync" or is_group_barrier(one, own):
+        if opcode == "bar.warp.sync":
+            if one.guard or _number(operands[0]) not in _WHOLE_WARP:
+                raise PtxError(f"'{one}' is not a barrier of a whole warp")
+            return None
+        if is_group_barrier(one, own):
             return None
         return Shape(opcode, numbers=operands)
     if one.name == "mbarrier":
         return _of_mbarrier(one)
     if opcode.startswith("fence.proxy.async"):
+        if one.guard:
+            raise PtxError(f"'{one}' is not of all threads")
         return Shape("fence")
     if opcode.startswith("wgmma.commit_group"):
         return Shape("product")

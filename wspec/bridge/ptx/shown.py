@@ -37,5 +37,5 @@ def show_module(final: ir.Operation, emitted: Module) -> None:
     """Raises PtxError where the PTX does not follow the TTGIR, BridgeError where libtriton refuses that."""
     function = next(op for op in final.walk() if op.name == "tt.func")
     with words_go_with_others():
-        places = placement(final).areas
-    show_order(function, emitted.entry(), places)
+        placed = placement(final)
+    show_order(function, emitted.entry(), placed)

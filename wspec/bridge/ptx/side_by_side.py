@@ -4,7 +4,8 @@ The PTX that a task's warps execute is walked along its graph of control flow be
 sequence of events that its threads can do must be one that the TTGIR's loops and branches allow, at the same mbarriers,
 in the same phases, with the same counts, bytes, pendings and numbers, into the same buffers, by one thread or all as
 each asks for. So an instruction that is lost, doubled, changed or moved past another is found however loops were
-rotated, peeled or merged. What LLVM and Triton add is let pass: barriers of a task's own threads, fences, `setmaxnreg`.
+rotated, peeled or merged. What LLVM and Triton add is
+let pass: fences, and barriers of a task's own threads, which are asked for where they are needed.
 
 Not compared: how often a loop runs, which way a branch goes, and which tile of global memory a copy takes.
 """
@@ -18,7 +19,7 @@ from wspec.bridge.ptx.protocol import Protocol
 from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
-from wspec.ir.shared_memory import Area
+from wspec.ir.shared_memory import Area, Placement
 from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
@@ -30,6 +31,7 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 from wspec.ptx.validation.arrivals import show_arrivals
+from wspec.ptx.validation.register_counts import show_registers
 from wspec.ptx.validation.thread_order import show_thread_order
 
 NAMED_BARRIERS = 16  # of a block
@@ -51,11 +53,12 @@ def _regions(function: Operation) -> list[Operation]:
     return [op for op in function.walk() if op.name == ws.NAME]
 
 
-def show_order(function: Operation, entry: Function, places: Mapping[Operation, Area]) -> None:
+def show_order(function: Operation, entry: Function, placement: Placement) -> None:
     """Raises PtxError where the PTX does not follow the TTGIR. A kernel without tasks is not looked at: its threads are
-    ordered by Triton alone. `places`: where the function's allocations lie."""
+    ordered by Triton alone. `placement`: where the function's allocations lie, and how many registers its tasks get."""
     if not _regions(function):
         return
+    places = placement.areas
     made = protocols(function, places)
     blocks = flow.blocks_of(entry)
     asked = {number for one in made for number in one.named_barriers()}
@@ -65,6 +68,7 @@ def show_order(function: Operation, entry: Function, places: Mapping[Operation, 
     _show_group_barriers(blocks, roles, own)
     writers, used = Writers(entry), _Used(places.values())
     show_thread_order(blocks, roles, writers)
+    show_registers(entry, blocks, roles, placement.registers)
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})

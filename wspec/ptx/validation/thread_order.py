@@ -9,14 +9,17 @@ are asked for again, on every way through a task, from what each thread may have
   write there.
 - LOADED: waited for its own copies of elements. Then nobody may read or multiply what others copied, or hand it on.
 - MADE mbarriers, one thread for all. Then nobody may use them.
+- BARE: issued a group of products since its last `wgmma.fence`, or had none. Then no product may be issued.
 
 Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
-accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared.
+accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared; `strict`: they are
+taken for the same.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +33,15 @@ from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 from wspec.ptx.validation.group_barriers import meets
 
-WROTE, READ, DRAINED, LOADED, MADE = 1, 2, 4, 8, 16
-_WORDS = {WROTE: "wrote", READ: "read", DRAINED: "waited for copies", LOADED: "copied", MADE: "initialized"}
+WROTE, READ, DRAINED, LOADED, MADE, BARE = 1, 2, 4, 8, 16, 32
+_WORDS = {
+    WROTE: "wrote",
+    READ: "read",
+    DRAINED: "waited for copies",
+    LOADED: "copied",
+    MADE: "initialized",
+    BARE: "issued",
+}
 _WIDTH = re.compile(r"(?:\.v(\d))?\.[bufs](\d+)$")
 _ROW = 16  # bytes of a row of a matrix
 
@@ -51,36 +61,33 @@ class State:
         return State(self.done | other.done, self.wrote | other.wrote, self.read | other.read)
 
 
-MET = State()
-
-
-def show_thread_order(blocks: Sequence[flow.Block], roles: Sequence[Role], writers: Writers) -> None:
+def show_thread_order(
+    blocks: Sequence[flow.Block], roles: Sequence[Role], writers: Writers, strict: bool = False
+) -> None:
     """Raises PtxError where a barrier is missing. `writers`: of the function."""
     for role in roles:
         if role.threads > WARP:
-            _Task(blocks, role, writers).show()
+            _Task(blocks, role, writers, strict).show()
 
 
 class _Task:
-    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers) -> None:
-        self._blocks, self._role = blocks, role
+    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers, strict: bool) -> None:
+        self._blocks, self._role, self._strict = blocks, role, strict
         self._evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
         self._known: dict[Instruction, Places | None] = {}
 
     def show(self) -> None:
         first, place = self._role.start
         entry: dict[int, State] = {}
-        work = [(first, place, MET)]
+        work = [(first, place, State(BARE))]
         while work:
             number, begin, state = work.pop()
             for one in self._blocks[number].instructions[begin:]:
                 if meets(one, self._role.threads):
-                    state = MET
+                    state = State(state.done & BARE)
                 elif _matters(one):
                     if (found := self._missed(one, state)) is not None:
-                        raise PtxError(
-                            f"no barrier stands between '{one}' and what other threads of its task {_WORDS[found]}"
-                        )
+                        raise PtxError(_missing(one, found))
                     state = self._after(one, state)
             for way in self._blocks[number].follow:
                 if way not in self._role.blocks:
@@ -96,7 +103,10 @@ class _Task:
         found = state.done & needs
         if _reads(one) or _writes(one):
             places, others = self._places(one), state.wrote if _reads(one) else state.read
-            found &= ~(WROTE | READ)
+            if not self._strict:
+                found &= ~(WROTE | READ)
+            elif (places is None and others) or state.done & (WROTE if _reads(one) else READ):
+                found |= WROTE if _reads(one) else READ
             if places is not None and any(_of_another(places, other) for other in others):
                 found |= WROTE if _reads(one) else READ
         else:
@@ -109,6 +119,8 @@ class _Task:
             return replace(state, read=state.read | {places})
         if places is not None:
             return replace(state, wrote=state.wrote | {places})
+        if one.opcode.startswith("wgmma.fence") and not one.guard:
+            return replace(state, done=state.done & ~BARE)
         return replace(state, done=state.done | _does(one))
 
     def _places(self, one: Instruction) -> Places | None:
@@ -126,21 +138,27 @@ def _of_another(one: Places, other: Places) -> bool:
     (places, size), (before, length) = one, other
     if min(places) >= max(before) + length or min(before) >= max(places) + size:
         return False
+    unit = math.gcd(size, length, *places, *before)
     touched: dict[int, set[int]] = {}
     for thread, place in enumerate(before):
-        for at in range(place, place + length):
+        for at in range(place, place + length, unit):
             touched.setdefault(at, set()).add(thread // WARP)
-    nobody = frozenset[int]()
     return any(
-        touched.get(at, nobody) - {thread // WARP}
+        at in touched and touched[at] != {thread // WARP}
         for thread, place in enumerate(places)
-        for at in range(place, place + size)
+        for at in range(place, place + size, unit)
     )
 
 
 def _bytes(one: Instruction) -> int:
     found = _WIDTH.search(one.opcode)
     return _ROW if one.name in ("ldmatrix", "stmatrix") or found is None else int(found[1] or 1) * int(found[2]) // 8
+
+
+def _missing(one: Instruction, what: int) -> str:
+    if what == BARE:
+        return f"no wgmma.fence stands before '{one}'"
+    return f"no barrier stands between '{one}' and what other threads of its task {_WORDS[what]}"
 
 
 def _matters(one: Instruction) -> bool:
@@ -167,7 +185,7 @@ def _needs(one: Instruction) -> int:
     if _writes(one):
         return DRAINED | LOADED
     if opcode.startswith("wgmma.mma_async"):
-        return WROTE | LOADED
+        return WROTE | LOADED | BARE
     if opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait", "mbarrier.arrive.expect_tx")):
         return MADE
     if opcode.startswith("mbarrier.arrive"):
@@ -188,4 +206,6 @@ def _does(one: Instruction) -> int:
         return DRAINED
     if opcode.startswith("cp.async.wait_group"):
         return LOADED
+    if opcode.startswith("wgmma.commit_group"):
+        return BARE
     return MADE if opcode.startswith("mbarrier.init.") else 0
