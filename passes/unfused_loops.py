@@ -9,8 +9,8 @@ outside of the inner one.
       %c' = %c == %k - 1 ? 0 : %c + 1                          store; begin anew
     }                                                        }
 
-Triton fuses loops so that its pipeliner loads across tiles. A producer does that anyway, and in two loops a tile's place
-does not hang on conditions. Runs before a plan is made.
+Triton fuses loops so that its pipeliner loads across tiles. A producer does that anyway, and in two loops a tile's
+place does not hang on conditions. Runs before a plan is made.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ def _counter(loop: Operation) -> _Counter | None:
     total = loop.operands[1].op
     if _number(loop.operands[0]) != 0 or _number(loop.operands[2]) != 1 or index.type != I32:
         return None
-    if total is None or total.name != "arith.muli" or any(index in op.operands for top in body.ops for op in top.walk()):
+    if (
+        total is None
+        or total.name != "arith.muli"
+        or any(index in op.operands for top in body.ops for op in top.walk())
+    ):
         return None
     for place, (first, after) in enumerate(zip(loop.operands[3:], body.terminator.operands, strict=True)):
         for rounds, length in (total.operands, total.operands[::-1]):
@@ -90,7 +94,12 @@ def _wraps(after: Value, counter: Value, length: Value) -> bool:
     if choice is None or choice.name != "arith.select" or _number(choice.operands[1]) != 0:
         return False
     more = choice.operands[2].op
-    adds = more is not None and more.name == "arith.addi" and more.operands[0] is counter and _number(more.operands[1]) == 1
+    adds = (
+        more is not None
+        and more.name == "arith.addi"
+        and more.operands[0] is counter
+        and _number(more.operands[1]) == 1
+    )
     return adds and _is_last(choice.operands[0], counter, length)
 
 
@@ -135,7 +144,9 @@ def _nested(module: Operation, loop: Operation, counter: _Counter) -> tuple[Oper
         inside.append(op)
         replace_uses(op, {**seen, body.args[1 + counter.place]: now})
     inside.terminator.operands[:] = [inside.terminator.operands[at] for at in keep]
-    inner = Operation.create("scf.for", [zero, counter.length, one, *carried], types, None, None, [within], loop.location)
+    inner = Operation.create(
+        "scf.for", [zero, counter.length, one, *carried], types, None, None, [within], loop.location
+    )
     outside.append(inner)
     outside.append(Operation.create("scf.yield", inner.results, location=loop.location))
     first = [loop.operands[3 + at] for at in keep]
@@ -164,7 +175,10 @@ def _counts_on(op: Operation, body: Block) -> bool:
         return False
     after = body.terminator.operands[carried.index - 1].op
     return (
-        after is not None and after.name == "arith.addi" and after.operands[0] is op.result and _number(after.operands[1]) == 1
+        after is not None
+        and after.name == "arith.addi"
+        and after.operands[0] is op.result
+        and _number(after.operands[1]) == 1
     )
 
 
@@ -177,7 +191,7 @@ def _stays(op: Operation, body: Block) -> bool:
     for result, before in zip(op.results, op.regions[1].block.terminator.operands, strict=True):
         if before.owner is not body or before.index == 0 or body.terminator.operands[before.index - 1] is not result:
             return False
-    inside = {one for one in op.regions[0].block.ops}
+    inside = set(op.regions[0].block.ops)
     used = [value for one in op.regions[0].block.ops for value in one.operands]
     return all(
         value.owner in inside or (value.owner is body and value.index > 0) or not _is_within(value, body)
@@ -218,7 +232,12 @@ def _end(outer: Operation, inner: Operation, counter: _Counter) -> None:
     now = body.args[0]
     for op in [one for one in body.ops if one.name == "scf.if" and _is_last(one.operands[0], now, counter.length)]:
         after = body.ops[body.ops.index(op) + 1 : -1]
-        if any(op.results[at] in inner_op.operands for at in range(len(op.results)) for top in after for inner_op in top.walk()):
+        if any(
+            op.results[at] in inner_op.operands
+            for at in range(len(op.results))
+            for top in after
+            for inner_op in top.walk()
+        ):
             continue
         if any(not is_pure(one) for one in after) or any(one.regions for one in after):
             continue
