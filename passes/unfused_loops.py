@@ -26,6 +26,7 @@ from wspec.ir.prune import prune
 from wspec.ir.types import I32, IntegerAttr
 
 Key = tuple[Any, ...]
+_LOADS = frozenset({"tt.load", "tt.descriptor_load", "ttg.local_alloc"})
 _EQUAL = PREDICATES.index("eq")
 
 
@@ -184,7 +185,12 @@ def _counts_on(op: Operation, body: Block) -> bool:
 
 def _stays(op: Operation, body: Block) -> bool:
     """Are the results of an if what they were before, in all iterations but the first?"""
-    if len(op.regions) != 2 or any(not is_pure(one) or one.regions for one in op.regions[0].block.ops[:-1]):
+    first = body.ops[: body.ops.index(op)]
+    early = all(is_pure(one) and not one.regions for one in first)  # nothing is written before what it loads
+    begins = op.regions[0].block.ops[:-1]
+    if len(op.regions) != 2 or any(
+        one.regions or not (is_pure(one) or (early and one.name in _LOADS)) for one in begins
+    ):
         return False
     if len(op.regions[1].block.ops) != 1:
         return False

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from rich.table import Table
 
 from wspec.ir.core import Operation
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0  # by the clock, which other work on the machine stretches
 DOT = "warp_group_dot"
 LOOPS = ("scf.for", "scf.while")
 
@@ -48,7 +47,7 @@ class Row:
     proof: str = ""
     spills: int = 0  # bytes
     plain_spills: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor time, ptxas and nvdisasm included
 
     @property
     def is_specialized(self) -> bool:
@@ -76,7 +75,7 @@ def judged(path: Path, gate: str) -> Row:
     from wspec.proof import prove
     from wspec.verdict import Judge
 
-    row, start = Row(name_of(path)), time.perf_counter()
+    row = Row(name_of(path))
     text = bridge.generic_text(reparse(path.read_text()))
     module = ir.read(text)
     dots = [op for op in module.walk() if DOT in op.name]
@@ -100,7 +99,7 @@ def judged(path: Path, gate: str) -> Row:
     if result.promotion is not None:
         row.promoted = len(result.promotion.descriptors)
     row.proof, row.spills = result.proof, spill_bytes(result.ptxas_log)
-    row.seconds = time.perf_counter() - start
+    row.seconds = sum(os.times()[:4])
     if result.specialized and row.spills:
         row.plain_spills = PlainSpills(source, before).bytes
     return row

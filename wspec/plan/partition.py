@@ -173,7 +173,8 @@ def _check_layouts(flow: Dataflow, site: Site, control: list[Value]) -> None:
     are made that decide. Raises Declined."""
     factor = source_warps(flow.function) // filling_warps([site.fill], 1)
     held = [site.load] if site.fill is Fill.CP_ASYNC else []
-    for op in (*held, *flow.slice_of([*site.load.operands, *control])) if factor > 1 else ():
+    needed = (op for op in flow.slice_of([*site.load.operands, *control]) if not op.name.startswith("scf."))
+    for op in (*held, *needed) if factor > 1 else ():
         for value in (*op.operands, *op.results):
             try:
                 shrink_type(value.type, None, 1, factor)
