@@ -33,6 +33,7 @@ from wspec.passes.split import split
 from wspec.passes.store_staging.delay_last_subtile import delay_last_subtile
 from wspec.passes.store_staging.stage_stores import stage_stores
 from wspec.passes.stream_k.fix_up import fix_up
+from wspec.passes.unfused_loops import unfuse_loops
 from wspec.plan.overlap import disjoint_arguments
 from wspec.plan.plan import Plan
 from wspec.planner import tile_loops
@@ -85,10 +86,11 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 
 def prepare(module: Operation, options: Options) -> Promoted:
-    """What a plan is made for, in place: without early returns, whiles that count and idle barriers, with descriptors
-    in the place of pointers where that is the same, and operations numbered. Raises Declined."""
+    """What a plan is made for, in place: without early returns, whiles that count, fused loops and idle barriers, with
+    descriptors in the place of pointers where that is the same, and operations numbered. Raises Declined."""
     nest_returns(module)
     count_whiles(module)
+    unfuse_loops(module)
     drop_idle_barriers(module)
     promoted = promote(module) if options.promote else Promoted(None)
     numbered(module)

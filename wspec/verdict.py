@@ -62,37 +62,37 @@ class Judge:
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
-        spills = code in ("registers", "miscompiled")
-        changes: list[dict[str, Any]] = []
-        found: list[Judge] = []
-        if spills and (most := self._for_producer(plan)) is not None:
-            found.append(self.varied({"producer_registers": most}))
-        late = options.overlap and any(schedule.stage1 for schedule in plan.loops)
-        walks = plan.persistent and options.persistent is None
-        if spills and plan.blocks_per_sm > 1 and options.blocks is None:
-            changes.append({"blocks": 1})
-        if spills and walks:
-            changes.append({"persistent": False})
-        if late:
-            changes.append({"overlap": False})
-        if plan.helpers and options.chain == "auto":
-            changes.append({"chain": "off"})
-        if walks and not spills:
-            changes.append({"persistent": False})
-        if spills and plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
-            changes.append({"consumers": 1})
         if code == "shared-memory":
-            changes = self._smaller(plan)
+            return self._in_turn(self._smaller(plan))
         if code == "check-undecided":
-            changes = [{"depth": 2}] if options.depth is None else []
-        made = self
+            return self._in_turn([{"depth": 2}] if options.depth is None else [])
+        fewer: list[dict[str, Any]] = []
+        if options.overlap and any(schedule.stage1 for schedule in plan.loops):
+            fewer.append({"overlap": False})
+        if plan.helpers and options.chain == "auto":
+            fewer.append({"chain": "off"})
+        one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
+        if code == "serialized-wgmma":
+            return self._in_turn([*fewer, *one_tile])
+        if plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
+            fewer.append({"consumers": 1})
+        alone = [{"blocks": 1}] if plan.blocks_per_sm > 1 and options.blocks is None else []
+        most = self._for_producer(plan)
+        found = [] if most is None else [self.varied({"producer_registers": most})]
+        found += self._in_turn([*alone, *one_tile, *fewer])
+        found += self._in_turn([*alone, *fewer]) if one_tile else ()  # some kernels have a loop only over their tiles
+        if not plan.helpers and options.chain == "auto":
+            found.append(self.varied({"chain": "on"}))
+        if options.depth is None and not is_shallow(plan.channels):
+            found.append(self.varied({"depth": 1}))
+        return tuple(found)
+
+    def _in_turn(self, changes: list[dict[str, Any]]) -> tuple[Judge, ...]:
+        """With one change, with that and the next one, and so on."""
+        made, found = self, []
         for change in changes:
             made = made.varied(change)
             found.append(made)
-        if spills and not plan.helpers and options.chain == "auto":
-            found.append(self.varied({"chain": "on"}))
-        if spills and options.depth is None and not is_shallow(plan.channels):
-            found.append(self.varied({"depth": 1}))
         return tuple(found)
 
     def _smaller(self, plan: Plan) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from wspec.check import conditions
 from wspec.check.conditions import Condition, Extents
 from wspec.check.linear import Linear, Terms
 from wspec.check.translate import translate
+from wspec.ir import read
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE
@@ -254,3 +255,49 @@ def _loop(bounds: str, *comparisons: str, arguments: str = "n") -> str:
     for one in comparisons:
         lines += [f"        if {one}:", "            store(tile)"]
     return "\n".join(lines) + "\n"
+
+
+# -------------------------------------------------------------------------------------------------- reductions
+
+LAYOUT = "#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [WARPS], order = [0]}>"
+REDUCED = """
+"builtin.module"() ({
+"tt.func"() <{function_type = (i32, i32) -> (), sym_name = "sums"}> ({
+^bb0(%n: i32, %m: i32):
+  %r0 = "tt.make_range"() <{end = END : i32, start = 0 : i32}> : () -> tensor<SIZExTYPE, LAYOUT>
+  %s0 = "tt.splat"(%ARG) : (i32) -> tensor<SIZExTYPE, LAYOUT>
+  %v0 = "arith.WITH"(%r0, %s0) : (tensor<SIZExTYPE, LAYOUT>, tensor<SIZExTYPE, LAYOUT>) -> tensor<SIZExTYPE, LAYOUT>
+  %out = "tt.reduce"(%v0) <{axis = 0 : i32}> ({
+  ^bb0(%a: TYPE, %b: TYPE):
+    %c = "arith.BODY"(%a, %b) : (TYPE, TYPE) -> TYPE
+    "tt.reduce.return"(%c) : (TYPE) -> ()
+  }) : (tensor<SIZExTYPE, LAYOUT>) -> TYPE
+  "tt.return"() : () -> ()
+}) : () -> ()
+}) {"ttg.num-warps" = 4 : i32} : () -> ()
+"""
+USUAL = {"ARG": "n", "BODY": "maxsi", "WITH": "andi", "SIZE": "128", "END": "128", "WARPS": "4", "TYPE": "i32"}
+
+
+def _reduced(terms: Terms, **changes: str) -> Linear:
+    text = REDUCED.replace("LAYOUT", LAYOUT)
+    for name, word in {**USUAL, **changes}.items():
+        text = text.replace(name, word)
+    op = next(op for op in read(text).walk() if op.name == "tt.reduce")
+    return terms.of(op.result)
+
+
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [
+        ({}, True),
+        ({"WARPS": "1"}, True),
+        ({"ARG": "m"}, False),
+        ({"BODY": "minsi"}, False),
+        ({"WITH": "ori"}, False),
+        ({"SIZE": "64", "END": "64"}, False),
+    ],
+)
+def test_terms_of_reductions(changes: dict[str, str], equal: bool) -> None:
+    terms = Terms()
+    assert (_reduced(terms) == _reduced(terms, **changes)) == equal

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +23,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-LIMIT_S = 60.0
+from wspec.ir.core import Operation
+
+LIMIT_S = 240.0  # by the clock, which other work on the machine stretches
 DOT = "warp_group_dot"
+LOOPS = ("scf.for", "scf.while")
 
 
 @dataclass
@@ -34,14 +36,18 @@ class Row:
 
     name: str
     in_loop: bool = False
+    kind: str = ""
     verdict: str = "crashed"  # "specialized", the code of the reason, "crashed" or "too slow"
     why: str = ""
+    where: str = ""  # the line of the module that the reason names
     promoted: int = 0
     pointers: int = 0  # tiles that stay pointers
+    operands: int = 0  # tiles that come through pointers and go to products
+    boxes: int = 0  # of those that became boxes of descriptors
     proof: str = ""
     spills: int = 0  # bytes
     plain_spills: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of processor time, ptxas and nvdisasm included
 
     @property
     def is_specialized(self) -> bool:
@@ -69,11 +75,13 @@ def judged(path: Path, gate: str) -> Row:
     from wspec.proof import prove
     from wspec.verdict import Judge
 
-    row, start = Row(name_of(path)), time.perf_counter()
+    row = Row(name_of(path))
     text = bridge.generic_text(reparse(path.read_text()))
     module = ir.read(text)
     dots = [op for op in module.walk() if DOT in op.name]
-    row.in_loop = any(one.name in ("scf.for", "scf.while") for dot in dots for one in dot.ancestors())
+    row.in_loop = any(one.name in LOOPS for dot in dots for one in dot.ancestors())
+    row.kind = kind_of(dots)
+    row.operands, row.boxes = operands_of(text)
     launch = {"num_warps": module.int_attr("ttg.num-warps") or 4, "num_stages": stages_of(path)}
     source = KernelSource(
         Elsewhere(path.name.split(".")[0], FileLoc(str(path), 1, 0), (str(path),)),
@@ -86,14 +94,52 @@ def judged(path: Path, gate: str) -> Row:
     result, _ = compile_lowered(source, before, text, options, Judge(options), prove, key)
     row.verdict = "specialized" if result.specialized else result.reason.code if result.reason else "unknown"
     row.why = "" if result.specialized or result.reason is None else result.reason.message
+    row.where = "" if result.specialized or result.reason is None else str(result.reason.location).rpartition("/")[2]
     row.pointers = sum(remark.code == "not-promoted" for remark in result.remarks)
     if result.promotion is not None:
         row.promoted = len(result.promotion.descriptors)
     row.proof, row.spills = result.proof, spill_bytes(result.ptxas_log)
-    row.seconds = time.perf_counter() - start
+    row.seconds = sum(os.times()[:4])
     if result.specialized and row.spills:
         row.plain_spills = PlainSpills(source, before).bytes
     return row
+
+
+def kind_of(dots: Sequence[Operation]) -> str:
+    """What the kernel's products are like."""
+    around = {dot: [one for one in dot.ancestors() if one.name in LOOPS] for dot in dots}
+    hot = list(dict.fromkeys(loops[0] for loops in around.values() if loops))
+    if not hot:
+        return "products, no loop"
+    if any(len(loops) > 1 for loops in around.values()):
+        return "loops in loops"
+    if len(hot) > 1:
+        return "several loops"
+    inside = [dot for dot, loops in around.items() if loops]
+    if len(inside) == 1:
+        return "one product in a loop"
+    return f"{'two or three' if len(inside) < 4 else 'four or more'} products in a loop"
+
+
+def operands_of(text: str) -> tuple[int, int]:
+    """The tiles of a module that come through pointers and go to products, and those of them that become boxes."""
+    from wspec import ir
+    from wspec.diagnostics import Declined
+    from wspec.options import Options
+    from wspec.pipeline import prepare
+    from wspec.plan.graph import Dataflow
+    from wspec.plan.partition import feeds_dot
+    from wspec.planner.decide import function_of
+
+    module = ir.read(text)
+    try:
+        promoted = prepare(module, Options())
+        flow = Dataflow(function_of(module))
+    except Declined:
+        return 0, 0
+    left = sum(bool(op.results) and feeds_dot(flow, op) for op, _ in promoted.left)
+    done = sum(bool(op.results) and feeds_dot(flow, op) for op in promoted.done)
+    return left + done, done
 
 
 def stages_of(path: Path) -> int:
@@ -132,11 +178,20 @@ def shown(rows: Sequence[Row], screen: Console) -> None:
         spills = f"{row.spills} ({row.plain_spills})" if row.spills else ""
         table.add_row(
             row.name, "yes" if row.in_loop else "", row.verdict, str(row.promoted or ""), str(row.pointers or ""),
-            spills, f"{row.seconds:.1f}", row.why[:90],
+            spills, f"{row.seconds:.1f}", f"{row.where} {row.why}"[:90],
         )  # fmt: skip
     screen.print(table)
     for title, part in (("wgmma in a loop", [row for row in rows if row.in_loop]), ("all with wgmma", list(rows))):
         screen.print(f"{title}: {_share(part)}")
+    by_kind = Table("kind", "kernels", "specialized and proved", "without more spills", "operands", "boxes", box=None)
+    for kind in sorted({row.kind for row in rows}):
+        part = [row for row in rows if row.kind == kind]
+        counts = (sum(row.is_specialized for row in part), sum(row.is_good for row in part))
+        tiles = (sum(row.operands for row in part), sum(row.boxes for row in part))
+        by_kind.add_row(kind, str(len(part)), *map(str, (*counts, *tiles)))
+    screen.print(by_kind)
+    operands, boxes = sum(row.operands for row in rows), sum(row.boxes for row in rows)
+    screen.print(f"tiles through pointers that go to products: {boxes} of {operands} became boxes")
     screen.print(", ".join(f"{code} {count}" for code, count in Counter(row.verdict for row in rows).most_common()))
 
 

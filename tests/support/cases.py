@@ -77,6 +77,8 @@ def _branches() -> Iterator[Case]:
 
 def _control() -> Iterator[Case]:
     """Loops and conditionals around, inside and behind each other."""
+    yield case("while_loop", GEMM, TILE)
+    yield case("flattened", without(ATTENTION, "scale", tiles="i32"), HEAD, notes=SLOW)
     yield case("guarded", {**GEMM, "m": "i32"}, TILE)
     yield case("loop_in_branch", {**GEMM, "flag": "i32"}, TILE)
     yield case("nested_loops", {**GEMM, "w_desc": desc(128, 128), "n": "i32"}, TILE)
@@ -128,13 +130,11 @@ def _declined() -> Iterator[Case]:
     for count in (0, 1):  # Triton itself takes such a loop away
         values = {**TILE, "TRIPS": count}
         yield case(f"trips_{count}", trips, values, odd.constant_trips, code="no-loop", at="kernel")
-    carried = without(ATTENTION, "scale", tiles="i32")
-    yield case("flattened", carried, HEAD, code="unsupported-control-flow", at="load")
     few = without(ATTENTION, "length")
     yield case("trips_2", few, {**HEAD, "TRIPS": 2}, odd.short_chain, code="short-loop", at="loop", options={})
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
-    yield case("while_loop", GEMM, TILE, code="unsupported-control-flow", at="while")
+    yield case("doubling", GEMM, TILE, code="unsupported-control-flow", at="while")
     unaligned = {**POINTERS, "a_ptr": "*fp16", "b_ptr": "*fp16", "n": "i32", "k": "i32"}
     yield case("pointers_unaligned", unaligned, TILE, odd.pointers, code="no-descriptor-load", at="load")
     yield case(

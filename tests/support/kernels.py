@@ -329,9 +329,20 @@ def while_loop(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK
     row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
     acc = tl.zeros([BM, BN], tl.float32)
     i = 0
-    while i < k:  # at: while
+    while i < k:
         acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
         i += BK
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def doubling(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    i = 0
+    while i < k:  # at: while
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+        i += i + BK
     c_desc.store([row, column], acc.to(c_desc.dtype))
 
 

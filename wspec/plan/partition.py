@@ -67,7 +67,7 @@ def find_sites(flow: Dataflow) -> list[Site]:
     sites: list[Site] = []
     for load in flow.function.walk():
         fill = fill_of(load)
-        if fill is None or not _CAN_FILL[fill](load) or not _feeds_dot(flow, load):
+        if fill is None or not _CAN_FILL[fill](load) or not feeds_dot(flow, load):
             continue
         hot = any(load.is_inside(loop) for loop in flow.hot_loops)
         around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
@@ -98,7 +98,7 @@ _CAN_FILL: dict[Fill, Callable[[Operation], bool]] = {
 }
 
 
-def _feeds_dot(flow: Dataflow, load: Operation) -> bool:
+def feeds_dot(flow: Dataflow, load: Operation) -> bool:
     """Is the tile, perhaps through views, conversions or arithmetic, an operand of a dot?"""
     work, seen = [load.result], set()
     while work:
@@ -146,7 +146,7 @@ def find_streams(flow: Dataflow) -> list[Site]:
     sites, loops = find_sites(flow), flow.hot_loops
     if not any(site.hot for site in sites):
         every = [op for loop in loops for op in loop.walk() if op.name == "tt.load"]
-        load = next((op for op in every if _feeds_dot(flow, op)), every[0] if every else loops[0])
+        load = next((op for op in every if feeds_dot(flow, op)), every[0] if every else loops[0])
         why = hindrance(load) if every else ""
         raise decline(
             "no-descriptor-load",
@@ -173,7 +173,8 @@ def _check_layouts(flow: Dataflow, site: Site, control: list[Value]) -> None:
     are made that decide. Raises Declined."""
     factor = source_warps(flow.function) // filling_warps([site.fill], 1)
     held = [site.load] if site.fill is Fill.CP_ASYNC else []
-    for op in (*held, *flow.slice_of([*site.load.operands, *control])) if factor > 1 else ():
+    needed = (op for op in flow.slice_of([*site.load.operands, *control]) if not op.name.startswith("scf."))
+    for op in (*held, *needed) if factor > 1 else ():
         for value in (*op.operands, *op.results):
             try:
                 shrink_type(value.type, None, 1, factor)
