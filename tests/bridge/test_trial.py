@@ -26,10 +26,15 @@ class Card:
     plain_ms: float = 2.0
     is_idle: bool = False
     is_stuck: bool = False
+    is_tireless: bool = False
     fails: bool = False
     now: float = 0.0
     calls: int = 0
     ran: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    def keep_busy(self, milliseconds: float) -> None:
+        self.waits.append(milliseconds)
 
     def ours(self, *_: Any) -> None:
         self.ran.append("ours")
@@ -52,7 +57,8 @@ class Event:
         self.at, self.call = self.card.now, self.card.calls
 
     def query(self) -> bool:
-        return not self.card.is_stuck and (self.card.is_idle or self.card.calls > self.call)
+        idle = self.card.is_idle and (self.card.is_tireless or not self.card.waits)
+        return not self.card.is_stuck and (idle or self.card.calls > self.call)
 
     def elapsed_time(self, end: Any) -> float:
         return float(end.at - self.at)
@@ -73,7 +79,8 @@ class Stage:
             load=self.card.load, start=self.card.start, told_once=lambda why, remark: self.said.append(remark())
         )
         self.trial = Trial(
-            self.card.ours, source, plain, PAIRS, self.begins, lambda: Event(self.card), lambda: self.is_capturing  # type: ignore[arg-type]
+            self.card.ours, source, plain, PAIRS, self.begins, lambda: Event(self.card), lambda: self.is_capturing,  # type: ignore[arg-type]
+            self.card.keep_busy,
         )  # fmt: skip
 
     def launch(self, times: int, n: int = 5) -> list[str]:
@@ -122,9 +129,17 @@ def test_nobody_waits_for_the_card() -> None:
     assert stage.launch(2) == ["plain"] * 2
 
 
-def test_where_the_host_is_slower_nothing_is_told() -> None:
-    """The card is idle whenever a launch is made: its events say how long the host took."""
+def test_where_the_host_is_slower_the_card_is_kept_busy() -> None:
+    """An idle card's events would say how long the host took."""
     stage = Stage(Card(ours_ms=1e-6, plain_ms=1e-7, is_idle=True))
+    assert stage.launch(len(TURNS)) == TURNS
+    assert stage.card.waits and not stage.said
+    assert stage.launch(2 * PAIRS)[:3] == ["ours", "plain", "ours"], "the first time was the host's, so once more"
+    assert stage.launch(2) == ["plain"] * 2
+
+
+def test_a_card_that_cannot_be_kept_busy() -> None:
+    stage = Stage(Card(ours_ms=1e-6, plain_ms=1e-7, is_idle=True, is_tireless=True))
     many = QUIET + 1 + ATTEMPTS * 2 * PAIRS
     assert stage.launch(many).count("plain") == 1 + ATTEMPTS * PAIRS
     assert stage.launch(2) == ["ours"] * 2 and not stage.said

@@ -3,8 +3,8 @@
 The gate's model is right about kernels like those that it was calibrated with. Of others it may not know what bounds
 them, and a launch's sizes decide too. So a kernel that the model lets through proves itself: of each size, launches are
 timed with events, some of either kind, each of them made once, as it would be anyway. Nobody waits for the card. Where
-the host is slower than the card nothing can be told from such times, and nothing depends on it: what the model expects
-to be faster stays. So it does while a graph is captured.
+the host is slower than the card, its times would be the host's: the card is then kept busy while a launch is made, for
+twice as long as the host took before. While a graph is captured there are no turns.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ _BEFORE = 3  # launch metadata, and the hooks before and after
 MOST = 4096  # sizes that are remembered
 QUIET = 3  # launches of a size before its trial: a program that makes no more pays nothing
 TOLERANCE = 1.01  # the specialized kernel stays unless it takes longer than this part of the plain one's time
-ATTEMPTS = 4  # rounds of turns in which no times could be told, until the trial ends without them
+ATTEMPTS = 3  # rounds of turns in which no times could be told, until the trial ends without them
 AGREED = 8  # sizes in a row that ended alike: others are taken to end so too
 HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own say nothing
+AHEAD = 2.0  # so many times as long as the host takes for a launch the card is kept busy meanwhile
+MOST_BUSY_MS = 1.0
+CYCLES = 2e6  # of a card in a millisecond, or fewer
 
 Run = Callable[..., None]
 
@@ -69,6 +72,7 @@ class Contest:
 
     launches: int = 0
     turns: list[Turn] = field(default_factory=list)
+    host_ms: float = 0.0  # the longest that the host took for a launch on an idle card
     keeps: bool | None = None  # the specialized kernel; None: not settled
 
 
@@ -104,6 +108,10 @@ def _new_event() -> Event:
     return make(enable_timing=True)
 
 
+def _keep_busy(milliseconds: float) -> None:
+    torch.cuda._sleep(int(milliseconds * CYCLES))  # type: ignore[no-untyped-call]
+
+
 def _is_capturing() -> bool:
     return torch.cuda.is_current_stream_capturing()
 
@@ -120,9 +128,10 @@ class Trial:
         begins: bool = True,
         event: Callable[[], Event] = _new_event,
         is_capturing: Callable[[], bool] = _is_capturing,
+        keep_busy: Callable[[float], None] = _keep_busy,
     ) -> None:
         self.run, self.source, self.plain, self.pairs, self.begins = run, source, plain, pairs, begins
-        self.event, self.is_capturing = event, is_capturing
+        self.event, self.is_capturing, self.keep_busy = event, is_capturing, keep_busy
         numbers = [slot for slot in slots_of(source.ast.signature) if slot is not None]
         self._read = reader(numbers, _BEFORE)
         self.contests: dict[tuple[int, ...], Contest] = {}
@@ -187,12 +196,16 @@ class Trial:
     def _timed(self, contest: Contest, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         """A launch of the one whose turn it is."""
         ours, start, end = len(contest.turns) % 2 == 0, self.event(), self.event()
+        if contest.host_ms:
+            self.keep_busy(min(AHEAD * contest.host_ms, MOST_BUSY_MS))
         began = time.perf_counter()
         start.record()
         self._start(ours, launch, rest)
         end.record()
         host_ms = (time.perf_counter() - began) * 1e3
-        contest.turns.append(Turn(start, end, ours, host_ms, not start.query()))
+        was_busy = not start.query()
+        contest.host_ms = max(contest.host_ms, 0.0 if was_busy else host_ms)
+        contest.turns.append(Turn(start, end, ours, host_ms, was_busy))
 
     def _is_round_over(self, contest: Contest) -> bool:
         return len(contest.turns) > 0 and len(contest.turns) % (2 * self.pairs) == 0
