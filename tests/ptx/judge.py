@@ -87,7 +87,7 @@ def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
             changed = mutant.of(emitted)
             try:
                 show_order(function, changed.entry(), placed)
-                fine = holds_for_all(mutant) or is_same(mutant) or is_idle(emitted, changed)
+                fine = holds_for_all(mutant) or is_same(mutant) or is_exchanged(mutant) or is_idle(emitted, changed)
                 fine = fine or (strict and is_about_order(mutant) and is_ordered(changed))
                 verdict = "equivalent" if fine else "not compared" if is_not_compared(mutant) else "unexplained"
             except PtxError:
@@ -103,6 +103,13 @@ def is_same(mutant: Mutant) -> bool:
     if mutant.operator == "double" and what.startswith(twice):
         return True
     return what.startswith("setmaxnreg") or (mutant.operator == "number" and what.startswith("bar.sync"))
+
+
+def is_exchanged(mutant: Mutant) -> bool:
+    """Are two boxes of a tile copied in another order, that go to one mbarrier?"""
+    copies = _bare(mutant.what), _bare(mutant.past)
+    bulk = all(one.startswith("cp.async.bulk.tensor.") and ".mbarrier::complete_tx" in one for one in copies)
+    return mutant.operator in ("hoist", "sink") and bulk and len({one.rpartition("[")[2] for one in copies}) == 1
 
 
 def is_idle(emitted: Module, changed: Module) -> bool:
