@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 _DESCRIPTOR = "!tt.tensordesc<tensor<"
+# In Triton's own syntax.
+_MADE = re.compile(r"(tt\.make_tensor_descriptor [^\n]*: <[^\n]*>, )<tensor<([^\n]*?)>>(?=\s)")
 _OUTER = re.compile(r'^(?P<indent> *)(?P<head>.*"ttg\.warp_specialize")\((?P<captures>%[^()]*)\)(?P<rest>.*)$')
 _INNER = re.compile(r'^(?P<indent> *)"ttg\.warp_specialize\.partitions"\(\)(?P<rest>.*)$')
 _LOAD = re.compile(r'("ttng\.async_tma_copy_global_to_local"\()([^()]*)\) <\{(?!.*operandSegmentSizes)')
@@ -18,6 +20,7 @@ _END = re.compile(r"^ *\}\)(?P<attributes>.*?) : \((?P<types>.*)\) -> (?P<rest>.
 
 def descriptors_of_shapes(text: str) -> str:
     """`!tt.tensordesc<tensor<64x64xbf16, #shared>>` as `!tt.tensordesc<64x64xbf16, #shared>` (from 3.8)."""
+    text = _MADE.sub(r"\1<\2>", text)
     head, *pieces = text.split(_DESCRIPTOR)
     return head + "".join(f"!tt.tensordesc<{_without_bracket(piece)}" for piece in pieces)
 
