@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-_OTHER_HALVES = ("mul.wide", "mul.hi", "mul24", "mad.wide", "mad.hi", "mad24", "add.sat", "sub.sat", "cvt.sat", "bfe.s")
+_OTHER_HALVES = ("mul.wide", "mul.hi", "mul24", "mad.wide", "mad.hi", "mad24", "add.sat", "sub.sat", "cvt.sat")
 
 
 def width(type: str) -> int:
@@ -44,7 +44,7 @@ def computed(opcode: str, values: tuple[int, ...]) -> int | None:
     elif count == 2:
         found = _of_two(words, values[0] & whole, values[1] & whole, bits)
     elif count == 3:
-        found = _of_three(name, values[0], values[1], values[2], bits)
+        found = _of_three(words, values[0], values[1], values[2], bits)
     else:
         found = None
     return None if found is None else found & whole
@@ -114,12 +114,13 @@ def _of_two(words: Sequence[str], left: int, right: int, bits: int) -> int | Non
     return None
 
 
-def _of_three(name: str, first: int, second: int, third: int, bits: int) -> int | None:
-    match name:
+def _of_three(words: Sequence[str], first: int, second: int, third: int, bits: int) -> int | None:
+    match words[0]:
         case "selp":
             return first if third else second
         case "mad":
             return first * second + third
-        case "bfe" if third & 255 and second & 255 < bits:
-            return (first >> (second & 255)) & ((1 << (third & 255)) - 1)
+        case "bfe" if third & 255 and (second & 255) + (third & 255) <= bits:
+            field = (first >> (second & 255)) & ((1 << (third & 255)) - 1)
+            return signed(field, third & 255) if words[-1].startswith("s") else field
     return None

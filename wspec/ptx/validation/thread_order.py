@@ -11,6 +11,8 @@ are asked for again, on every way through a task, from what each thread may have
 - MADE mbarriers, one thread for all. Then nobody may use them.
 - BARE: issued a group of products since its last `wgmma.fence`, or had none. Then no product may be issued.
 
+What was written and has been read again since is scratch, in which a layout was changed: nobody else asks for it.
+
 Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
 accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared; `strict`: they are
 taken for the same.
@@ -110,7 +112,8 @@ class _Task:
             if places is not None and any(_of_another(places, other) for other in others):
                 found |= WROTE if _reads(one) else READ
         else:
-            found |= needs & (WROTE if state.wrote else 0) | needs & (READ if state.read else 0)
+            kept = any(not _is_read_back(wrote, state.read) for wrote in state.wrote)
+            found |= needs & (WROTE if kept else 0) | needs & (READ if state.read else 0)
         return next((bit for bit in _WORDS if found & bit), None)
 
     def _after(self, one: Instruction, state: State) -> State:
@@ -148,6 +151,19 @@ def _of_another(one: Places, other: Places) -> bool:
         for thread, place in enumerate(places)
         for at in range(place, place + size, unit)
     )
+
+
+def _is_read_back(wrote: Places, read: frozenset[Places]) -> bool:
+    """Has somebody read all that since, as the warp that wrote it may? Then a layout was changed there."""
+    return any(_covers(one, wrote) for one in read)
+
+
+@functools.lru_cache(maxsize=4096)
+def _covers(one: Places, other: Places) -> bool:
+    (places, size), (before, length) = one, other
+    unit = math.gcd(size, length, *places, *before)
+    seen = {at for place in places for at in range(place, place + size, unit)}
+    return all(at in seen for place in before for at in range(place, place + length, unit))
 
 
 def _bytes(one: Instruction) -> int:
