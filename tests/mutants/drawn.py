@@ -50,8 +50,8 @@ EXPLAINED: tuple[tuple[str, str], ...] = (
     (r"the step of a loop is|division|divides|by zero", "arithmetic"),
     (r"more than \d+ operations", "too long"),
     (
-        r"not supported|does not know|cannot read|cannot be had|inline assembly with|runs on every element|"
-        r"the executor cannot run",
+        r"not supported|does not know|cannot read|cannot be had|inline assembly with|runs on every element"
+        r"|the executor cannot run",
         "not known to the executor",
     ),
     (r"another view of the same bytes", "not known to the executor"),

@@ -37,6 +37,7 @@ _THROUGH = frozenset(
 _FAR = 2**31 - 2**16  # a copy to coordinates from there on is sent outside of any tensor
 _VIEWS = frozenset(("ttg.memdesc_index", "ttg.memdesc_subslice"))
 _UNTOLD = _VIEWS | {"arith.constant"}  # may stand here or there
+_DEEP = 8  # of what a number is computed from
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
@@ -119,7 +120,8 @@ class _Reader:
         for top in block.ops:
             for op in top.walk():
                 row = info(op.name)
-                if op.name not in _UNTOLD and any(_is_tile(value) for value in (*op.operands, *op.results)):
+                touches = any(_is_tile(value) for value in (*op.operands, *op.results))
+                if op.name not in _UNTOLD and (touches or _is_of_elements(op)):
                     tiled.append(op)
                 reads, writes = self._memory.loads_something(op), self._memory.stores_something(op)
                 if reads or writes:
@@ -282,7 +284,11 @@ class _Reader:
             if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
                 return False
             for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
-                if _is_tile(v) and paired.setdefault(self._identity(v), self._identity(w)) != self._identity(w):
+                if (_is_tile(v) or _is_of_elements(a)) and paired.setdefault(
+                    self._identity(v), self._identity(w)
+                ) != self._identity(w):
+                    return False
+                if a.name == "scf.if" and v is a.operands[0] and self._told(v) != self._told(w):
                     return False
         return len(set(paired.values())) == len(paired)
 
@@ -294,9 +300,25 @@ class _Reader:
         op = value.op
         return (meaning(op), str(value.type)) if op is not None and op.name == "arith.constant" else value
 
+    def _told(self, value: Value) -> Any:
+        """How a number is computed, with the first tile of a team in the place of another member's."""
+        return self._described(self._terms.of(value), 0)
+
+    def _described(self, part: Any, depth: int) -> Any:
+        if isinstance(part, Linear) and depth < _DEEP:
+            part = self._leader(part)
+            terms = ((self._described(self._keys()[atom], depth + 1), factor) for atom, factor in part.terms)
+            return tuple(sorted(terms, key=str)), part.const
+        if isinstance(part, tuple):
+            return tuple(self._described(one, depth) for one in part)
+        return part
+
+    def _keys(self) -> dict[int, Any]:
+        return {number: key for key, number in self._terms.numbers.items()}
+
     def _leader(self, form: Linear) -> Linear:
         """With the first tile of a team in the place of another member's."""
-        keys = {number: key for key, number in self._terms.numbers.items()}
+        keys = self._keys()
         found = Linear((), form.const)
         for atom, factor in form.terms:
             key = keys[atom]
@@ -304,6 +326,11 @@ class _Reader:
             one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
             found = found + Linear(((first.terms[0][0] if one and first is not None else atom, factor),))
         return found
+
+
+def _is_of_elements(op: Operation) -> bool:
+    """Does it say what a reduction, or the like, does with the elements of a tensor?"""
+    return op.parent_op is not None and op.parent_op.name in ("tt.reduce", "tt.scan", "tt.map_elementwise")
 
 
 def _is_tile(value: Value) -> bool:
