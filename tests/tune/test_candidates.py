@@ -80,7 +80,7 @@ def test_the_gate_is_not_asked_and_the_module_stays() -> None:
 
 def test_a_kernel_that_cannot_be_specialized() -> None:
     with pytest.raises(Declined):
-        candidates(plain_module(ODD["while_loop"]), MACHINE, Options())
+        candidates(plain_module(ODD["doubling"]), MACHINE, Options())
 
 
 def test_variations_have_names_of_their_own(attention: dict[str, Plan]) -> None:

@@ -204,10 +204,11 @@ def _spoilt(made: _Made) -> Remark | None:
     """What the back end, or the time to check it, made of a kernel that the model wants: it is left alone for that, but
     with gate=off where the binary would run."""
     result = made.result
-    if not result.specialized and made.finished is not None and not made.stored:
-        return result.reason  # not proved in time
-    if not result.specialized and result.reason is not None and result.reason.code in _REFUSED:
-        return result.reason
+    reason = None if result.specialized else result.reason
+    if reason is not None and reason.code == "check-undecided" and not made.stored:
+        return reason  # not proved in time
+    if reason is not None and reason.code in _REFUSED:
+        return reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
 
 
