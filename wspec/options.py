@@ -153,7 +153,7 @@ class Options:
         ),
     )
     trials: int = _option(
-        3,
+        5,
         Spec(
             int,
             "of each size, time so many launches specialized and as many plain ones, in turn and without "
