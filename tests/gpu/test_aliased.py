@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
@@ -183,7 +184,13 @@ def fuzzed(first: int, folder: Path) -> Iterator[Launched]:
         case, launch = compiling.case, compiling.case.launches[0]
         given = arguments(case, launch, data.tensors(case.program, launch))
         grid = data.grid(case.program, launch)
-        yield Launched(f"kernel {number}", compiling.source, {"promote": False, **case.options}, grid, given)
+        yield Launched(f"kernel {number}", compiling.source, case.options, grid, given)
+
+
+@pytest.fixture(autouse=True)
+def memory_for_descriptors() -> None:
+    """Plain kernels that make descriptors of their own ask for it."""
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
 
 
 @pytest.mark.parametrize("variant", list(variants()), ids=" ".join)
