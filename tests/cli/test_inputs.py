@@ -117,7 +117,7 @@ def test_a_kernel_that_triton_itself_does_not_compile(tmp_path: Path) -> None:
     source = inspect.getsource(kernels.flattened.fn)
     (tmp_path / "flat.py").write_text(f"import triton\nimport triton.language as tl\n\n\n{source}")
     tiles = ", ".join(f"{name}_desc=tensordesc<fp16[128, 64]>" for name in "qkvo")
-    kernel = [f"{tmp_path}/flat.py:flattened", "--num-warps", "8", "--gate", "off"]
+    kernel = [f"{tmp_path}/flat.py:flattened", "--num-warps", "8", "--enabled", "0"]
     said = refused("compile", *kernel, "--sig", f"{tiles}, tiles=i32, length=i32, BM=128, BN=128, D=64")
     assert "flat.py:6:1: error: Triton does not compile flattened as it is: its passes fail" in said
     assert "'scf.if' op" in said and "bug in wspec" not in said

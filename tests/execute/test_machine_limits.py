@@ -165,8 +165,8 @@ GIVEN_AWAY = """
 
 def test_a_buffer_that_a_store_still_reads_under_another() -> None:
     with pytest.raises(ProgramError, match=r"overwrites two.*while a TMA store may still be reading it"):
-        ran(placed(GIVEN_AWAY.format(wait="")), tiles=1)
-    ran(placed(GIVEN_AWAY.format(wait="store_wait(0)")), tiles=1)
+        ran(placed(GIVEN_AWAY.format(wait="")), tiles=2)
+    ran(placed(GIVEN_AWAY.format(wait="store_wait(0)")), tiles=2)
 
 
 def test_loops_and_tasks_run_as_blocks() -> None:

@@ -26,6 +26,7 @@ Kind = AtBarrier | InTask | AtNamed
 Slot = tuple[Operation, int]  # an allocation and the number of the buffer or barrier in it
 
 
+_WITHIN = frozenset(("gpu.barrier", "ttg.barrier"))  # among the threads of one task
 _NAMED = re.compile(r"bar\.(?P<what>sync|arrive) (?P<number>\d+), (?P<threads>\d+);")
 
 
@@ -235,6 +236,8 @@ class _Task:
         views = [self.values.get(value) for value in op.operands if isinstance(value.type, MemDescType)]
         if any(view is not None for view in views):
             raise Unknown(f"{op.name} uses shared memory")
+        if op.name in _WITHIN:
+            return
         row = info(op.name)
         if row is None or row.category == "barrier":
             raise Unknown(f"{op.name} may synchronize")
