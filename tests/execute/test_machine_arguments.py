@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 from tests.execute.small import SIZE, Small, Tensors
 from wspec import ir
 from wspec.execute import ExecutionError, GlobalMemory, Kernel, describe
+from wspec.execute.arguments import Parameter, _described
+from wspec.ir.types import I32
 
 TEXT = """
 "builtin.module"() ({
@@ -127,3 +130,14 @@ def test_descriptors_alone() -> None:
     assert str(ready.parameters[0]) == f"x: tensordesc<{SIZE}x{SIZE}xf16>"
     ready.run(1, tensors.arguments)
     assert torch.equal(tensors.x, tensors.y)
+
+
+def test_a_descriptor_may_begin_beside_its_tensor() -> None:
+    """As one that a launch makes of a pointer, whose boxes begin so many rows later."""
+    memory, base = GlobalMemory(), torch.zeros(4, 16)
+    parameter, whole = Parameter("d", I32, ()), {"shape": (4, 16), "strides": (16, 1), "block_shape": (4, 16)}
+    plain = _described(parameter, (4, 16), SimpleNamespace(**whole, base=base), memory)
+    before = _described(parameter, (4, 16), SimpleNamespace(**whole, base=base, offset=-64), memory)
+    assert before.address == plain.address - 64
+    with pytest.raises(ExecutionError, match="not a multiple of 16 bytes"):
+        _described(parameter, (4, 16), SimpleNamespace(**whole, base=base, offset=-4), memory)

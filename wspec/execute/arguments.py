@@ -150,7 +150,12 @@ def _described(parameter: Parameter, block: tuple[int, ...], item: Any, memory: 
         raise ExecutionError(f"expected a descriptor or a tensor, got {_kind(item)}")
     _check_block(tuple(given), block)
     padding = str(getattr(item, "padding", "zero"))
-    return describe(memory, base, block, padding, shape=shape, strides=strides, name=parameter.name)
+    made = describe(memory, base, block, padding, shape=shape, strides=strides, name=parameter.name)
+    offset = int(getattr(item, "offset", 0))  # bytes from the tensor to the descriptor's first element
+    if offset:
+        made = dataclasses.replace(made, address=made.address + offset)
+        check(made)
+    return made
 
 
 def _check_block(given: Sequence[int], block: tuple[int, ...]) -> None:

@@ -69,10 +69,9 @@ def descriptors_of(
         raise bad_input(f"a launch with these arguments runs the plain kernel: {made}")
     found = {}
     for one, at in zip(promotion.descriptors, made, strict=True):
-        base: Any = given[one.argument]
-        if at.offset:
-            base = base.view(-1)[at.offset // one.item :]
-        found[one.name] = SimpleNamespace(base=base, shape=at.shape, strides=at.strides, block_shape=one.block)
+        found[one.name] = SimpleNamespace(
+            base=given[one.argument], offset=at.offset, shape=at.shape, strides=at.strides, block_shape=one.block
+        )
     return found
 
 
