@@ -212,6 +212,7 @@ class _Compiler:
         function = CompiledFunction(plain, self.options, self.plan_text, self.launch, self._load)
         function.wspec = self
         function.wspec_say = self._tell
+        function.wspec_checker = prove if self.options.check != "off" else None
         return function
 
     def _wrapper(self, wrapper: Any) -> Any:

@@ -44,7 +44,7 @@ REASONS: dict[str, str] = {
     "not-divided": "the tiles of the kernel cannot be divided between blocks",
     "excluded": "optimizations that exclude each other were asked for",
     "already-specialized": "the kernel states its own warp specialization",
-    "own-specialization": "Triton's own specialization, which the kernel asks for, fails",
+    "own-specialization": "Triton's own specialization, which the kernel asks for, fails or is wrong",
     "no-chain": "a chain of tasks was asked for and cannot be had",
     "gate-slower": "the model expects the specialized kernel to be slower",
     "slower-when-timed": "launches took longer specialized than as the kernel was written",

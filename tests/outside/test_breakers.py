@@ -77,3 +77,18 @@ def test_what_triton_fails_to_specialize(name: str, driver: FakeDriver, capsys: 
     kernel[breaker.grid](*breaker.arguments("cpu"), **options(breaker))
     assert len(driver.launches) == 1
     assert "Triton's own specialization" in capsys.readouterr().err
+
+
+def test_what_triton_specializes_wrongly(driver: FakeDriver, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of one that hangs as Triton 3.6 specializes it, the plain kernel does not have that either."""
+    breaker = BREAKERS["odd_rows"]
+    own = breaker.kernel.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
+    if "ttg.warp_specialize(" not in own.asm["ttgir"]:
+        pytest.skip("this Triton does not specialize it")
+    kernel = wspec.compile(breaker.kernel, enabled=False)
+    loaded = kernel.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
+    assert "ttg.warp_specialize(" not in loaded.asm["ttgir"]
+    assert "is a barrier in use" in capsys.readouterr().err
+    unchecked = wspec.compile(breaker.kernel, enabled=False, check="off")
+    loaded = unchecked.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
+    assert "ttg.warp_specialize(" in loaded.asm["ttgir"]

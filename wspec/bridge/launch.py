@@ -17,10 +17,11 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.files import line_of
 from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import Starts, has_hooks, starts
+from wspec.bridge.proof import Checker
 from wspec.bridge.ptx.programmatic_launch import WAIT
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
-from wspec.bridge.without_request import WithoutRequest, asks, failed
+from wspec.bridge.without_request import WithoutRequest, asks, error_in, failed
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
@@ -60,6 +61,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
         self.wspec_plan = plan
         self._obtain, self._load = obtain, load
         self.wspec_say: Callable[[Remark], None] = lambda remark: None
+        self.wspec_checker: Checker | None = None  # of what Triton specializes by itself; None: nobody looks at it
         if options.enabled:
             digest.hash_ahead()
             inductor.know(self)
@@ -108,7 +110,7 @@ def load_plain(source: KernelSource) -> Any:
 def compile_plain(source: KernelSource) -> Any:
     """Triton's own compilation of the function as it was, from the same cache entry as without wspec.
 
-    Where Triton fails to specialize a loop that asks for it, the function without that request.
+    Where Triton fails to specialize a loop that asks for it, or does so wrongly, the function without that request.
     """
     ast = source.ast
     ours = isinstance(ast.fn, WspecFunction)
@@ -119,14 +121,18 @@ def compile_plain(source: KernelSource) -> Any:
         with printed.once(source):
             return triton.compile(made, target=source.target, options=source.options.__dict__)
 
+    checker, error = ast.fn.wspec_checker if ours else None, ""
     try:
-        return compiled(ASTSource)
+        found = compiled(ASTSource)
+        error = error_in(found.asm["ttgir"], checker) if checker is not None else ""
+        if not error:
+            return found
     except RuntimeError:
         if not asks(source):
             raise
     found = compiled(WithoutRequest)
     if ours:
-        ast.fn.wspec_say(failed(source.name, place_of(fn)))
+        ast.fn.wspec_say(failed(source.name, place_of(fn), error))
     return found
 
 
