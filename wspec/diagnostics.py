@@ -51,7 +51,7 @@ REASONS: dict[str, str] = {
     "serialized-wgmma": "ptxas serialized the asynchronous tensor core instructions",
     "internal-error": "wspec failed; this is a bug in wspec",
     "compile-error": "the back end did not accept the specialized kernel",
-    "miscompiled": "the assembler's code reads a register that nobody has assigned",
+    "miscompiled": "the assembler's code does something else than what it was given",
     "cache-unusable": "what is compiled cannot be written to Triton's cache",
     "plan-mismatch": "the plan given does not fit the kernel",
     "triton-version": "this version of Triton is not supported",

@@ -19,6 +19,7 @@ from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
 from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.proof import Checker
 from wspec.bridge.ptx.programmatic_launch import WAIT
+from wspec.bridge.sass.miscompiled import of_plain
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.without_request import WithoutRequest, asks, error_in, failed
@@ -103,7 +104,11 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
 
 def load_plain(source: KernelSource) -> Any:
     """What Triton makes of the kernel as it was, with a launch that costs less."""
-    kernel = compile_plain(source)
+    kernel, fn = compile_plain(source), source.ast.fn
+    if isinstance(fn, WspecFunction):
+        wrong = of_plain(source.name, place_of(fn), kernel.asm["ptx"], kernel.asm["cubin"])
+        if wrong is not None:
+            fn.wspec_say(wrong)
     return LaunchableKernel(kernel.src, kernel.metadata_group)
 
 

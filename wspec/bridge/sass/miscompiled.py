@@ -1,4 +1,4 @@
-"""Did ptxas make code that reads a register which nobody has assigned?
+"""Did ptxas make code that does something else than its PTX: above all, reads a register which nobody has assigned?
 
 "Assigned on every way from the kernel's entry" is a forward problem over sets of registers: what holds before a block
 is what holds behind all blocks before it. A function is entered with what all its callers have assigned, and adds to
@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import struct
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
+from wspec.bridge.sass.clobbered import Clobbered, clobbered
 from wspec.bridge.sass.decode import decoded
-from wspec.bridge.sass.machine_code import EVERYTHING, Flow, Instruction, names, read_sass
-from wspec.bridge.sass.program import Program, program_of
+from wspec.bridge.sass.machine_code import EVERYTHING, Instruction, names, read_sass
+from wspec.bridge.sass.program import Program, blocks, program_of
 from wspec.bridge.sass.resources import ptxas_version, sass
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location
 from wspec.options import Options
-
-_ON = Flow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,7 @@ class Unassigned:
 def refusal(name: str, place: Location, finished: Finished, options: Options) -> Remark | None:
     """Why the binary of kernel `name`, whose source is at `place`, may not run; None when it may. Never raises."""
     try:
-        if is_surely_right(finished.cubin):
-            return None
-        found = unassigned(sass(finished.cubin, lines=True))
+        found = wrong_places(finished.ptx, finished.cubin)
         if not found:
             return None
         details, first = "\n".join(map(str, found)), found[0].instruction
@@ -55,6 +53,26 @@ def refusal(name: str, place: Location, finished: Finished, options: Options) ->
         details, code = traceback.format_exc(), "internal-error"
         message = f"wspec cannot read the binary of the specialized {name}: {type(error).__name__}: {first_line(error)}"
     return failure(code, message, place, write_reproducer(name, finished.final, details, options))
+
+
+def wrong_places(ptx: str, cubin: bytes) -> Sequence[Unassigned | Clobbered]:
+    """Where ptxas is seen to have done something else than the PTX says, in program order."""
+    if not is_surely_right(cubin) and (found := unassigned(sass(cubin, lines=True))):
+        return found
+    return clobbered(ptx, cubin)
+
+
+def of_plain(name: str, place: Location, ptx: str, cubin: bytes) -> Remark | None:
+    """What is said of the plain kernel where ptxas overwrites an operand in it, which nobody can help. Never raises."""
+    try:
+        found = clobbered(ptx, cubin)
+    except Exception:  # of what Triton alone would have run as well
+        return None
+    if not found:
+        return None
+    message = f"ptxas {ptxas_version()} miscompiles {name} as Triton compiles it: the instruction at {found[0]}"
+    note = "its results are wrong with wspec and without, whenever it is the plain kernel that runs"
+    return Remark("miscompiled", message, place, note=note, severity="warning")
 
 
 def is_surely_right(cubin: bytes) -> bool:
@@ -84,26 +102,12 @@ def unassigned(text: str) -> list[Unassigned]:
     return found
 
 
-@dataclass(slots=True)
-class _Block:
-    """Instructions that are executed one after the other."""
-
-    first: int
-    end: int
-    needs: int = 0  # read before they are assigned in it
-    gives: int = 0
-    next: list[int] = field(default_factory=list)  # the first instructions of the blocks that may follow
-    callee: int | None = None  # the block of the function that it calls at its end
-    calls: bool = False
-    returns: bool = False
-
-
 class _Analysis:
     """Of one section of code. Blocks go by their first instruction."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.blocks = _blocks(program)
+        self.blocks = blocks(program)
         self._adds: dict[int, int] = {}  # function -> what it has assigned when it returns
 
     def unassigned(self) -> list[tuple[int, int]]:
@@ -149,24 +153,3 @@ class _Analysis:
             self._adds[function] = EVERYTHING  # for one that calls itself
             self._adds[function] = self._solve(function, 0)[1]
         return self._adds[function]
-
-
-def _blocks(program: Program) -> dict[int, _Block]:
-    reads, writes, turns, labels = program.reads, program.writes, program.turns, program.labels
-    size = len(reads)
-    ordered = sorted({0, *labels.values(), *(place + 1 for place in turns)} - {size})
-    found = {}
-    for first, end in zip(ordered, [*ordered[1:], size], strict=True):
-        needs = gives = 0
-        for place in range(first, end):
-            needs |= reads[place] & ~gives
-            gives |= writes[place]
-        block = found[first] = _Block(first, end, needs, gives)
-        way = turns.get(end - 1, _ON)
-        block.next = [labels[label] for label in way.targets if labels.get(label, size) < size]
-        if way.falls and end < size:
-            block.next.append(end)
-        block.returns, block.calls = way.returns, bool(way.calls)
-        if labels.get(way.calls, size) < size:
-            block.callee = labels[way.calls]
-    return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wspec.bridge.sass.machine_code import Code, Flow, effects, flow
+
+_ON = Flow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,39 @@ def program_of(code: Code) -> Program:
     flows = {place: flow(instruction) for place, instruction in enumerate(code.instructions)}
     turns = {place: way for place, way in flows.items() if way.targets or way.calls or way.returns or not way.falls}
     return Program([one.reads for one in done], [one.writes for one in done], turns, code.labels)
+
+
+@dataclass(slots=True)
+class Block:
+    """Instructions that are executed one after the other."""
+
+    first: int
+    end: int
+    needs: int = 0  # read before they are assigned in it
+    gives: int = 0
+    next: list[int] = field(default_factory=list)  # the first instructions of the blocks that may follow
+    callee: int | None = None  # the block of the function that it calls at its end
+    calls: bool = False
+    returns: bool = False
+
+
+def blocks(program: Program) -> dict[int, Block]:
+    """Those of a section, by their first instructions."""
+    reads, writes, turns, labels = program.reads, program.writes, program.turns, program.labels
+    size = len(reads)
+    ordered = sorted({0, *labels.values(), *(place + 1 for place in turns)} - {size})
+    found = {}
+    for first, end in zip(ordered, [*ordered[1:], size], strict=True):
+        needs = gives = 0
+        for place in range(first, end):
+            needs |= reads[place] & ~gives
+            gives |= writes[place]
+        block = found[first] = Block(first, end, needs, gives)
+        way = turns.get(end - 1, _ON)
+        block.next = [labels[label] for label in way.targets if labels.get(label, size) < size]
+        if way.falls and end < size:
+            block.next.append(end)
+        block.returns, block.calls = way.returns, bool(way.calls)
+        if labels.get(way.calls, size) < size:
+            block.callee = labels[way.calls]
+    return found
