@@ -15,6 +15,7 @@ from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
+from wspec.passes.boxed_operands import share_boxed_operands
 from wspec.passes.counted_whiles import count_whiles
 from wspec.passes.data_partition.slice_tile import slice_tile
 from wspec.passes.early_returns import nest_returns
@@ -87,11 +88,13 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 def prepare(module: Operation, options: Options) -> Promoted:
     """What a plan is made for, in place: without early returns, whiles that count, fused loops and idle barriers, with
-    descriptors in the place of pointers where that is the same, and operations numbered. Raises Declined."""
+    left operands where their boxes are and descriptors in the place of pointers where that is the same, and operations
+    numbered. Raises Declined."""
     nest_returns(module)
     count_whiles(module)
     unfuse_loops(module)
     drop_idle_barriers(module)
+    share_boxed_operands(module)
     promoted = promote(module) if options.promote else Promoted(None)
     numbered(module)
     return promoted

@@ -146,7 +146,7 @@ def _reshape(groups: Groups, op: Operation) -> None:
         pairs = [(dim, dim) for dim in range(same)]
         for value, shape in ((source, old), (result, new)):
             for dim in range(same, len(shape)):
-                groups.block((value, dim), op, "goes through tt.reshape")
+                groups.block((value, dim), op, f"goes through {op.name}")
     if pairs is None:
         _unknown(groups, op)
         return
@@ -202,7 +202,7 @@ def _visit(groups: Groups, op: Operation) -> None:
         _broadcast(groups, op)
     elif op.name in _TRANSPOSES:
         _transpose(groups, op)
-    elif op.name == "tt.reshape":
+    elif op.name in ("tt.reshape", "ttg.memdesc_reshape"):
         _reshape(groups, op)
     elif op.name == "tt.descriptor_load":
         _descriptor(groups, op, op.operands[0], op.result)
