@@ -28,6 +28,7 @@ class Card:
     is_stuck: bool = False
     is_tireless: bool = False
     fails: bool = False
+    is_wrong: bool = False
     now: float = 0.0
     calls: int = 0
     ran: list[str] = field(default_factory=list)
@@ -76,7 +77,10 @@ class Stage:
     def __post_init__(self) -> None:
         source = SimpleNamespace(ast=SimpleNamespace(signature={"x": "*fp32", "n": "i32"}), name="kernel")
         plain = SimpleNamespace(
-            load=self.card.load, start=self.card.start, told_once=lambda why, remark: self.said.append(remark())
+            load=self.card.load,
+            start=self.card.start,
+            told_once=lambda why, remark: self.said.append(remark()),
+            is_wrong=self.card.is_wrong,
         )
         self.trial = Trial(
             self.card.ours, source, plain, PAIRS, self.begins, lambda: Event(self.card), lambda: self.is_capturing,  # type: ignore[arg-type]
@@ -158,6 +162,11 @@ def test_a_graph_has_no_turns() -> None:
 
 def test_a_plain_kernel_that_does_not_compile() -> None:
     stage = Stage(Card(ours_ms=3.0, fails=True))
+    assert stage.launch(len(TURNS)) == ["ours"] * len(TURNS)
+
+
+def test_a_plain_kernel_that_ptxas_has_miscompiled() -> None:
+    stage = Stage(Card(ours_ms=3.0, is_wrong=True))
     assert stage.launch(len(TURNS)) == ["ours"] * len(TURNS)
 
 

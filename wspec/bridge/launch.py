@@ -105,11 +105,13 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
 def load_plain(source: KernelSource) -> Any:
     """What Triton makes of the kernel as it was, with a launch that costs less."""
     kernel, fn = compile_plain(source), source.ast.fn
+    found = LaunchableKernel(kernel.src, kernel.metadata_group)
     if isinstance(fn, WspecFunction):
         wrong = of_plain(source.name, place_of(fn), kernel.asm["ptx"], kernel.asm["cubin"])
         if wrong is not None:
+            found.is_wrong = True
             fn.wspec_say(wrong)
-    return LaunchableKernel(kernel.src, kernel.metadata_group)
+    return found
 
 
 def compile_plain(source: KernelSource) -> Any:
@@ -148,6 +150,8 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
     A kernel whose blocks wait for the kernel before it (ptx/programmatic_launch.py) is launched while that one still
     runs, where its blocks come to lie evenly on the SMs all the same (`lies_evenly`).
     """
+
+    is_wrong = False  # is it known that ptxas has miscompiled it?
 
     def __init__(self, src: Any, group: Group, blocks_per_sm: int = 1) -> None:
         super().__init__(src, dict(group), "")

@@ -158,6 +158,11 @@ class Plain:
             self.tell(remark())
             self.told.add(why)
 
+    @property
+    def is_wrong(self) -> bool:
+        """Is it known, since it was loaded, that ptxas has miscompiled it?"""
+        return bool(getattr(self.kernel, "is_wrong", False))
+
     def load(self) -> None:
         """Compile it, if it is not yet. Raises what Triton raises."""
         with self.lock:

@@ -187,11 +187,12 @@ class Trial:
             self.plain.start(launch[:3], launch[3], rest)
 
     def _has_plain(self) -> bool:
+        """Is there a plain kernel that may run in place of the specialized one?"""
         try:
             self.plain.load()
         except Exception:  # whatever is wrong with it: the specialized kernel runs
             return False
-        return True
+        return not self.plain.is_wrong
 
     def _timed(self, contest: Contest, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         """A launch of the one whose turn it is."""
