@@ -46,13 +46,15 @@ def _follow(users: dict[Value, list[Operation]], tiles: Tiles, loaded: Value, de
     while work:
         value, dim = work.pop()
         for op in users.get(value, []):
-            for reached in _reached(tiles, op, value, dim, dead):
+            for reached in _reached(users, tiles, op, value, dim, dead):
                 if reached not in done:
                     done.add(reached)
                     work.append(reached)
 
 
-def _reached(tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead) -> list[tuple[Value, int]]:
+def _reached(
+    users: dict[Value, list[Operation]], tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead
+) -> list[tuple[Value, int]]:
     """The values whose elements with a dead place along a dimension depend on such elements. Raises Seen."""
     row = info(op.name)
     elementwise = row is not None and row.category == "elementwise" and op.name != "tt.elementwise_inline_asm"
@@ -79,10 +81,16 @@ def _reached(tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead) ->
         return [(op.result, dim + (axis <= dim))]
     if op.name == "tt.broadcast" and shape_of(value.type)[dim] == shape_of(op.result.type)[dim]:
         return [(op.result, dim)]
-    stored = op.name == "tt.store" and op.operands.index(value) == 1 and op.operands.count(value) == 1
-    if stored and _hides(tiles, op, dim, dead):
+    if _stores(op, value, users) and _hides(tiles, op, dim, dead):
         return []
     raise Seen(op)
+
+
+def _stores(op: Operation, value: Value, users: dict[Value, list[Operation]]) -> bool:
+    """Does it put the value into memory, and nothing else: a store, or an atomic that nobody asks what was there?"""
+    if op.name != "tt.store" and (op.name != "tt.atomic_rmw" or op.result in users):
+        return False
+    return op.operands.index(value) == 1 and op.operands.count(value) == 1
 
 
 def _yielded(op: Operation, parent: Operation, value: Value, dim: int) -> list[tuple[Value, int]]:

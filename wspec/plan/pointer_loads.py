@@ -18,8 +18,8 @@ _WIDTHS = (8, 16)  # bits of an element that the tensor core reads from shared m
 
 
 def mask_of(op: Operation) -> Value | None:
-    """The mask of a tt.load or tt.store, if it has one."""
-    if op.name == "tt.store":
+    """The mask of a tt.load, tt.store or tt.atomic_rmw, if it has one."""
+    if op.name in ("tt.store", "tt.atomic_rmw"):
         return op.operands[2] if len(op.operands) > 2 else None
     return op.operands[1] if _given(op)[1] else None
 

@@ -91,6 +91,33 @@ def copied(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: 
     tl.store(out, tile, mask=inside)
 
 
+@triton.jit
+def added(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: tl.constexpr):
+    """Rows that begin again are added to memory under a mask."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inside = (rows[:, None] < m) & (columns[None, :] < n)
+    tile = tl.load(a_ptr + (rows % m)[:, None] * pitch + columns[None, :], mask=columns[None, :] < n, other=0.0)
+    out = b_ptr + rows[:, None] * pitch + columns[None, :]
+    if KIND == 0:
+        tl.atomic_add(out, tile, mask=inside)
+    elif KIND == 1:  # a mask that lets them through
+        tl.atomic_add(out, tile, mask=columns[None, :] < n)
+    else:  # somebody looks at what was there
+        tl.store(out, tl.atomic_add(out, tile, mask=inside), mask=columns[None, :] < n)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_rows_that_begin_again_and_are_added(kind: int) -> None:
+    if kind == 0:
+        module, _ = promoted(added, None, BM=64, BN=64, KIND=0)
+        names = [op.name for op in module.walk()]
+        assert "tt.descriptor_load" in names and "tt.load" not in names
+    else:
+        left = why_not(added, BM=64, BN=64, KIND=kind)
+        assert any("rows that begin again reach tt.atomic_rmw" in one for one in left)
+
+
 def test_a_tile_with_a_mask() -> None:
     module, made = promoted(copied, None, BM=64, BN=64, KIND=0)
     assert isinstance(made.promotion, Promotion) and made.left == ()
