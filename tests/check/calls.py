@@ -239,12 +239,12 @@ class Calls:
         descriptor.location = STORED
         self._tma_store(view, descriptor)
 
-    def tma_store_back(self, view: Value) -> None:
-        """To where tiles are copied from."""
-        self._tma_store(view, self._descriptor(_type(view).shape))
+    def tma_store_back(self, view: Value, row: Value | None = None) -> None:
+        """To where tiles are copied from, from that row on."""
+        self._tma_store(view, self._descriptor(_type(view).shape), row)
 
-    def _tma_store(self, view: Value, descriptor: Value) -> None:
-        where = [self.builder.constant(0) for _ in range(2)]
+    def _tma_store(self, view: Value, descriptor: Value, row: Value | None = None) -> None:
+        where = [row or self.builder.constant(0), self.builder.constant(0)]
         self.builder.create("ttng.async_tma_copy_local_to_global", [descriptor, *where, view])
 
     def store_wait(self, pending: int) -> None:

@@ -77,3 +77,39 @@ def kernel(p: ptr, n):
 def test_places_of_two_tasks(one: str, other: str, apart: bool) -> None:
     report = check(kernel(STORES.format(one, other)))
     assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
+BOXES = """
+def kernel(n, m):
+    one, other = buffer(64, 64), buffer(64, 64)
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                store(one)
+                fence()
+                tma_store_back(one, {0})
+                store_wait(0)
+        with task(4):
+            for i in range(0, n, 1):
+                store(other)
+                fence()
+                tma_store_back(other, {1})
+                store_wait(0)
+"""
+OUTSIDE = "2147418112"  # where the kernel's own copies go that a condition leaves out
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ("i * n", "i * n + 64", True),
+        ("i * n", "i * n + 63", False),
+        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 64", True),
+        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 32", False),
+        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < n, i * n, {OUTSIDE}) + 64", True),
+        ("select(i < m, i * n, 64)", "select(i < m, i * n, 0) + 64", False),
+    ],
+)
+def test_boxes_of_two_tasks(one: str, other: str, apart: bool) -> None:
+    report = check(kernel(BOXES.format(one, other)))
+    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)

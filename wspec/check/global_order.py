@@ -139,22 +139,40 @@ class _Reader:
             if len(numbers) < len(sizes):  # rows that are gathered
                 return None, None
             placed = self._where_it_counts(numbers)
-            sides = (self._side(value, size, begun) for value, size in zip(placed, sizes, strict=False))
+            sides = (self._side(value, size, begun, added) for (value, added), size in zip(placed, sizes, strict=False))
             return self._descriptor(op.operands[0]), tuple(sides)
         element = type.element if isinstance(type, TensorType) else type
         if not isinstance(element, PointerType):
             return None, None
         return self._pointers(op.operands[0], begun)
 
-    def _where_it_counts(self, numbers: list[Value]) -> list[Value]:
-        """The coordinates of a copy that a condition sends outside of every tensor, where the condition holds."""
-        seen = [self._flow.captured.get(value, value) for value in numbers]
-        selects = {value: value.op for value in seen if value.op is not None and value.op.name == "arith.select"}
-        away = {op.operands[0] for op in selects.values() if (self._terms.of(op.operands[2]).constant or 0) >= _FAR}
+    def _where_it_counts(self, numbers: list[Value]) -> list[tuple[Value, int]]:
+        """The coordinates of a copy as numbers and what is added to them. That which a condition sends outside of every
+        tensor counts where the condition holds."""
+        seen = [self._selected(value) for value in numbers]
+        selects = {value: value.op for value, _ in seen if value.op is not None and value.op.name == "arith.select"}
+        away = {
+            op.operands[0]
+            for value, added in seen
+            if (op := selects.get(value)) and (self._terms.of(op.operands[2]).constant or 0) + added >= _FAR
+        }
         return [
-            op.operands[1] if (op := selects.get(value)) is not None and op.operands[0] in away else value
-            for value in seen
+            (op.operands[1], added) if (op := selects.get(value)) and op.operands[0] in away else (value, added)
+            for value, added in seen
         ]
+
+    def _selected(self, value: Value) -> tuple[Value, int]:
+        """A value as one that a condition selects and what is added to that; as itself where it is none."""
+        whole = value = self._flow.captured.get(value, value)
+        added = 0
+        while (op := value.op) is not None and op.name == "arith.addi":
+            known = [self._terms.of(operand).constant for operand in op.operands]
+            at = next((at for at, number in enumerate(known) if number is not None), None)
+            if at is None:
+                break
+            added += known[at] or 0
+            value = self._flow.captured.get(op.operands[1 - at], op.operands[1 - at])
+        return (value, added) if op is not None and op.name == "arith.select" else (whole, 0)
 
     def _descriptor(self, value: Value) -> Any:
         """What is the same where a descriptor is of the same tensor."""
@@ -163,8 +181,9 @@ class _Reader:
             return self._terms.of(value)
         return made.name, tuple(self._terms.of(operand) for operand in made.operands[1:]), str(value.type)
 
-    def _side(self, value: Value, size: int, begun: frozenset[Operation]) -> _Side:
-        return _Side(self._rests.of(value, begun), self._terms.of(value), 0, size)
+    def _side(self, value: Value, size: int, begun: frozenset[Operation], added: int = 0) -> _Side:
+        rest = self._rests.of(value, begun).plus(Congruence(0, added))
+        return _Side(rest, self._terms.of(value).shifted(added), 0, size)
 
     def _pointers(self, value: Value, begun: frozenset[Operation]) -> tuple[Any, tuple[_Side, ...] | None]:
         """Elements of what a pointer points to: what it is counted from, and one side."""
