@@ -27,6 +27,7 @@ from wspec.ptx.flow import blocks_of
 from wspec.ptx.operands import Several, registers
 from wspec.ptx.parser import read
 from wspec.ptx.syntax import Function
+from wspec.ptx.syntax import Instruction as PtxInstruction
 
 WGMMA = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
 _OPERAND_REGISTERS = 4  # of a thread: 64 rows by 32 bytes over 128 threads
@@ -71,7 +72,7 @@ class _Kind:
 
 def _products(ptx: str) -> list[tuple[_Kind, bool]]:
     """(kind, does its left operand stay the same in the innermost loop around it?) of each wgmma, in order."""
-    if "wgmma.mma_async" not in ptx:
+    if not any("}, {" in line for line in ptx.splitlines() if "wgmma.mma_async" in line):  # none is in registers
         return []
     try:
         function = read(ptx).entry()
@@ -82,20 +83,28 @@ def _products(ptx: str) -> list[tuple[_Kind, bool]]:
 
 def _products_of(function: Function) -> Iterator[tuple[_Kind, bool]]:
     parts = blocks_of(function)
-    around = innermost({part.number: part.follow for part in parts}, 0)
+    products = [(part, one) for part in parts for one in part.instructions if one.opcode.startswith("wgmma.mma_async")]
+    lefts = [one.operands[1] for _, one in products]
+    wanted = {name for left in lefts if isinstance(left, Several) for name in registers(left)}
     writers: dict[str, set[int]] = {}
     for part in parts:
         for one in part.instructions:
-            for name in written_by(one):
+            for name in _targets(one) & wanted:
                 writers.setdefault(name, set()).add(part.number)
-    for part in parts:
-        for one in part.instructions:
-            if not one.opcode.startswith("wgmma.mma_async"):
-                continue
-            left, loop = one.operands[1], around.get(part.number)
-            inside = isinstance(left, Several)
-            stays = inside and loop is not None and not any(writers.get(name, set()) & loop for name in registers(left))
-            yield _Kind(_shape(one.opcode.replace(".m", ".")), inside), stays
+    around = innermost({part.number: part.follow for part in parts}, 0)
+    for (part, one), left in zip(products, lefts, strict=True):
+        inside, loop = isinstance(left, Several), around.get(part.number)
+        stays = inside and loop is not None and not any(writers.get(name, set()) & loop for name in registers(left))
+        yield _Kind(_shape(one.opcode.replace(".m", ".")), inside), stays
+
+
+def _targets(one: PtxInstruction) -> set[str]:
+    """The registers of an instruction's first operand: those that it writes, if it writes any."""
+    if one.declared:
+        return set(written_by(one))
+    text = one.text.strip()
+    first = text[1:].partition("}")[0] if text.startswith("{") else text.partition(",")[0].partition("|")[0]
+    return {name.strip() for name in first.split(",")}
 
 
 def _shape(name: str) -> tuple[str, ...]:
