@@ -368,7 +368,7 @@ class _Splitting:
         for start in self.mask.starts.get(dim, ()):
             self._bound_start(start)
         self.rest = dict(add(self.rest, multiply(constant(room.size), self.strides[dim]), -1))
-        there = {(self.tiles.addresses.number(room),): 1}
+        there: Polynomial = {(self.tiles.addresses.number(room),): 1}
         first, apart = add(place, there), add(constant(room.size), there, -1)
         stride = self.strides[dim]
         return [

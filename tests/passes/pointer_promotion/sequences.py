@@ -45,7 +45,9 @@ def draw(seed: int) -> str:
         lines += ["if pm * BM >= length:", "    return"]
     lines += ["m = pm * BM + tl.arange(0, BM)", "n = pn * BN + tl.arange(0, BN)", "kk = tl.arange(0, BK)"]
     depth = "depth" if own_k else "K"
-    rows = pick.choice(["(first + m)[:, None] * sam", "first * sam + m[:, None] * sam", "(first * sam + m * sam)[:, None]"])
+    rows = pick.choice(
+        ["(first + m)[:, None] * sam", "first * sam + m[:, None] * sam", "(first * sam + m * sam)[:, None]"]
+    )
     if chance(0.1):  # a number of elements, of which nobody knows what it is a multiple of
         rows = "expert * 8 + m[:, None] * sam"
     if chance(0.1):
