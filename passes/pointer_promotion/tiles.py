@@ -21,6 +21,7 @@ that 32 bits are enough for them is taken for granted, as Triton's `sanitize_ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -459,12 +460,14 @@ class _Splitting:
             if not varying:
                 continue
             stride = tuple(one for one in monomial if one not in varying)
-            found.setdefault((stride, 1 if stride else factor), {})[varying] = factor if stride else 1
+            found.setdefault((stride, 0 if stride else abs(factor)), {})[varying] = factor
             del self.rest[monomial]
-        return tuple(
-            Dimension(1, {stride: times}, place, None, None, self.tiles.is_found(place))
-            for (stride, times), place in found.items()
-        )
+        dimensions = []
+        for (stride, _), terms in found.items():
+            apart = math.gcd(*terms.values())
+            place = {varying: factor // apart for varying, factor in terms.items()}
+            dimensions.append(Dimension(1, {stride: apart}, place, None, None, self.tiles.is_found(place)))
+        return tuple(dimensions)
 
     def _bounds(self, dimensions: Sequence[Dimension], offset: Polynomial) -> tuple[Bound, ...]:
         found = list(self.bounds)

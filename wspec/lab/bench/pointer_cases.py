@@ -149,7 +149,7 @@ def paged_case(
     q = _drawn(device, sum(new), heads, dim)
     k, v = (_drawn(device, sum(counts), page, heads // 2, dim) for _ in range(2))
     order = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(1)).int()
-    listed: Sequence[torch.Tensor] = torch.split(order, counts)  # type: ignore[no-untyped-call]
+    listed: Sequence[torch.Tensor] = torch.split(order, counts)
     table = torch.full((len(new), max(counts)), -1, dtype=torch.int32)
     for row, its in zip(table, listed, strict=True):
         row[: its.numel()] = its
