@@ -7,7 +7,7 @@ has gone round. Pointers that a loop carries become a sum with that counter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wspec.ir.core import Block, Operation, Value
@@ -114,9 +114,10 @@ class NotAffine(Exception):
 
 @dataclass
 class Addresses:
-    """The expressions of a function's values."""
+    """The expressions of a function's values. Scalars that are `whole` are atoms, whatever they are computed of."""
 
     function: Operation
+    whole: Callable[[Value], bool] = lambda _: False
     atoms: list[Atom] = field(default_factory=list)
     _numbers: dict[Atom, int] = field(default_factory=dict)
     _known: dict[Value, Expression | NotAffine] = field(default_factory=dict)
@@ -141,8 +142,14 @@ class Addresses:
             raise found
         return found
 
+    def keeping(self, whole: Callable[[Value], bool]) -> Addresses:
+        """Others, in terms of the same atoms."""
+        return Addresses(self.function, whole, self.atoms, self._numbers)
+
     def _made(self, value: Value) -> Expression:
         op = value.op
+        if isinstance(value.type, ScalarType) and self.whole(value):
+            return self.atom(value)
         if op is None:
             return self._argument(value)
         made = _RULES.get(op.name)

@@ -103,4 +103,4 @@ def _hides(tiles: Tiles, store: Operation, dim: int, dead: Dead) -> bool:
     """Does the mask of a store leave out elements whose place along a dimension is dead?"""
     place: Polynomial = add(dead.inner, {(index(dead.dim),): 1}, -1)
     room = add(dead.end, place, -1)  # what i is below in elements that are alive
-    return any(dict(end) == dict(room) for end in tiles.ends(mask_of(store), dim))
+    return any(dict(end) == dict(room) for end in tiles.masks.ends(mask_of(store), dim))

@@ -39,7 +39,8 @@ from wspec.ir.types import (
 )
 from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, Room, is_before
 from wspec.passes.pointer_promotion.dead import Seen, check_unseen
-from wspec.passes.pointer_promotion.tiles import NotATile, Tile, Tiles
+from wspec.passes.pointer_promotion.masks import NotATile
+from wspec.passes.pointer_promotion.tiles import Tile, Tiles
 from wspec.plan.arguments import add_arguments
 from wspec.plan.graph import LOADS, STORES, memory_base
 

@@ -15,15 +15,16 @@ coordinate like any other. Where rows end at such a number, a tile says itself h
 Element i lies at the same address, and within the second extent exactly if i < room.
 
 What the analysis takes for granted, since it depends on the launch, is listed as bounds: that coordinates are not
-negative, that nothing was computed in too few bits. Sums with numbers that only the kernel knows have no such bounds:
-that 32 bits are enough for them is taken for granted, as Triton's `sanitize_overflow` does.
+negative, that nothing was computed in too few bits. Offsets that are computed of numbers that only the kernel knows have
+no such bounds: that the bits they have are enough is taken for granted, as by Triton's `sanitize_overflow`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from wspec.host_descriptors import ALIGNMENT, MOST, MOST_BEFORE, SPAN, Bound, LaunchSlice, Sum, Term, Unknown
 from wspec.ir.core import Operation, Value
@@ -32,20 +33,18 @@ from wspec.passes.pointer_promotion.addresses import (
     ONE,
     Addresses,
     Expression,
-    Fits,
     Monomial,
     NotAffine,
     Polynomial,
     Room,
     add,
     atoms_in,
-    bits_of,
     constant,
     dims_of,
     index,
     multiply,
-    shape_of,
 )
+from wspec.passes.pointer_promotion.masks import Mask, Masks, NotATile
 from wspec.plan.pointer_loads import is_volatile, is_zero_filled, mask_of
 
 MOST_DIMS = 5
@@ -53,11 +52,6 @@ MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 ANY = 1 << 80  # beyond all integers of a launch
-_SLT, _SLE, _SGT, _SGE = 2, 3, 4, 5  # arith's predicates
-
-
-class NotATile(Exception):
-    """Why an access stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +73,6 @@ class Dimension:
     end: Polynomial | None  # None: the kernel knows none
     tile: int | None  # the dimension of the tile that it is; None: a tile has one element of it
     is_free: bool = False  # only the kernel knows where tiles begin: the descriptor reaches as far as memory, both ways
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """What a mask asks of an element of a tile."""
-
-    ends: Mapping[int, tuple[Polynomial, ...]]  # by dimension: its place i is below these
-    starts: Mapping[int, tuple[Polynomial, ...]]  # i plus these is not below zero
-    when: tuple[Value, ...]  # these are true
-    fits: tuple[Fits, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +99,11 @@ class Tiles:
     addresses: Addresses
     slice: LaunchSlice
 
+    @cached_property
+    def masks(self) -> Masks:
+        """What masks ask of elements."""
+        return Masks(self.addresses.keeping(lambda value: is_found(self.slice, value)))
+
     def of(self, op: Operation) -> Tile:
         """What the operation moves. Raises NotATile."""
         tile = op.result.type if op.results else op.operands[1].type
@@ -123,7 +112,7 @@ class Tiles:
         self._check_operation(op, tile)
         try:
             address = self.addresses.of(op.operands[0])
-            mask = self.mask(mask_of(op))
+            mask = self.masks.of(mask_of(op))
         except NotAffine as why:
             raise NotATile(str(why)) from None
         base = address.base
@@ -140,72 +129,6 @@ class Tiles:
             raise NotATile("it is volatile")
         if op.name == "tt.load" and not is_zero_filled(op):
             raise NotATile("what it puts in place of elements that its mask leaves out is not zero")
-
-    # ------------------------------------------------------------------------------------------------ masks
-
-    def mask(self, mask: Value | None) -> Mask:
-        """What it asks. Raises NotATile, NotAffine."""
-        ends: dict[int, tuple[Polynomial, ...]] = {}
-        starts: dict[int, tuple[Polynomial, ...]] = {}
-        fits: list[Fits] = []
-        shape = () if mask is None else shape_of(mask.type)
-        tests, when, others = _conjuncts(mask)
-        if others:
-            raise NotATile("its mask is more than rows and columns below an end")
-        for test, axis in tests:
-            dim, found, is_end = self._tested(test, axis, shape, fits)
-            kept = ends if is_end else starts
-            if found not in kept.get(dim, ()):
-                kept[dim] = (*kept.get(dim, ()), found)
-        return Mask(ends, starts, when, tuple(fits))
-
-    def ends(self, mask: Value | None, dim: int) -> list[Polynomial]:
-        """What the places of elements along a dimension are below, whatever else a mask asks of them."""
-        found = []
-        for test, axis in _conjuncts(mask)[0]:
-            try:
-                at, end, is_end = self._tested(test, axis, (), [])
-            except (NotATile, NotAffine):
-                continue
-            found += [end] if is_end and at == dim else []
-        return found
-
-    def _tested(
-        self, test: Operation, axis: tuple[int, ...], shape: tuple[int, ...], fits: list[Fits]
-    ) -> tuple[int, Polynomial, bool]:
-        """(dimension, what its place is below, True), or (dimension, what plus its place is not below zero, False)."""
-        kind = test.int_attr("predicate")
-        left, right = (self._seen(value, axis) for value in test.operands)
-        low, high = (right, left) if kind in (_SGT, _SGE) else (left, right)
-        if kind not in (_SLT, _SLE, _SGT, _SGE) or low.base is not None or high.base is not None:
-            raise NotATile("its mask is more than rows and columns below an end")
-        if low.wrapped or high.wrapped:
-            raise NotATile("its mask looks at rows that begin again")
-        room = add(high.sum, low.sum, -1)  # above zero, or not below
-        if kind in (_SLE, _SGE):
-            room = add(room, constant(1))
-        bits = bits_of(test.operands[0].type)
-        fits += [*left.fits, *right.fits, Fits(left.sum, shape, bits), Fits(right.sum, shape, bits)]
-        dims = dims_of(room)
-        if len(dims) != 1:
-            raise NotATile("its mask is more than rows and columns below an end")
-        dim = next(iter(dims))
-        factor = room.get((index(dim),), 0)
-        rest = add(room, {(index(dim),): factor}, -1)
-        if dims_of(rest) or factor not in (1, -1):
-            raise NotATile("its mask is more than rows and columns below an end")
-        return (dim, rest, True) if factor == -1 else (dim, add(rest, constant(-1)), False)
-
-    def _seen(self, value: Value, axis: tuple[int, ...]) -> Expression:
-        """A tensor of fewer dimensions as part of the tile, whose dimensions `axis` it has."""
-        found = self.addresses.of(value)
-        if axis == tuple(range(len(axis))):
-            return found
-        moved = {
-            tuple(sorted(index(axis[-1 - one]) if one < 0 else one for one in monomial)): factor
-            for monomial, factor in found.sum.items()
-        }
-        return Expression(moved, found.base, found.wrapped, found.fits)
 
     # --------------------------------------------------------------------------------------------- numbers
 
@@ -244,32 +167,12 @@ class Tiles:
         return any(self.slice.is_found(one, through_counters) for one in positions)
 
 
-def _conjuncts(mask: Value | None) -> tuple[list[tuple[Operation, tuple[int, ...]]], tuple[Value, ...], bool]:
-    """What must be true of an element: comparisons, with the tile's dimensions that their tensors have; scalars; is
-    there anything else?"""
-    if mask is None:
-        return [], (), False
-    found: list[tuple[Operation, tuple[int, ...]]] = []
-    when: list[Value] = []
-    others = False
-    work: list[tuple[Value, tuple[int, ...]]] = [(mask, tuple(range(len(shape_of(mask.type)))))]
-    while work:
-        value, axis = work.pop()
-        op = value.op
-        if op is not None and op.name == "arith.andi":
-            work += [(part, axis) for part in op.operands]
-        elif op is not None and op.name in ("tt.broadcast", "ttg.convert_layout"):
-            work.append((op.operands[0], axis))
-        elif op is not None and op.name == "tt.expand_dims":
-            gone = op.int_attr("axis") or 0
-            work.append((op.operands[0], axis[:gone] + axis[gone + 1 :]))
-        elif op is not None and op.name == "arith.cmpi":
-            found.append((op, axis))
-        elif op is not None and op.name == "tt.splat":
-            when.append(op.operands[0])
-        elif op is None or op.name != "arith.constant" or "true" not in str(op.attr("value")):
-            others = True
-    return found, tuple(dict.fromkeys(when)), others
+def is_found(slice: LaunchSlice, value: Value) -> bool:
+    """Is a scalar known to the kernel alone?"""
+    try:
+        return slice.is_found(slice.position(value), through_counters=False)
+    except Unknown:
+        return False
 
 
 # ------------------------------------------------------------------------------------------------ splitting

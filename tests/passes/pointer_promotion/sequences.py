@@ -63,6 +63,8 @@ def draw(seed: int) -> str:
     behind = f"k[:, None] < {depth}"
     which = "page" if paged else "expert"
     valid = [pick.choice([f"({which} >= 0)", f"({which} >= 0) & ({which} < pages)"])] * guarded
+    if chance(0.2):
+        seen = [f"tl.where({one}, 1, 0).to(tl.int1)" for one in seen]
     other = pick.choice([", other=0.0"] * 8 + [", other=1.0"])
     a_mask = " & ".join(f"({one})" for one in (*seen, *columns))
     b_mask = " & ".join(f"({one})" for one in (behind, *["n[None, :] < N"] * (not chance(0.2)), *valid))
