@@ -24,6 +24,7 @@ from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
+from wspec.passes.pointer_promotion.choice import operands, pays_alone
 from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
@@ -92,9 +93,44 @@ def prepare(module: Operation, options: Options) -> Promoted:
     count_whiles(module)
     unfuse_loops(module)
     drop_idle_barriers(module)
-    promoted = promote(module) if options.promote else Promoted(None)
+    promoted = promote(module) if options.promote is not False else Promoted(None)
     numbered(module)
     return promoted
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """A kernel in Triton IR that is not divided into tasks, with descriptors in the place of pointers."""
+
+    module: Operation
+    promotion: Promotion
+    disjoint: Disjoint
+    remarks: tuple[Remark, ...]
+
+
+def undivided(module: Operation, lowered: Operation, options: Options) -> Undivided | None:
+    """Give a kernel that is not specialized descriptors, in place; None where nothing is to be gained.
+
+    `module` is in Triton IR, `lowered` the same kernel in TTGIR. With promote=1 wherever a tile becomes a descriptor's;
+    otherwise where all tiles that go to products do, and Triton copies one of them worse. Raises Declined.
+    """
+    if options.promote is False:
+        return None
+    for one in (module, lowered):
+        nest_returns(one)
+        count_whiles(one)
+    if not options.promote and not pays_alone(operands(function_of(lowered))):
+        return None
+    promoted = promote(module)
+    function = function_of(module)
+    if promoted.promotion is None or (not options.promote and operands(function)):
+        return None
+    check_valid(module)
+    count = len(promoted.done)
+    tiles = "a tile" if count == 1 else f"{count} tiles"
+    message = f"not specialized, but {tiles} that went through pointers go through tensor descriptors"
+    done = Remark("promoted", message, function.location)
+    return Undivided(module, promoted.promotion, disjoint_arguments(function), (done, *promoted.remarks()))
 
 
 def walk_tiles(module: Operation, plan: Plan) -> Operation:

@@ -271,7 +271,7 @@ class _Maker:
         count = sum(known.argument == made.argument for known in self.descriptors)
         made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}")
         rank = len(block)
-        shared = _shared(type, block, transposed=False, rank=rank)
+        shared = None if type.encoding is None else _shared(type, block, transposed=False, rank=rank)
         described = TensorDescType(TensorType(block, type.element, shared))
         added = add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])
         self.descriptors.append(made)
@@ -379,6 +379,8 @@ def _resized(build: Builder, value: Value, type: ScalarType) -> Value:
 def _turned(type: TensorType) -> TensorType:
     """The type of a tile's transposed one."""
     layout = type.encoding
+    if layout is None:
+        return TensorType(type.shape[::-1], type.element)
     assert isinstance(layout, Layout)
     fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
     order = tuple(1 - dim for dim in layout.ints("order"))

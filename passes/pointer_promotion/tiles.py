@@ -15,8 +15,8 @@ coordinate like any other. Where rows end at such a number, a tile says itself h
 Element i lies at the same address, and within the second extent exactly if i < room.
 
 What the analysis takes for granted, since it depends on the launch, is listed as bounds: that coordinates are not
-negative, that nothing was computed in too few bits. Offsets that are computed of numbers that only the kernel knows have
-no such bounds: that the bits they have are enough is taken for granted, as by Triton's `sanitize_overflow`.
+negative, that nothing was computed in too few bits. Offsets that are computed of numbers that only the kernel knows
+have no such bounds: that the bits they have are enough is taken for granted, as by Triton's `sanitize_overflow`.
 """
 
 from __future__ import annotations
