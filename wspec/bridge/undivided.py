@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from wspec.bridge.backend import Finished, assemble
 from wspec.bridge.cache import Result
@@ -16,16 +16,29 @@ from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.plain import PlainSpills
 from wspec.bridge.sass.resources import spill_bytes
 from wspec.bridge.text import captured, generic_text, reparse
-from wspec.host_descriptors import compared
+from wspec.diagnostics import Remark
+from wspec.host_descriptors import Promotion, compared
+from wspec.ir.disjoint import Disjoint
 from wspec.options import Options
 from wspec.ptx.validation.validate import Validation
 from wspec.target.hopper import BLOCK_SHARED_BYTES
 
-if TYPE_CHECKING:
-    from wspec.bridge.compile import Verdict
 
-Undivided = Callable[[str, str], "Verdict | None"]
-"""TTIR and TTGIR, in generic form, to a verdict whose text is TTIR with descriptors; None: nothing is changed."""
+class Rewritten(Protocol):
+    """TTIR with descriptors, and what a launch must make and look at for them."""
+
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def remarks(self) -> tuple[Remark, ...]: ...
+    @property
+    def disjoint(self) -> Disjoint: ...
+    @property
+    def promotion(self) -> Promotion | None: ...
+
+
+Undivided = Callable[[str, str], Rewritten | None]
+"""A kernel's TTIR and TTGIR, in generic form, to TTIR with descriptors; None: nothing is changed."""
 
 
 def with_descriptors_alone(
@@ -39,10 +52,10 @@ def with_descriptors_alone(
     if ask is None or not ttir:
         return result, None
     try:
-        verdict = ask(generic_text(reparse(ttir)), text)
-        if verdict is None or verdict.text is None:
+        rewritten = ask(generic_text(reparse(ttir)), text)
+        if rewritten is None or rewritten.text is None:
             return result, None
-        finished = finish_undivided(verdict.text, source)
+        finished = finish_undivided(rewritten.text, source)
     except Exception:  # of ours or of Triton's: the plain kernel runs, as it would have
         return result, None
     asked = options.promote is True
@@ -51,8 +64,8 @@ def with_descriptors_alone(
     if too_big or (spilled and not asked and spilled > PlainSpills(source, ttir).bytes):
         return result, None
     made = replace(
-        result, remarks=(*verdict.remarks, *result.remarks), ptxas_log=finished.ptxas_log,
-        disjoint=compared(verdict.disjoint, verdict.promotion), promotion=verdict.promotion,
+        result, remarks=(*rewritten.remarks, *result.remarks), ptxas_log=finished.ptxas_log,
+        disjoint=compared(rewritten.disjoint, rewritten.promotion), promotion=rewritten.promotion,
     )  # fmt: skip
     return made, finished
 
