@@ -81,21 +81,14 @@ def test_left_alone_under_strict() -> None:
 
 def test_descriptors_alone() -> None:
     """Asked for, a kernel that is not specialized has them."""
-    options = (
-        f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel",
-        "--specialize",
-        "0",
-        "--promote",
-        "1",
-        "--strict",
-        "1",
-    )
+    kernel = f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel"
+    options = (kernel, "--specialize", "0", "--promote", "1", "--strict", "1")
     for command in ("compile", "explain"):
         said = wspec(command, *options)
         assert said.code == 0 and ": not specialized, with descriptors for its pointers\n" in said.out, said
     assert "a_ptr_tiles: tiles that the kernel finds through a_ptr are boxes" in said.out
     assert int(wspec("compile", *options).fact("TMA loads")) > 0
-    assert ": left as it was\n" in done("explain", options[0], "--specialize", "0", "--promote", "0")
+    assert ": left as it was\n" in done("explain", kernel, "--specialize", "0", "--promote", "0")
 
 
 def test_a_module_that_is_left_alone_has_no_binary() -> None:
