@@ -129,9 +129,9 @@ def launch_of(pick: random.Random) -> Launch:
     return Launch(tensors, sizes, grid, blocks, {"t_ptr": table, "p_ptr": listed})
 
 
-def same(seed: int, folder: Path, count: Count, launches: int = 3) -> list[str]:
-    """Differences between a drawn kernel and its promoted form, in launches drawn for it."""
+def same(seed: int, folder: Path, count: Count, launches: int = 3, divided: bool = False) -> list[str]:
+    """Differences between a drawn kernel and its promoted form, in launches drawn for it; and its specialized form."""
     source, pick = draw(seed), random.Random(seed + 1)
     kernel = loaded(source, folder, f"s{seed}")
     drawn = [launch_of(pick) for _ in range(launches)]
-    return [f"seed {seed}, {found}\n{source}" for found in differences(kernel, drawn, count)]
+    return [f"seed {seed}, {found}\n{source}" for found in differences(kernel, drawn, count, divided)]

@@ -47,6 +47,14 @@ def test_drawn_kernels_are_promoted(tmp_path: Path) -> None:
     assert count.promoted >= 8 and count.compared >= 6, count
 
 
+def test_drawn_kernels_specialized(tmp_path: Path) -> None:
+    """Divided into tasks as well: the producer loads numbers too, and counts rows."""
+    count = Count()
+    for seed in range(32, 48):
+        assert same(seed, tmp_path, count, launches=2, divided=True) == []
+    assert count.specialized >= 4, count
+
+
 class Executed:
     """Stands for a kernel: a launch of it specializes it, shows that it is promoted, and runs it in the executor."""
 

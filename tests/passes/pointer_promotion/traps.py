@@ -28,7 +28,9 @@ from wspec.execute.replay import ProgramError
 from wspec.host_descriptors import Made, Promotion
 from wspec.ir import read
 from wspec.ir.core import Operation
+from wspec.options import Options
 from wspec.passes.pointer_promotion.promote import Promoted, promote
+from wspec.pipeline import specialize
 
 NAMES = ("M", "N", "K", "sam", "sak", "sbk", "sbn", "scm", "scn", "saz", "start")
 ROWS = ("{v}", "{v} % {end}", "tl.where({v} < {end}, {v}, 0)", "tl.minimum({v}, {end} - 1)", "({v}) % ({end} + 0)")
@@ -223,6 +225,7 @@ class Count:
     compared: int = 0
     guarded: int = 0
     wrong: int = 0
+    specialized: int = 0  # launches in which the specialized kernel was compared too
     left: dict[str, int] = field(default_factory=dict)  # why tiles stay pointers
     guards: dict[str, int] = field(default_factory=dict)  # why a launch runs the plain kernel
 
@@ -236,8 +239,14 @@ def same(seed: int, folder: Path, count: Count, launches: int = 3) -> list[str]:
     return [f"seed {seed}, {found}\n{trap.source}" for found in differences(kernel, drawn, count)]
 
 
-def differences(kernel: Any, launches: Sequence[Launch], count: Count) -> list[str]:
-    """The launches in which a kernel and its promoted form differ."""
+OPTIONS = Options(gate="off", persistent=False)
+
+
+def differences(kernel: Any, launches: Sequence[Launch], count: Count, divided: bool = False) -> list[str]:
+    """The launches in which a kernel and its promoted form differ; or where it is `divided` into tasks as well.
+
+    Tensors hold small integers, so that no sum is rounded.
+    """
     count.kernels += 1
     found: list[str] = []
     promoted_once = False
@@ -262,6 +271,10 @@ def differences(kernel: Any, launches: Sequence[Launch], count: Count) -> list[s
             continue
         count.compared += 1
         assert isinstance(before, torch.Tensor)
+        if divided and (outcome := specialize(plain, OPTIONS)).module is not None:
+            count.specialized += 1
+            found_too = executed(outcome.module, launch, outcome.promotion)
+            after = found_too if isinstance(found_too, torch.Tensor) and torch.equal(found_too, before) else None
         if after is None or not torch.equal(before.view(torch.int16), after.view(torch.int16)):
             count.wrong += 1
             tables = {name: table.tolist() for name, table in launch.tables.items()}
