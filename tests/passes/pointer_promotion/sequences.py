@@ -1,7 +1,9 @@
 """Products whose rows, columns of the reduction, experts and pages are numbers in memory, written at random.
 
 Sequences that are empty, overlap or end inside of a tile; masks with one end more; pages and experts out of range that
-a mask leaves out; numbers at which nothing can begin. `traps` has the products whose numbers are arguments.
+a mask leaves out; numbers at which nothing can begin. `traps` has the products whose numbers are arguments. Offsets of
+loaded numbers fit into the bits that they are computed in, which is taken for granted: where no mask leaves out experts
+that do not exist, these are 64.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def draw(seed: int) -> str:
     guarded = paged or chance(0.4)  # an expert or page may be none
     lines = ["z = tl.program_id(1)"]
     for at, name in enumerate(("first", "length", "expert", "depth")):
-        lines.append(f"{name} = tl.load(t_ptr + {PLACES} * z + {at})" + (".to(tl.int64)" if wide else ""))
+        widened = wide or (name == "expert" and not guarded)
+        lines.append(f"{name} = tl.load(t_ptr + {PLACES} * z + {at})" + (".to(tl.int64)" if widened else ""))
     if by_end:
         lines += ["end = first + length", "length = end - first"]
     lines += ["pm = tl.program_id(0) // tl.cdiv(N, BN)", "pn = tl.program_id(0) % tl.cdiv(N, BN)"]
