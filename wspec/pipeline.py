@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -12,6 +12,7 @@ from wspec.host_descriptors import Promotion
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE, Disjoint
+from wspec.ir.types import TensorDescType
 from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
@@ -28,6 +29,7 @@ from wspec.passes.pointer_promotion.choice import operands, pays_alone
 from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
+from wspec.passes.shorter_steps import shorten_steps
 from wspec.passes.software_pipelining.async_dots import async_dots
 from wspec.passes.software_pipelining.pipeline_loops import pipeline_loops
 from wspec.passes.split import split
@@ -94,8 +96,27 @@ def prepare(module: Operation, options: Options) -> Promoted:
     unfuse_loops(module)
     drop_idle_barriers(module)
     promoted = promote(module) if options.promote is not False else Promoted(None)
+    promoted = _with_shorter_steps(module, promoted, load_machine(options.machine).smem_bytes)
     numbered(module)
     return promoted
+
+
+def _with_shorter_steps(module: Operation, promoted: Promoted, smem_bytes: int) -> Promoted:
+    """What became of its pointers when loops that leave room for few buffers take shorter steps, in place.
+
+    A dimension without an end ends behind the last box, and so hangs on the box: such descriptors keep theirs.
+    """
+    made = promoted.promotion
+    function = function_of(module)
+    described = [arg for arg in function.regions[0].block.args if isinstance(arg.type, TensorDescType)]
+    added = described[len(described) - len(made.descriptors) :] if made is not None else []
+    pairs = zip(added, made.descriptors if made is not None else (), strict=True)
+    shorten_steps(function, smem_bytes, [arg for arg, one in pairs if None in one.shape])
+    if made is None:
+        return promoted
+    boxes = [arg.type.block.shape for arg in added if isinstance(arg.type, TensorDescType)]
+    descriptors = tuple(replace(one, block=box) for one, box in zip(made.descriptors, boxes, strict=True))
+    return replace(promoted, promotion=replace(made, descriptors=descriptors))
 
 
 @dataclass(frozen=True, slots=True)
