@@ -70,7 +70,11 @@ def _halves(loop: Operation, smem_bytes: int) -> list[_Halved]:
     for dot in dots:
         for at in (0, 1):
             way = _way(dot.operands[at], 1 - at)
-            if way is None or found.setdefault(way[0][0], way[1]) != way[1]:
+            if (
+                way is None
+                or any(op.parent is not body for op in way[0])
+                or found.setdefault(way[0][0], way[1]) != way[1]
+            ):
                 return []
             known.update(way[0])
     loads = [_Halved(load, dim) for load, dim in found.items() if load.name == "tt.descriptor_load"]
