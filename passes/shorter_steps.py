@@ -7,7 +7,7 @@
 
 Two buffers of 64 KiB leave one on its way while the other one is multiplied; four of 32 KiB leave three. The tensor
 core adds the same products in the same order, 16 deep at a time. It is done where tiles go from descriptors to products
-and nowhere else, and an SM has room for fewer than four iterations of them. Runs before a plan is made.
+and nowhere else, and an SM has room for four iterations of them only then. Runs before a plan is made.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from wspec.ir.types import (
     TensorType,
     TypeAttr,
 )
+from wspec.model.operations import byte_size
 
 ENOUGH = 4  # iterations of tiles that an SM should have room for
 _VIEWS = ("ttg.local_alloc", "ttg.memdesc_trans")
@@ -47,8 +48,11 @@ class _Halved:
 
 def shorten_steps(function: Operation, smem_bytes: int, kept: Collection[Value] = ()) -> None:
     """Halve steps in place. `smem_bytes`: of an SM; `kept`: descriptors whose boxes stay as they are."""
+    size = _bytes_in_loops(function)
+    if not ENOUGH * size / 2 <= smem_bytes < ENOUGH * size:
+        return
     for loop in [op for op in function.walk() if op.name == "scf.for"]:
-        halves = _halves(loop, smem_bytes)
+        halves = _halves(loop)
         if halves and _may_change(function, loop, halves, kept):
             _rewrite(loop, halves)
     args = function.regions[0].block.args
@@ -57,8 +61,8 @@ def shorten_steps(function: Operation, smem_bytes: int, kept: Collection[Value] 
     function.properties["function_type"] = TypeAttr(replace(known.type, inputs=tuple(arg.type for arg in args)))
 
 
-def _halves(loop: Operation, smem_bytes: int) -> list[_Halved]:
-    """The loads of a loop that only multiplies what it loads; none where it does something else, or has room."""
+def _halves(loop: Operation) -> list[_Halved]:
+    """The loads of a loop that only multiplies what it loads; none where it does something else."""
     body = loop.regions[0].block
     dots = [op for op in body.ops if op.name in DOTS]
     if not dots or set(body.terminator.operands) != {dot.result for dot in dots}:
@@ -80,12 +84,15 @@ def _halves(loop: Operation, smem_bytes: int) -> list[_Halved]:
     loads = [_Halved(load, dim) for load, dim in found.items() if load.name == "tt.descriptor_load"]
     if any(op not in known and not _is_scalar(op) for op in body.ops[:-1]):
         return []
-    types = [one.load.result.type for one in loads]
+    types = [load.load.result.type for load in loads]
     depths = {type.shape[one.dim] for one, type in zip(loads, types, strict=True) if isinstance(type, TensorType)}
-    if len(depths) != 1 or min(depths) < LEAST_DEPTH:
-        return []
-    size = sum(type.shape[0] * type.shape[1] * 2 for type in types if isinstance(type, TensorType))
-    return loads if ENOUGH * size > smem_bytes else []
+    return loads if len(depths) == 1 and min(depths) >= LEAST_DEPTH else []
+
+
+def _bytes_in_loops(function: Operation) -> int:
+    """Of an iteration of every loop: each has rings of its own."""
+    loads = [op for op in function.walk() if op.name == "tt.descriptor_load"]
+    return sum(byte_size(op.result.type) for op in loads if any(one.name == "scf.for" for one in op.ancestors()))
 
 
 def _way(buffer: Value, dim: int) -> tuple[list[Operation], int] | None:
