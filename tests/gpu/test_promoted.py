@@ -68,6 +68,28 @@ def test_numbers_in_memory(case: Case, meta: int) -> None:
     torch.testing.assert_close(found, case.launch(case.kernel, configuration), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("case", LOADED, ids=lambda case: case.name)
+def test_descriptors_alone(case: Case) -> None:
+    """In kernels that are not specialized."""
+    ours = wspec.compile(case.kernel, specialize=False, promote=True, strict=True, trials=0)
+    torch.testing.assert_close(case.launch(ours, case.configurations[1]), case.theirs(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_with_descriptors_alone(shape: tuple[int, int, int]) -> None:
+    case = product_case(*shape, False)
+    ours = wspec.compile(case.kernel, specialize=False, promote=True, trials=0)
+    assert torch.equal(case.launch(ours, TILES[1]), case.launch(case.kernel, TILES[1]))
+
+
+@pytest.mark.parametrize("shape", [(512, 512, 512), (129, 1000, 1000), (2000, 1304, 1040)], ids=str)
+def test_steps_of_half_the_depth(shape: tuple[int, int, int]) -> None:
+    """Bit for bit: the same products are added in the same order."""
+    case, meta = product_case(*shape, False), {**TILES[1], "BLOCK_K": 128, "num_stages": 2}
+    ours = wspec.compile(case.kernel, gate="off", strict=True)
+    assert torch.equal(case.launch(ours, meta), case.launch(case.kernel, meta))
+
+
 @pytest.mark.parametrize("seed", range(2000, 2040))
 def test_drawn_kernels_with_numbers_in_memory(seed: int, tmp_path: Path) -> None:
     """Those of sequences.py, as below."""

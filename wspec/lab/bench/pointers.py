@@ -45,17 +45,24 @@ CASES: tuple[Callable[[], Case], ...] = (
 )
 
 
-def compile_all(case: Case) -> None:
+def ours_of(case: Case, alone: bool) -> Any:
+    """The case's kernel under wspec; `alone`: not specialized, with descriptors for its pointers."""
+    if alone:
+        return wspec.compile(case.kernel, remarks="off", specialize=False, promote=True, trials=0)
+    return wspec.compile(case.kernel, remarks="off")
+
+
+def compile_all(case: Case, alone: bool) -> None:
     """Launch the case's kernels once in every configuration."""
-    for kernel in (case.kernel, wspec.compile(case.kernel, remarks="off")):
+    for kernel in (case.kernel, ours_of(case, alone)):
         for meta in case.configurations:
             with contextlib.suppress(triton.OutOfResources):
                 case.launch(kernel, meta)
 
 
-def contest(case: Case, rounds: int) -> dict[str, Any]:
+def contest(case: Case, rounds: int, alone: bool) -> dict[str, Any]:
     """Errors and ratios of one case."""
-    ours = wspec.compile(case.kernel, remarks="off")
+    ours = ours_of(case, alone)
     expected = case.theirs().float()
     variants, wrong = [], 0.0
     for at, meta in enumerate(case.configurations):
@@ -93,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", default="pointers.json", metavar="FILE")
     parser.add_argument("--jobs", type=int, default=8, help="cases compiled at a time (default %(default)s)")
     parser.add_argument("--only", type=int, nargs="+", metavar="CASE", help="cases by number, from 0 on")
+    parser.add_argument("--alone", action="store_true", help="not specialized, with descriptors for its pointers")
     parser.add_argument("--compile", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     try:
@@ -101,15 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.compile is not None:
-        compile_all(CASES[options.compile]())
+        compile_all(CASES[options.compile](), options.alone)
         return 0
     chosen = [at for at in range(len(CASES)) if options.only is None or at in options.only]
     with ThreadPoolExecutor(options.jobs) as pool:  # into Triton's cache, side by side
-        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--compile"]
+        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__]
+        command += ["--alone", "--compile"] if options.alone else ["--compile"]
         list(pool.map(lambda at: subprocess.run([*command, str(at)], check=False), chosen))
     rows = []
     for at in chosen:
-        rows.append(contest(CASES[at](), options.rounds))
+        rows.append(contest(CASES[at](), options.rounds, options.alone))
         print(rows[-1], flush=True)
     write_json(options.json, {"environment": environment(), "cases": rows})
     columns = ("case", "us", "x plain", "x torch", "largest error", "plain's", "ours")
