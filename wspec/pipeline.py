@@ -119,6 +119,13 @@ def _with_shorter_steps(module: Operation, promoted: Promoted, smem_bytes: int) 
     return replace(promoted, promotion=replace(made, descriptors=descriptors))
 
 
+def _nested(module: Operation) -> Operation:
+    """The module without early returns and whiles that count, in place."""
+    nest_returns(module)
+    count_whiles(module)
+    return module
+
+
 @dataclass(frozen=True, slots=True)
 class Undivided:
     """A kernel in Triton IR that is not divided into tasks, with descriptors in the place of pointers."""
@@ -129,19 +136,18 @@ class Undivided:
     remarks: tuple[Remark, ...]
 
 
-def undivided(module: Operation, lowered: Operation, options: Options) -> Undivided | None:
-    """Give a kernel that is not specialized descriptors, in place; None where nothing is to be gained.
+def undivided(read: Callable[[], Operation], lowered: Operation, options: Options) -> Undivided | None:
+    """Give a kernel that is not specialized descriptors; None where nothing is to be gained.
 
-    `module` is in Triton IR, `lowered` the same kernel in TTGIR. With promote=1 wherever a tile becomes a descriptor's;
-    otherwise where all tiles that go to products do, and Triton copies one of them worse. Raises Declined.
+    `read` gives it in Triton IR; `lowered` is the same kernel in TTGIR, which is spent. With promote=1 wherever a tile
+    becomes a descriptor's; otherwise where all tiles that go to products do, and Triton copies one of them worse. Raises
+    Declined.
     """
     if options.promote is False:
         return None
-    for one in (module, lowered):
-        nest_returns(one)
-        count_whiles(one)
-    if not options.promote and not pays_alone(operands(function_of(lowered))):
+    if not options.promote and not pays_alone(operands(function_of(_nested(lowered)))):
         return None
+    module = _nested(read())
     promoted = promote(module)
     function = function_of(module)
     if promoted.promotion is None or (not options.promote and operands(function)):

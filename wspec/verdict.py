@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import value_name
+from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import prepare, specialize, undivided
@@ -46,15 +48,17 @@ class Judge:
             ways, outcome.promotion,
         )  # fmt: skip
 
-    def undivided(self, ttir: str, ttgir: str) -> Verdict | None:
+    def undivided(self, ttir: Callable[[], str], ttgir: str) -> Verdict | None:
         """A kernel that is left alone, with descriptors in the place of pointers; None where that is not wanted.
 
-        Both texts in generic form; that of the verdict is Triton IR.
+        `ttir` gives its Triton IR, in generic form as `ttgir` is; the text of the verdict is Triton IR too.
         """
-        if self.plan is not None or self.options.tune:
+        if self.plan is not None or self.options.tune or self.options.promote is False:
             return None
+        if not self.options.promote and not any(name in ttgir for name in DOTS):
+            return None  # most kernels
         try:
-            made = undivided(ir.read(ttir), ir.read(ttgir), self.options)
+            made = undivided(lambda: ir.read(ttir()), ir.read(ttgir), self.options)
         except Declined:
             return None
         if made is None:

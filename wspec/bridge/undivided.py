@@ -37,8 +37,8 @@ class Rewritten(Protocol):
     def promotion(self) -> Promotion | None: ...
 
 
-Undivided = Callable[[str, str], Rewritten | None]
-"""A kernel's TTIR and TTGIR, in generic form, to TTIR with descriptors; None: nothing is changed."""
+Undivided = Callable[[Callable[[], str], str], Rewritten | None]
+"""What gives a kernel's TTIR, and its TTGIR, in generic form, to TTIR with descriptors; None: nothing is changed."""
 
 
 def with_descriptors_alone(
@@ -52,7 +52,7 @@ def with_descriptors_alone(
     if ask is None or not ttir:
         return result, None
     try:
-        rewritten = ask(generic_text(reparse(ttir)), text)
+        rewritten = ask(lambda: generic_text(reparse(ttir)), text)
         if rewritten is None or rewritten.text is None:
             return result, None
         finished = finish_undivided(rewritten.text, source)

@@ -258,7 +258,9 @@ class KernelSubject(Subject):
         if self.front.specialized or not self.options.enabled:
             return None
         ttir, ttgir = (self.front.stages[stage] for stage in ("ttir", "ttgir"))
-        made = Judge(self.options, self.offline.compiler.given_plan).undivided(generic_text(reparse(ttir)), ttgir)
+        made = Judge(self.options, self.offline.compiler.given_plan).undivided(
+            lambda: generic_text(reparse(ttir)), ttgir
+        )
         return None if made is None else made.promotion
 
     @cached_property
