@@ -140,8 +140,8 @@ def undivided(read: Callable[[], Operation], lowered: Operation, options: Option
     """Give a kernel that is not specialized descriptors; None where nothing is to be gained.
 
     `read` gives it in Triton IR; `lowered` is the same kernel in TTGIR, which is spent. With promote=1 wherever a tile
-    becomes a descriptor's; otherwise where all tiles that go to products do, and Triton copies one of them worse. Raises
-    Declined.
+    becomes a descriptor's; otherwise where all tiles that go to products do, and Triton copies one of them worse.
+    Raises Declined.
     """
     if options.promote is False:
         return None
