@@ -101,6 +101,7 @@ def copied(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: 
             tl.store(out, tile, mask=(now[:, None] < m) & (columns[None, :] < n))
             at = a_ptr + (now % m)[:, None] * pitch + columns[None, :]
             tile = tl.load(at, mask=columns[None, :] < n, other=0.0)
+        tile = tl.zeros((BM, BN), tl.float16)
     elif KIND == 14:  # rows as far as a number in memory says, unless another one says not
         end, which = tl.load(b_ptr).to(tl.int32), tl.load(b_ptr + 1).to(tl.int32)
         seen = inside & (rows[:, None] < end) & (which >= 0)
