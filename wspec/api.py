@@ -270,7 +270,8 @@ class _Compiler:
             expected = Plan.from_text(result.plan).prediction
             return is_clearly_less(expected.iteration_cycles, expected.plain_iteration_cycles)
 
-        return bridge.on_trial(kernel, source, options.trials, begins, self._tell)
+        how = "specialized" if result.specialized else "with descriptors"
+        return bridge.on_trial(kernel, source, options.trials, begins, self._tell, how)
 
     def _way(self, source: KernelSource, way: LaunchWay) -> Any | None:
         """The kernel of another way to launch it; None, with a remark, where it cannot be had."""
