@@ -231,7 +231,7 @@ class _Compiler:
         began = time.perf_counter()
         result, group = self.obtain(source)
         ledger.compiled(source, result, time.perf_counter() - began)
-        if self.options.strict and result.reason is not None:
+        if self.options.strict and result.reason is not None and not result.is_ours:
             raise WspecError(replace(result.reason, severity="error"))
         announce(result.remarks, self.options)
         return result, group
@@ -262,14 +262,17 @@ class _Compiler:
     def _on_trial(self, kernel: Any, source: KernelSource, result: Result) -> Any:
         """The kernel, which proves itself at its first launches where the model alone has let it through."""
         options = self.options
-        if not result.specialized or options.gate == "off" or options.strict or self.given_plan is not None:
+        if not result.is_ours or options.gate == "off" or options.strict or self.given_plan is not None:
             return kernel
 
         def begins() -> bool:
+            if not result.specialized:
+                return True
             expected = Plan.from_text(result.plan).prediction
             return is_clearly_less(expected.iteration_cycles, expected.plain_iteration_cycles)
 
-        return bridge.on_trial(kernel, source, options.trials, begins, self._tell)
+        how = "specialized" if result.specialized else "with descriptors"
+        return bridge.on_trial(kernel, source, options.trials, begins, self._tell, how)
 
     def _way(self, source: KernelSource, way: LaunchWay) -> Any | None:
         """The kernel of another way to launch it; None, with a remark, where it cannot be had."""

@@ -108,18 +108,25 @@ def left_alone(function: Callable[..., Any], why: Remark) -> None:
 
 def compiled(source: KernelSource, result: Result, seconds: float) -> None:
     """Enter a specialization."""
-    reason = result.reason
     entry = Entry(
         source.name,
         _place(source.ast.fn.fn),
         source.describe(),
         result.specialized,
-        f"{reason.code}: {reason.message}" if reason is not None else "",
+        _words(result),
         _gain(result),
         seconds,
     )
     with _ledger.lock:
         _ledger.entries.append((source.ast.fn.fn, entry))
+
+
+def _words(result: Result) -> str:
+    """Why a kernel was not specialized, and what was done all the same."""
+    reason = result.reason
+    if reason is None:
+        return ""
+    return f"{'with descriptors, not specialized: ' if result.is_ours else ''}{reason.code}: {reason.message}"
 
 
 def launched(function: Callable[..., Any]) -> None:

@@ -127,9 +127,15 @@ class Options:
     packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
-    promote: bool = _option(
-        True,
-        Spec(bool, "tiles that go through pointers go through tensor descriptors where that is shown to be the same"),
+    specialize: bool = _option(True, Spec(bool, "0 divides no kernel into tasks; pointers may become descriptors"))
+    promote: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "tiles that go through pointers go through tensor descriptors where that is shown to be the same; 1: also "
+            "in a kernel that is not specialized, auto: there where it should pay",
+            optional=True,
+        ),
     )
     staging: str | None = _option(
         None,
@@ -260,7 +266,8 @@ class OptionArguments(TypedDict, total=False):
     hold_waits: bool | None
     programmatic_launch: bool
     packed_dequantization: bool
-    promote: bool
+    specialize: bool
+    promote: bool | None
     staging: str | None
     tune: int
     trials: int

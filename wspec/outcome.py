@@ -40,13 +40,18 @@ class Report:
         return self.result.specialized
 
     @property
+    def promoted(self) -> bool:
+        """Do tiles that the kernel finds through pointers go through descriptors, which a launch makes?"""
+        return self.result.promotion is not None
+
+    @property
     def remarks(self) -> tuple[Remark, ...]:
         """What was done or why not; the codes are those of `wspec.REASONS`."""
         return self.result.remarks
 
     @property
     def reason(self) -> Remark | None:
-        """Why the kernel was left alone; None when it was specialized."""
+        """Why the kernel was not specialized; None when it was."""
         return self.result.reason
 
     @property
@@ -87,7 +92,8 @@ class Report:
         return bridge.kernel_resources(self.source, self.kernel, self.result.ptxas_log)
 
     def __str__(self) -> str:
-        done = "specialized" if self.specialized else "left as it was"
+        alone = "not specialized, with descriptors for its pointers" if self.promoted else "left as it was"
+        done = "specialized" if self.specialized else alone
         parts = [f"{self.source.describe()}: {done}", *(render(remark) for remark in self.remarks)]
         if self.proof:
             parts.append(self.proof)
@@ -106,7 +112,7 @@ class Report:
         if self.plan is not None:
             found = operations(self.source, self.plan, self.result.promotion is not None)
             parts.append(plan_text(self.plan, found, load_machine(self.machine)))
-        binary = str(self.resources) if self.specialized else "what Triton makes of the kernel, not looked at here"
+        binary = str(self.resources) if self.result.is_ours else "what Triton makes of the kernel, not looked at here"
         return "\n\n".join([*parts, f"binary: {binary}"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
@@ -12,6 +12,7 @@ from wspec.host_descriptors import Promotion
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE, Disjoint
+from wspec.ir.types import TensorDescType
 from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
@@ -25,9 +26,11 @@ from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
+from wspec.passes.pointer_promotion.choice import operands, pays_alone
 from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
+from wspec.passes.shorter_steps import shorten_steps
 from wspec.passes.software_pipelining.async_dots import async_dots
 from wspec.passes.software_pipelining.pipeline_loops import pipeline_loops
 from wspec.passes.split import split
@@ -95,9 +98,69 @@ def prepare(module: Operation, options: Options) -> Promoted:
     unfuse_loops(module)
     drop_idle_barriers(module)
     share_boxed_operands(module)
-    promoted = promote(module) if options.promote else Promoted(None)
+    promoted = promote(module) if options.promote is not False else Promoted(None)
+    promoted = _with_shorter_steps(module, promoted, load_machine(options.machine).smem_bytes)
     numbered(module)
     return promoted
+
+
+def _with_shorter_steps(module: Operation, promoted: Promoted, smem_bytes: int) -> Promoted:
+    """What became of its pointers when loops that leave room for few buffers take shorter steps, in place.
+
+    A dimension without an end ends behind the last box, and so hangs on the box: such descriptors keep theirs.
+    """
+    made = promoted.promotion
+    function = function_of(module)
+    described = [arg for arg in function.regions[0].block.args if isinstance(arg.type, TensorDescType)]
+    added = described[len(described) - len(made.descriptors) :] if made is not None else []
+    pairs = zip(added, made.descriptors if made is not None else (), strict=True)
+    shorten_steps(function, smem_bytes, [arg for arg, one in pairs if None in one.shape])
+    if made is None:
+        return promoted
+    boxes = [arg.type.block.shape for arg in added if isinstance(arg.type, TensorDescType)]
+    descriptors = tuple(replace(one, block=box) for one, box in zip(made.descriptors, boxes, strict=True))
+    return replace(promoted, promotion=replace(made, descriptors=descriptors))
+
+
+def _nested(module: Operation) -> Operation:
+    """The module without early returns and whiles that count, in place."""
+    nest_returns(module)
+    count_whiles(module)
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """A kernel in Triton IR that is not divided into tasks, with descriptors in the place of pointers."""
+
+    module: Operation
+    promotion: Promotion
+    disjoint: Disjoint
+    remarks: tuple[Remark, ...]
+
+
+def undivided(read: Callable[[], Operation], lowered: Operation, options: Options) -> Undivided | None:
+    """Give a kernel that is not specialized descriptors; None where nothing is to be gained.
+
+    `read` gives it in Triton IR; `lowered` is the same kernel in TTGIR, which is spent. With promote=1 wherever a tile
+    becomes a descriptor's; otherwise where all tiles that go to products do, and Triton copies one of them worse.
+    Raises Declined.
+    """
+    if options.promote is False:
+        return None
+    if not options.promote and not pays_alone(operands(function_of(_nested(lowered)))):
+        return None
+    module = _nested(read())
+    promoted = promote(module)
+    function = function_of(module)
+    if promoted.promotion is None or (not options.promote and operands(function)):
+        return None
+    check_valid(module)
+    count = len(promoted.done)
+    tiles = "a tile" if count == 1 else f"{count} tiles"
+    message = f"not specialized, but {tiles} that went through pointers go through tensor descriptors"
+    done = Remark("promoted", message, function.location)
+    return Undivided(module, promoted.promotion, disjoint_arguments(function), (done, *promoted.remarks()))
 
 
 def walk_tiles(module: Operation, plan: Plan) -> Operation:

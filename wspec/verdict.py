@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wspec import ir
 from wspec.bridge import PtxEdits, Verdict
+from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import value_name
+from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import prepare, specialize
+from wspec.pipeline import prepare, specialize, undivided
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan, is_shallow
 from wspec.plan.registers import launch_registers
@@ -29,6 +32,9 @@ class Judge:
     name: str = ""  # of an alternative: the options that make it
 
     def __call__(self, text: str) -> Verdict:
+        if not self.options.specialize and self.plan is None:
+            why = Remark("disabled", "no kernel is divided into tasks (specialize=False or WSPEC_SPECIALIZE=0)")
+            return Verdict(None, remarks=(why,))
         outcome = specialize(ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages)
         module = ir.print_module(outcome.module) if outcome.module is not None else None
         found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
@@ -41,6 +47,24 @@ class Judge:
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,
             ways, outcome.promotion,
         )  # fmt: skip
+
+    def undivided(self, ttir: Callable[[], str], ttgir: str) -> Verdict | None:
+        """A kernel that is left alone, with descriptors in the place of pointers; None where that is not wanted.
+
+        `ttir` gives its Triton IR, in generic form as `ttgir` is; the text of the verdict is Triton IR too.
+        """
+        if self.plan is not None or self.options.tune or self.options.promote is False:
+            return None
+        if not self.options.promote and not any(name in ttgir for name in DOTS):
+            return None  # most kernels
+        try:
+            made = undivided(lambda: ir.read(ttir()), ir.read(ttgir), self.options)
+        except Declined:
+            return None
+        if made is None:
+            return None
+        text = ir.print_module(made.module)
+        return Verdict(text, remarks=made.remarks, disjoint=made.disjoint, promotion=made.promotion)
 
     def _ways(self, text: str, plan: Plan) -> tuple[LaunchWay, ...]:
         """What launches may choose between; nothing else is made while plans are measured."""

@@ -7,17 +7,31 @@ has gone round. Pointers that a loop carries become a sum with that counter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import DenseAttr, IntegerAttr, PointerType, ScalarType, TensorType, Type
 
-Atom = Value | Operation  # an operation: the counter of that loop
 Monomial = tuple[int, ...]  # sorted numbers of factors: atoms from 0 on, indices of the tile's dimensions below 0
 Polynomial = Mapping[Monomial, int]
 
 ONE: Monomial = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """How many elements of a tile there are along a side of `size`, from the first one on, where an access stands.
+
+    An element is there if its place in the tile is below all of `ends`, and none is unless all of `when` are true.
+    """
+
+    size: int
+    ends: tuple[Polynomial, ...]
+    when: tuple[Value, ...] = ()
+
+
+Atom = Value | Operation | Room  # an operation: the counter of that loop
 
 
 def index(dim: int) -> int:
@@ -100,9 +114,10 @@ class NotAffine(Exception):
 
 @dataclass
 class Addresses:
-    """The expressions of a function's values."""
+    """The expressions of a function's values. Scalars that are `whole` are atoms, whatever they are computed of."""
 
     function: Operation
+    whole: Callable[[Value], bool] = lambda _: False
     atoms: list[Atom] = field(default_factory=list)
     _numbers: dict[Atom, int] = field(default_factory=dict)
     _known: dict[Value, Expression | NotAffine] = field(default_factory=dict)
@@ -127,8 +142,14 @@ class Addresses:
             raise found
         return found
 
+    def keeping(self, whole: Callable[[Value], bool]) -> Addresses:
+        """Others, in terms of the same atoms."""
+        return Addresses(self.function, whole, self.atoms, self._numbers)
+
     def _made(self, value: Value) -> Expression:
         op = value.op
+        if isinstance(value.type, ScalarType) and self.whole(value):
+            return self.atom(value)
         if op is None:
             return self._argument(value)
         made = _RULES.get(op.name)
@@ -149,12 +170,19 @@ class Addresses:
         if around is self.function:
             return Expression({}, value) if isinstance(value.type, PointerType) else self.atom(value)
         if around is None or around.name != "scf.for":
+            if isinstance(value.type, ScalarType):
+                return self.atom(value)
             raise NotAffine("it comes out of a branch or a loop of another kind")
         if value.index == 0:
             first, step = self.of(around.operands[0]), self.of(around.operands[2])
             turns = multiply({(self.number(around),): 1}, step.sum)
             return Expression(add(first.sum, turns), fits=first.fits + step.fits)
-        return self._carried(value, around)
+        try:
+            return self._carried(value, around)
+        except NotAffine:
+            if isinstance(value.type, ScalarType):
+                return self.atom(value)
+            raise
 
     def _carried(self, value: Value, loop: Operation) -> Expression:
         """What each iteration adds the same to."""
@@ -189,6 +217,8 @@ class Addresses:
 
 def is_before(atom: Atom, loop: Operation) -> bool:
     """Is the atom there before the loop begins?"""
+    if isinstance(atom, Room):
+        return False
     if isinstance(atom, Operation):
         return loop.is_inside(atom)
     owner = atom.op if atom.op is not None else atom.owner.parent_op if isinstance(atom.owner, Block) else None

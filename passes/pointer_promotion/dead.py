@@ -14,8 +14,8 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.ops import info
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import DenseArrayAttr
-from wspec.passes.pointer_promotion.addresses import NotAffine, Polynomial, add, index, shape_of
-from wspec.passes.pointer_promotion.tiles import Dead, NotATile, Tiles
+from wspec.passes.pointer_promotion.addresses import Polynomial, add, atoms_in, index, is_before, shape_of
+from wspec.passes.pointer_promotion.tiles import Dead, Tiles
 from wspec.plan.pointer_loads import mask_of
 
 _SAME_PLACE = frozenset({"ttg.convert_layout", "ttg.local_alloc", "ttg.local_load", "tt.fp_to_fp", "tt.bitcast"})
@@ -74,7 +74,7 @@ def _reached(
             inside = op.regions[0].block.args
             return [pair for at in places for pair in ((inside[at - 2], dim), (op.results[at - 3], dim))]
     if op.name == "scf.yield" and op.parent_op is not None:
-        return _yielded(op, op.parent_op, value, dim)
+        return _yielded(tiles, op, op.parent_op, value, dim, dead)
     if op.name == "tt.reduce" and (axis := op.int_attr("axis")) is not None and axis != dim:
         return [(result, dim - (axis < dim)) for result in op.results]
     if op.name == "tt.expand_dims" and (axis := op.int_attr("axis")) is not None:
@@ -93,10 +93,14 @@ def _stores(op: Operation, value: Value, users: dict[Value, list[Operation]]) ->
     return op.operands.index(value) == 1 and op.operands.count(value) == 1
 
 
-def _yielded(op: Operation, parent: Operation, value: Value, dim: int) -> list[tuple[Value, int]]:
+def _yielded(
+    tiles: Tiles, op: Operation, parent: Operation, value: Value, dim: int, dead: Dead
+) -> list[tuple[Value, int]]:
     places = [place for place, operand in enumerate(op.operands) if operand is value]
     found = [(parent.results[at], dim) for at in places]
     if parent.name == "scf.for":
+        if any(not is_before(tiles.addresses.atoms[one], parent) for one in atoms_in([dead.inner, dead.end])):
+            raise Seen(op)  # in the next round the same names are other numbers
         found += [(parent.regions[0].block.args[1 + at], dim) for at in places]
     elif parent.name != "scf.if":
         raise Seen(op)
@@ -105,12 +109,6 @@ def _yielded(op: Operation, parent: Operation, value: Value, dim: int) -> list[t
 
 def _hides(tiles: Tiles, store: Operation, dim: int, dead: Dead) -> bool:
     """Does the mask of a store leave out elements whose place along a dimension is dead?"""
-    try:
-        ends, _, _ = tiles.masks(mask_of(store))
-    except (NotATile, NotAffine):
-        return False
-    if dim not in ends:
-        return False
     place: Polynomial = add(dead.inner, {(index(dead.dim),): 1}, -1)
     room = add(dead.end, place, -1)  # what i is below in elements that are alive
-    return dict(ends[dim]) == dict(room)
+    return any(dict(end) == dict(room) for end in tiles.masks.ends(mask_of(store), dim))

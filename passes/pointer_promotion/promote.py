@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import ALIGNMENT, HostDescriptor, LaunchSlice, Promotion
+from wspec.host_descriptors import ALIGNMENT, MOST, HostDescriptor, LaunchSlice, Promotion
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.prune import prune
 from wspec.ir.types import (
@@ -37,9 +37,10 @@ from wspec.ir.types import (
     TensorType,
     Type,
 )
-from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, is_before
+from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, Room, is_before
 from wspec.passes.pointer_promotion.dead import Seen, check_unseen
-from wspec.passes.pointer_promotion.tiles import NotATile, Tile, Tiles
+from wspec.passes.pointer_promotion.masks import NotATile
+from wspec.passes.pointer_promotion.tiles import Tile, Tiles
 from wspec.plan.arguments import add_arguments
 from wspec.plan.graph import LOADS, STORES, memory_base
 
@@ -197,14 +198,17 @@ class _Maker:
     def __init__(self, function: Operation, tiles: Tiles) -> None:
         self.function, self.tiles = function, tiles
         self.descriptors: list[HostDescriptor] = []
-        self.values: list[Value] = []
+        self.values: list[list[Value]] = []  # of each the descriptor and its extents
+        self._rooms: dict[tuple[Block, Room], Value] = {}
 
     def rewrite(self, tile: Tile) -> Operation:
         """The access in a descriptor's terms, in the place of the one that there was."""
         op, block = tile.op, tile.op.parent
         assert block is not None
-        descriptor = self._descriptor(tile)
-        places = [self._place(op, one.place) for one in tile.dimensions]
+        descriptor, *extents = self._descriptor(tile)
+        places = []
+        for one, extent in zip(tile.dimensions, extents, strict=True):
+            places.append(self._free_place(op, one.place, extent) if one.is_free else self._place(op, one.place))
         build = Builder(block, block.ops.index(op), op.location)
         made = self._load(build, tile, descriptor, places) if op.results else None
         if made is None:
@@ -246,8 +250,8 @@ class _Maker:
             value = build.create("tt.trans", [value], [_turned(value.type)], order).result
         return build.create("tt.descriptor_store", [descriptor, value, *places])
 
-    def _descriptor(self, tile: Tile) -> Value:
-        """The function's argument that stands for the tile's descriptor."""
+    def _descriptor(self, tile: Tile) -> list[Value]:
+        """The function's arguments that stand for the tile's descriptor and its extents."""
         assert tile.base.op is None
         type = _moved(tile.op).type
         assert isinstance(type, TensorType) and isinstance(type.element, ScalarType)
@@ -257,25 +261,40 @@ class _Maker:
             self.tiles.sum(tile.offset),
             tuple(None if one.end is None else self.tiles.sum(one.end) for one in tile.dimensions),
             tuple(self.tiles.sum(one.stride) for one in tile.dimensions),
-            tuple(None if one.end is not None else self.tiles.sum(one.place) for one in tile.dimensions),
+            tuple(None if one.end is not None or one.is_free else self.tiles.sum(one.place) for one in tile.dimensions),
             not tile.op.results,
         )  # fmt: skip
-        for known, value in zip(self.descriptors, self.values, strict=True):
+        for known, values in zip(self.descriptors, self.values, strict=True):
             if replace(known, name="") == made:
-                return value
+                return values
         pointer = value_name(tile.base.location) or f"argument {tile.base.index}"
         count = sum(known.argument == made.argument for known in self.descriptors)
         made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}")
         rank = len(block)
-        shared = _shared(type, block, transposed=False, rank=rank)
+        shared = None if type.encoding is None else _shared(type, block, transposed=False, rank=rank)
         described = TensorDescType(TensorType(block, type.element, shared))
-        value = add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])[0]
+        added = add_arguments(self.function, made.name, [described, *[I32] * rank, *[I64] * rank])
         self.descriptors.append(made)
-        self.values.append(value)
-        return value
+        self.values.append(added[: 1 + rank])
+        return self.values[-1]
 
-    def _place(self, op: Operation, sum: Polynomial) -> Value:
-        """An int32 with the value of a polynomial at an operation; what no loop changes is computed before all."""
+    def _free_place(self, op: Operation, sum: Polynomial, extent: Value) -> Value:
+        """Where a tile begins along a dimension that reaches half of its extent before the argument's address.
+
+        A store at a place before the first one would fault, also where its mask leaves out all of it.
+        """
+        place = self._place(op, sum, I64)
+        assert op.parent is not None
+        build = Builder(op.parent, op.parent.ops.index(op), op.location)
+        half = build.binary("arith.shrui", extent, build.constant(1))
+        place = build.binary("arith.addi", place, build.create("arith.extsi", [half], [I64]).result)
+        if not op.results:
+            place = build.binary("arith.maxsi", place, build.constant(0, I64))
+            place = build.binary("arith.minsi", place, build.constant(MOST, I64))
+        return build.create("arith.trunci", [place], [I32]).result
+
+    def _place(self, op: Operation, sum: Polynomial, type: ScalarType = I32) -> Value:
+        """The value of a polynomial at an operation; what no loop changes is computed before all."""
         body, block = self.function.regions[0].block, op.parent
         assert block is not None
         outermost = next((one for one in (op, *op.ancestors()) if one.parent is body), op)
@@ -283,61 +302,85 @@ class _Maker:
         late = {monomial: factor for monomial, factor in sum.items() if monomial not in early}
         first = None
         if early and outermost is not op:
-            first = self._emitted(Builder(body, body.ops.index(outermost), op.location), early)
+            first = self._emitted(Builder(body, body.ops.index(outermost), op.location), early, type)
             if not late:
                 return first
             sum = late
-        return self._emitted(Builder(block, block.ops.index(op), op.location), sum, first)
+        return self._emitted(Builder(block, block.ops.index(op), op.location), sum, type, first)
 
     def _is_before(self, monomial: Monomial, op: Operation) -> bool:
         """Are all factors there before an operation of the function's body begins?"""
         return all(is_before(self.tiles.addresses.atoms[number], op) for number in monomial)
 
-    def _emitted(self, build: Builder, sum: Polynomial, total: Value | None = None) -> Value:
-        """An int32 with the value of a polynomial, added to another one."""
+    def _emitted(self, build: Builder, sum: Polynomial, type: ScalarType, total: Value | None = None) -> Value:
+        """An integer with the value of a polynomial, added to another one."""
         for monomial, factor in sorted(sum.items()):
             product: Value | None = None
             for number in monomial:
-                product, factor = self._times(build, product, number, factor)
-            term = build.constant(factor) if product is None else product
+                product, factor = self._times(build, product, number, factor, type)
+            term = build.constant(factor, type) if product is None else product
             if product is not None and factor != 1:
-                term = build.binary("arith.muli", product, build.constant(factor))
+                term = build.binary("arith.muli", product, build.constant(factor, type))
             total = term if total is None else build.binary("arith.addi", total, term)
-        return build.constant(0) if total is None else total
+        return build.constant(0, type) if total is None else total
 
-    def _times(self, build: Builder, product: Value | None, number: int, factor: int) -> tuple[Value, int]:
+    def _times(
+        self, build: Builder, product: Value | None, number: int, factor: int, type: ScalarType
+    ) -> tuple[Value, int]:
         """(product times an atom, what of the factor is left)."""
         atom = self.tiles.addresses.atoms[number]
         if isinstance(atom, Operation):
             value, factor = self._turns(build, atom, factor)
+        elif isinstance(atom, Room):
+            value = self._room(build, atom)
         else:
-            value = _as_int32(build, atom)
+            value = atom
+        value = _resized(build, value, type)
         return (value if product is None else build.binary("arith.muli", product, value)), factor
+
+    def _room(self, build: Builder, room: Room) -> Value:
+        """How many elements there are, from the first one on."""
+        key = (build.block, room)
+        if key in self._rooms:
+            return self._rooms[key]
+        count = build.constant(room.size, I64)
+        for end in room.ends:
+            count = build.binary("arith.minsi", count, self._emitted(build, end, I64))
+        none = build.constant(0, I64)
+        count = build.binary("arith.maxsi", count, none)
+        for condition in room.when:
+            count = build.select(condition, count, none)
+        self._rooms[key] = count
+        return count
 
     def _turns(self, build: Builder, loop: Operation, factor: int) -> tuple[Value, int]:
         """How often a loop has gone round; where the factor is a multiple of its step, the way its counter has come."""
-        now = _as_int32(build, loop.regions[0].block.args[0])
+        now = _resized(build, loop.regions[0].block.args[0], I32)
         first, step = loop.operands[0], loop.operands[2]
         if self.tiles.addresses.constant_of(first) != 0:
-            now = build.binary("arith.subi", now, _as_int32(build, first))
+            now = build.binary("arith.subi", now, _resized(build, first, I32))
         width = self.tiles.addresses.constant_of(step)
         if width is not None and width > 0 and factor % width == 0:
             return now, factor // width
-        return build.create("arith.divsi", [now, _as_int32(build, step)], [I32]).result, factor
+        return build.create("arith.divsi", [now, _resized(build, step, I32)], [I32]).result, factor
 
 
-def _as_int32(build: Builder, value: Value) -> Value:
-    if value.type == I32:
+def _resized(build: Builder, value: Value, type: ScalarType) -> Value:
+    """A signed integer in as many bits."""
+    if value.type == type:
         return value
-    name = "arith.index_cast" if str(value.type) == "index" else "arith.trunci"
-    if isinstance(value.type, ScalarType) and value.type.bits < 32:
-        name = "arith.extsi"
-    return build.create(name, [value], [I32]).result
+    name = "arith.index_cast"
+    if str(value.type) != "index":
+        assert isinstance(value.type, ScalarType)
+        name = "arith.extsi" if value.type.bits < type.bits else "arith.trunci"
+    return build.create(name, [value], [type]).result
 
 
 def _turned(type: TensorType) -> TensorType:
     """The type of a tile's transposed one."""
     layout = type.encoding
+    if layout is None:
+        return TensorType(type.shape[::-1], type.element)
     assert isinstance(layout, Layout)
     fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
     order = tuple(1 - dim for dim in layout.ints("order"))

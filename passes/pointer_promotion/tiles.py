@@ -5,45 +5,53 @@ the coordinates, what does not makes the descriptor: its extents come from the m
 begin again (`(i + row) % rows`), its strides from the factors of i and j. Terms without i or j that vary, such as a
 head's number times its stride, become further dimensions, of which a tile has one element.
 
+A number that only the kernel knows (it loads where a sequence begins, which expert or page it takes) is part of a
+coordinate like any other. Where rows end at such a number, a tile says itself how many of its rows there are:
+
+    i < end - row, at base + (first + row + i) * stride     room = clamp(end - row, 0, size)
+                                                            box [1, size] at [first + row + room, size - room]
+                                                            of [all memory, size], both `stride` apart, from -size on
+
+Element i lies at the same address, and within the second extent exactly if i < room.
+
 What the analysis takes for granted, since it depends on the launch, is listed as bounds: that coordinates are not
-negative, that nothing was computed in too few bits.
+negative, that nothing was computed in too few bits. Offsets that are computed of numbers that only the kernel knows
+have no such bounds: that the bits they have are enough is taken for granted, as by Triton's `sanitize_overflow`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from wspec.host_descriptors import MOST, Bound, LaunchSlice, Sum, Term, Unknown
+from wspec.host_descriptors import ALIGNMENT, MOST, MOST_BEFORE, SPAN, Bound, LaunchSlice, Sum, Term, Unknown
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import PointerType, ScalarType, TensorType
 from wspec.passes.pointer_promotion.addresses import (
     ONE,
     Addresses,
     Expression,
-    Fits,
     Monomial,
     NotAffine,
     Polynomial,
+    Room,
     add,
-    bits_of,
+    atoms_in,
     constant,
     dims_of,
     index,
     multiply,
-    shape_of,
 )
+from wspec.passes.pointer_promotion.masks import Mask, Masks, NotATile
 from wspec.plan.pointer_loads import is_volatile, is_zero_filled, mask_of
 
 MOST_DIMS = 5
 MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
-_SLT, _SLE, _SGT, _SGE = 2, 3, 4, 5  # arith's predicates
-
-
-class NotATile(Exception):
-    """Why an access stays as it is."""
+ANY = 1 << 80  # beyond all integers of a launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,7 @@ class Dimension:
     place: Polynomial
     end: Polynomial | None  # None: the kernel knows none
     tile: int | None  # the dimension of the tile that it is; None: a tile has one element of it
+    is_free: bool = False  # only the kernel knows where tiles begin: the descriptor reaches as far as memory, both ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,11 @@ class Tiles:
     addresses: Addresses
     slice: LaunchSlice
 
+    @cached_property
+    def masks(self) -> Masks:
+        """What masks ask of elements."""
+        return Masks(self.addresses.keeping(lambda value: is_found(self.slice, value)))
+
     def of(self, op: Operation) -> Tile:
         """What the operation moves. Raises NotATile."""
         tile = op.result.type if op.results else op.operands[1].type
@@ -98,13 +112,13 @@ class Tiles:
         self._check_operation(op, tile)
         try:
             address = self.addresses.of(op.operands[0])
-            ends, starts, fits = self.masks(mask_of(op))
+            mask = self.masks.of(mask_of(op))
         except NotAffine as why:
             raise NotATile(str(why)) from None
         base = address.base
         if base is None or not isinstance(base.type, PointerType):
             raise NotATile("its address does not begin at an argument")
-        return _Splitting(self, op, tile, base, address, ends, starts, (*address.fits, *fits)).tile()
+        return _Splitting(self, op, tile, base, address, mask).tile()
 
     def _check_operation(self, op: Operation, tile: TensorType) -> None:
         if not isinstance(tile.element, ScalarType) or tile.element.bits not in (8, 16, 32):
@@ -115,65 +129,6 @@ class Tiles:
             raise NotATile("it is volatile")
         if op.name == "tt.load" and not is_zero_filled(op):
             raise NotATile("what it puts in place of elements that its mask leaves out is not zero")
-
-    # ------------------------------------------------------------------------------------------------ masks
-
-    def masks(self, mask: Value | None) -> tuple[dict[int, Polynomial], dict[int, list[Polynomial]], tuple[Fits, ...]]:
-        """By dimension, what i is below; what i plus it must not be below zero; what must fit."""
-        ends: dict[int, Polynomial] = {}
-        starts: dict[int, list[Polynomial]] = {}
-        fits: list[Fits] = []
-        shape = () if mask is None else shape_of(mask.type)
-        for test, axis in _conjuncts(mask):
-            self._add_test(test, axis, shape, ends, starts, fits)
-        return ends, starts, tuple(fits)
-
-    def _add_test(
-        self,
-        test: Operation,
-        axis: tuple[int, ...],
-        shape: tuple[int, ...],
-        ends: dict[int, Polynomial],
-        starts: dict[int, list[Polynomial]],
-        fits: list[Fits],
-    ) -> None:
-        kind = test.int_attr("predicate")
-        left, right = (self._seen(value, axis) for value in test.operands)
-        low, high = (right, left) if kind in (_SGT, _SGE) else (left, right)
-        if kind not in (_SLT, _SLE, _SGT, _SGE) or low.base is not None or high.base is not None:
-            raise NotATile("its mask is more than rows and columns below an end")
-        if low.wrapped or high.wrapped:
-            raise NotATile("its mask looks at rows that begin again")
-        room = add(high.sum, low.sum, -1)  # above zero, or not below
-        if kind in (_SLE, _SGE):
-            room = add(room, constant(1))
-        bits = bits_of(test.operands[0].type)
-        fits += [*left.fits, *right.fits, Fits(left.sum, shape, bits), Fits(right.sum, shape, bits)]
-        dims = dims_of(room)
-        if len(dims) != 1:
-            raise NotATile("its mask is more than rows and columns below an end")
-        dim = next(iter(dims))
-        factor = room.get((index(dim),), 0)
-        rest = add(room, {(index(dim),): factor}, -1)
-        if dims_of(rest) or factor not in (1, -1):
-            raise NotATile("its mask is more than rows and columns below an end")
-        if factor == -1:
-            if dim in ends and ends[dim] != rest:
-                raise NotATile("its mask has two ends for one dimension")
-            ends[dim] = rest
-        else:
-            starts.setdefault(dim, []).append(add(rest, constant(-1)))  # i + this >= 0
-
-    def _seen(self, value: Value, axis: tuple[int, ...]) -> Expression:
-        """A tensor of fewer dimensions as part of the tile, whose dimensions `axis` it has."""
-        found = self.addresses.of(value)
-        if axis == tuple(range(len(axis))):
-            return found
-        moved = {
-            tuple(sorted(index(axis[-1 - one]) if one < 0 else one for one in monomial)): factor
-            for monomial, factor in found.sum.items()
-        }
-        return Expression(moved, found.base, found.wrapped, found.fits)
 
     # --------------------------------------------------------------------------------------------- numbers
 
@@ -192,6 +147,8 @@ class Tiles:
         if number < 0:
             return self.slice.place(shape[-1 - number])
         atom = self.addresses.atoms[number]
+        if isinstance(atom, Room):
+            return self.slice.place(atom.size + 1)
         return self.slice.counter(atom) if isinstance(atom, Operation) else self.slice.position(atom)
 
     def is_fixed(self, monomial: Monomial) -> bool:
@@ -201,29 +158,21 @@ class Tiles:
         except Unknown as why:
             raise NotATile(f"what it depends on is not known at the launch: {why}") from None
 
+    def is_found(self, polynomial: Polynomial, through_counters: bool = True) -> bool:
+        """Does it depend on what only the kernel knows; also on how often a loop goes round? Raises NotATile."""
+        try:
+            positions = [self.position(one) for one in atoms_in([polynomial])]
+        except Unknown as why:
+            raise NotATile(f"what it depends on is not known at the launch: {why}") from None
+        return any(self.slice.is_found(one, through_counters) for one in positions)
 
-def _conjuncts(mask: Value | None) -> list[tuple[Operation, tuple[int, ...]]]:
-    """The comparisons that a mask is made of, with the tile's dimensions that their tensors have. Raises NotATile."""
-    if mask is None:
-        return []
-    rank = len(shape_of(mask.type))
-    found: list[tuple[Operation, tuple[int, ...]]] = []
-    work: list[tuple[Value, tuple[int, ...]]] = [(mask, tuple(range(rank)))]
-    while work:
-        value, axis = work.pop()
-        op = value.op
-        if op is not None and op.name == "arith.andi":
-            work += [(part, axis) for part in op.operands]
-        elif op is not None and op.name in ("tt.broadcast", "ttg.convert_layout"):
-            work.append((op.operands[0], axis))
-        elif op is not None and op.name == "tt.expand_dims":
-            gone = op.int_attr("axis") or 0
-            work.append((op.operands[0], axis[:gone] + axis[gone + 1 :]))
-        elif op is not None and op.name == "arith.cmpi":
-            found.append((op, axis))
-        elif op is None or op.name != "arith.constant" or "true" not in str(op.attr("value")):
-            raise NotATile("its mask is more than rows and columns below an end")
-    return found
+
+def is_found(slice: LaunchSlice, value: Value) -> bool:
+    """Is a scalar known to the kernel alone?"""
+    try:
+        return slice.is_found(slice.position(value), through_counters=False)
+    except Unknown:
+        return False
 
 
 # ------------------------------------------------------------------------------------------------ splitting
@@ -233,23 +182,16 @@ class _Splitting:
     """Of one access."""
 
     def __init__(
-        self,
-        tiles: Tiles,
-        op: Operation,
-        type: TensorType,
-        base: Value,
-        address: Expression,
-        ends: dict[int, Polynomial],
-        starts: dict[int, list[Polynomial]],
-        fits: tuple[Fits, ...],
+        self, tiles: Tiles, op: Operation, type: TensorType, base: Value, address: Expression, mask: Mask
     ) -> None:
         self.tiles, self.op, self.shape, self.base = tiles, op, type.shape, base
         assert isinstance(type.element, ScalarType)
         self.bytes = type.element.bits // 8
-        self.address, self.ends, self.starts, self.fits = address, ends, starts, fits
+        self.address, self.mask, self.fits = address, mask, (*address.fits, *mask.fits)
         self.strides = [self._stride(dim) for dim in range(len(self.shape))]
         self.rest = {monomial: factor for monomial, factor in address.sum.items() if not dims_of({monomial: factor})}
         self.dead: list[Dead] = []
+        self.bounds: list[Bound] = []
 
     def _stride(self, dim: int) -> Polynomial:
         """What an element's place along the dimension is multiplied by."""
@@ -276,9 +218,10 @@ class _Splitting:
         if self.shape[inner] * self.bytes < LEAST_INNER:
             raise NotATile(f"its rows have fewer than {LEAST_INNER} bytes")
         order = [dim for dim in range(len(self.shape)) if dim != inner] + [inner]
+        by_itself = self._by_itself(order[:-1])
         found: dict[int, tuple[Polynomial, Polynomial | None]] = {}
         for dim in order:  # what masks and wrapping rows say
-            if (place_and_end := self._ended(dim)) is not None:
+            if dim not in by_itself and (place_and_end := self._ended(dim)) is not None:
                 found[dim] = place_and_end
                 self._take(dim, place_and_end[0])
         for dim in order:  # the others have what is left of their stride
@@ -286,12 +229,15 @@ class _Splitting:
                 place = self._divisible(dim) if dim != inner else self._of_last()
                 found[dim] = place, None
                 self._take(dim, place)
-        for dim, asked in self.starts.items():
-            if any(one != dict(found[dim][0]) for one in map(dict, asked)):
-                raise NotATile("its mask begins elsewhere than a tensor does")
+        sides: list[Dimension] = []
+        for dim in order:
+            if dim in by_itself:
+                sides += self._counted(dim, found[dim][0], by_itself[dim])
+            else:
+                sides.append(self._side(dim, *found[dim], is_last=dim == inner))
         outer = self._outer()
         offset = {monomial: factor for monomial, factor in self.rest.items() if factor}
-        dimensions = outer + tuple(Dimension(self.shape[dim], self.strides[dim], *found[dim], dim) for dim in order)
+        dimensions = (*outer, *sides)
         if len(dimensions) > MOST_DIMS:
             raise NotATile(f"it has more than {MOST_DIMS} dimensions")
         return Tile(self.op, self.base, offset, dimensions, tuple(self.dead), self._bounds(dimensions, offset))
@@ -299,22 +245,81 @@ class _Splitting:
     def _take(self, dim: int, place: Polynomial) -> None:
         self.rest = dict(add(self.rest, multiply(place, self.strides[dim]), -1))
 
+    # ------------------------------------------------------------------------------- tiles that count their rows
+
+    def _by_itself(self, dims: Sequence[int]) -> dict[int, Room]:
+        """The dimensions along which a tile must say itself how many of its elements there are."""
+        found = {dim: Room(self.shape[dim], self.mask.ends[dim]) for dim in dims if self._is_ragged(dim)}
+        if self.mask.when:
+            dim = next(iter(found), dims[0])
+            found[dim] = Room(self.shape[dim], self.mask.ends.get(dim, ()), self.mask.when)
+        for dim in found:
+            if any(dims_of(one.inner) == {dim} for one in self.address.wrapped):
+                raise NotATile("rows of it begin again, and end where a program says")
+        return found
+
+    def _is_ragged(self, dim: int) -> bool:
+        """Is where its rows end another number for each tile, and not an end of the tensor's?"""
+        ends = self.mask.ends.get(dim, ())
+        if len(ends) > 1 or any(self.tiles.is_found(end, through_counters=False) for end in ends):
+            return True
+        mine = self._divisible(dim)
+        place = {m: -f for end in ends for m, f in end.items() if not self.tiles.is_fixed(m)}
+        return any(mine.get(monomial) != factor for monomial, factor in place.items())
+
+    def _counted(self, dim: int, place: Polynomial, room: Room) -> list[Dimension]:
+        """Two dimensions for one whose tiles say how many of their elements there are."""
+        for start in self.mask.starts.get(dim, ()):
+            self._bound_start(start)
+        self.rest = dict(add(self.rest, multiply(constant(room.size), self.strides[dim]), -1))
+        there: Polynomial = {(self.tiles.addresses.number(room),): 1}
+        first, apart = add(place, there), add(constant(room.size), there, -1)
+        stride = self.strides[dim]
+        return [
+            Dimension(1, stride, first, None, None, self.tiles.is_found(first)),
+            Dimension(room.size, stride, apart, constant(room.size), dim),
+        ]
+
+    # --------------------------------------------------------------------------------------- ends of a tensor
+
+    def _side(self, dim: int, place: Polynomial, end: Polynomial | None, is_last: bool) -> Dimension:
+        """A dimension of the tile; the last one is that of columns."""
+        if is_last and any(self.tiles.is_found(one, through_counters=False) for one in self.mask.ends.get(dim, ())):
+            raise NotATile("where its columns end is known to the kernel alone")
+        if is_last and self.tiles.is_found(place, through_counters=False):
+            raise NotATile("the column at which it begins is known to the kernel alone")
+        is_free = end is None and self.tiles.is_found(place)
+        if is_last and is_free:  # as many columns as 32 bits can count
+            end, is_free = constant(MOST), False
+        for start in self.mask.starts.get(dim, ()):
+            if is_free or dict(start) != dict(place):
+                self._bound_start(start)
+        return Dimension(self.shape[dim], self.strides[dim], place, end, dim, is_free)
+
+    def _bound_start(self, start: Polynomial) -> None:
+        """A mask must not leave out first rows or columns in the launch. Raises NotATile."""
+        if start.get(ONE, 0) < 0 or self.tiles.is_found(start, through_counters=False):
+            raise NotATile("its mask begins elsewhere than a tensor does")
+        self.bounds.append(Bound(self.tiles.sum(start), 0, ANY, "a mask may leave out the first rows or columns"))
+
     def _ended(self, dim: int) -> tuple[Polynomial, Polynomial] | None:
         """(place, end) along a dimension that has an end."""
         wrapped = [one for one in self.address.wrapped if dims_of(one.inner) == {dim}]
-        room = self.ends.get(dim)
+        rooms = self.mask.ends.get(dim, ())
+        if len(rooms) > 1:
+            raise NotATile("its mask has two ends for one dimension")
         if wrapped:
             inner, end = wrapped[0].inner, wrapped[0].end
             if any(other != wrapped[0] for other in wrapped[1:]):
                 raise NotATile("rows of it begin again at two ends")
             place = add(inner, {(index(dim),): 1}, -1)
-            if room is None:
+            if not rooms:
                 self.dead.append(Dead(dim, inner, end))
-            elif add(room, place) != end:
+            elif add(rooms[0], place) != end:
                 raise NotATile("rows of it begin again at another end than its mask has")
-        elif room is not None:
-            place = {monomial: -factor for monomial, factor in room.items() if not self.tiles.is_fixed(monomial)}
-            end = add(room, place)
+        elif rooms:
+            place = {monomial: -factor for monomial, factor in rooms[0].items() if not self.tiles.is_fixed(monomial)}
+            end = add(rooms[0], place)
         else:
             return None
         if any(not self.tiles.is_fixed(monomial) for monomial in end):
@@ -338,8 +343,17 @@ class _Splitting:
         return found
 
     def _of_last(self) -> Polynomial:
-        """Terms that vary and have no factor that could be a stride: they are columns."""
-        return {m: f for m, f in self.rest.items() if m and not any(self.tiles.is_fixed((one,)) for one in m)}
+        """Terms that vary and have no factor that could be a stride: they are columns.
+
+        Those that only the kernel knows are rows of a further dimension where they lie so many elements apart.
+        """
+        return {
+            monomial: factor
+            for monomial, factor in self.rest.items()
+            if monomial
+            and not any(self.tiles.is_fixed((one,)) for one in monomial)
+            and not (_may_be_stride(factor * self.bytes) and self.tiles.is_found({monomial: factor}, False))
+        }
 
     def _outer(self) -> tuple[Dimension, ...]:
         """Further dimensions, for terms that vary."""
@@ -349,22 +363,34 @@ class _Splitting:
             if not varying:
                 continue
             stride = tuple(one for one in monomial if one not in varying)
-            found.setdefault((stride, 1 if stride else factor), {})[varying] = factor if stride else 1
+            found.setdefault((stride, 0 if stride else abs(factor)), {})[varying] = factor
             del self.rest[monomial]
-        return tuple(Dimension(1, {stride: times}, place, None, None) for (stride, times), place in found.items())
+        dimensions = []
+        for (stride, _), terms in found.items():
+            apart = math.gcd(*terms.values())
+            place = {varying: factor // apart for varying, factor in terms.items()}
+            dimensions.append(Dimension(1, {stride: apart}, place, None, None, self.tiles.is_found(place)))
+        return tuple(dimensions)
 
     def _bounds(self, dimensions: Sequence[Dimension], offset: Polynomial) -> tuple[Bound, ...]:
-        found = []
+        found = list(self.bounds)
         for one in dimensions:
-            low = -MOST if one.tile in self.starts and self.op.results else 0  # the copy engine faults on such stores
+            if one.is_free:
+                self._check_reach(one)
+                continue
+            begins = one.tile is not None and any(
+                dict(start) == dict(one.place) for start in self.mask.starts.get(one.tile, ())
+            )
+            low = -MOST if begins and self.op.results else 0  # the copy engine faults on such stores
             why = "a tile may begin before the first row or column"
-            found.append(Bound(self.tiles.sum(one.place), low, MOST - one.size, why))
+            high = ANY if self.tiles.is_found(one.place) else MOST - one.size  # as 32 bits have it
+            found.append(Bound(self.tiles.sum(one.place), low, high, why))
         columns, apart = self.tiles.sum(dimensions[-1].place), COLUMN_BYTES // self.bytes
         if apart > 1:
             why = f"a tile may begin at a column that is no multiple of {COLUMN_BYTES} bytes"
-            found.append(Bound(columns, -MOST, MOST, why, apart))
+            found.append(Bound(columns, -ANY, ANY, why, apart))
         for fits in self.fits:
-            if fits.bits >= 64 or not fits.sum:
+            if fits.bits >= 64 or not fits.sum or self.tiles.is_found(fits.sum):
                 continue
             limit = (1 << (fits.bits - 1)) - 1
             if set(fits.sum) == {ONE}:
@@ -373,3 +399,14 @@ class _Splitting:
             found.append(Bound(within, -limit - 1, limit, "an address may leave 32 bits"))
         self.tiles.sum(offset)
         return tuple(dict.fromkeys(found))
+
+    def _check_reach(self, free: Dimension) -> None:
+        """Raises NotATile where a descriptor cannot reach all memory, whatever the launch."""
+        ((stride, times),) = free.stride.items()
+        if stride == ONE and (times <= 0 or -(-SPAN // (times * self.bytes)) > MOST_BEFORE):
+            raise NotATile(f"the kernel alone knows its row, and rows lie only {times * self.bytes} bytes apart")
+
+
+def _may_be_stride(size: int) -> bool:
+    """May a descriptor have dimensions so many bytes apart, of which only the kernel knows where a tile begins?"""
+    return size > 0 and size % ALIGNMENT == 0 and -(-SPAN // size) <= MOST_BEFORE

@@ -14,7 +14,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import wspec
 from tests.bridge.fake_driver import FakeDriver
 from wspec.bridge.promoted import Descriptors
-from wspec.host_descriptors import Term
+from wspec.host_descriptors import SPAN, Term
+from wspec.lab.bench.loaded_kernels import packed_attention
 from wspec.lab.bench.pointer_kernels import attention, product
 
 META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
@@ -83,6 +84,22 @@ def test_terms_of_heads_become_dimensions(driver: FakeDriver, length: int) -> No
     assert all((tuple(one.shape), tuple(one.strides)) == (tuple(q.shape), q.stride()) for one in made)
 
 
+def test_numbers_that_the_kernel_loads(driver: FakeDriver) -> None:
+    """Descriptors of packed sequences begin so far before their tensor as they reach behind it."""
+    kernel = wspec.compile(packed_attention, persistent=False, gate="off", remarks="off")
+    q, k, v, out = (torch.zeros(300, heads, 128).bfloat16() for heads in (4, 2, 2, 4))
+    starts = torch.tensor([0, 100, 300], dtype=torch.int32)
+    tile = {"D": 128, "SHARED": 2, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+    kernel[(4, 4, 2)](q, k, v, out, starts, 0.1, q.stride(0), k.stride(0), **tile)
+    made = [one for one in driver.launches[0].arguments if isinstance(one, TensorDescriptor)]
+    assert len(made) == 4
+    for one, tensor in zip(made, (q, k, v, out), strict=True):
+        row = 2 * tensor.stride(0)
+        (at,) = (dim for dim, size in enumerate(one.shape) if size * row >= 2 * SPAN)
+        assert one.base.data_ptr() == tensor.data_ptr() - one.shape[at] // 2 * row - 64 * row
+        assert list(one.block_shape)[at] == 1 and one.base.data_ptr() % 16 == 0
+
+
 def test_addresses_may_be_numbers(driver: FakeDriver) -> None:
     """As Triton takes them: a descriptor is of what lies there, where the kernel's offset begins."""
     types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16")
@@ -97,3 +114,6 @@ def test_addresses_may_be_numbers(driver: FakeDriver) -> None:
     found = made.of((8, 1, 1), (None, None, None, 4096, 8192, 12288, *numbers))
     assert [one.base.data_ptr() for one in found if not isinstance(one, str)] == [4096 + 128, 8192, 12288]
     assert isinstance(made.of((8, 1, 1), (None, None, None, None, 8192, 12288, *numbers)), str)
+    before = replace(promotion.descriptors[0], offset=(Term(-4096),))
+    made = Descriptors(compiled.source, replace(promotion, descriptors=(before, *promotion.descriptors[1:])))
+    assert isinstance(made.of((8, 1, 1), (None, None, None, 4096, 8192, 12288, *numbers)), str)

@@ -79,6 +79,18 @@ def test_left_alone_under_strict() -> None:
     assert said.code == 1 and said.err == "error: softmax_kernel is left alone, and strict=1 [no-loop]\n"
 
 
+def test_descriptors_alone() -> None:
+    """Asked for, a kernel that is not specialized has them."""
+    kernel = f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel"
+    options = (kernel, "--specialize", "0", "--promote", "1", "--strict", "1")
+    for command in ("compile", "explain"):
+        said = wspec(command, *options)
+        assert said.code == 0 and ": not specialized, with descriptors for its pointers\n" in said.out, said
+    assert "a_ptr_tiles: tiles that the kernel finds through a_ptr are boxes" in said.out
+    assert int(wspec("compile", *options).fact("TMA loads")) > 0
+    assert ": left as it was\n" in done("explain", kernel, "--specialize", "0", "--promote", "0")
+
+
 def test_a_module_that_is_left_alone_has_no_binary() -> None:
     text = done("dump", f"{ELEMENTWISE}:add_kernel", "--stage", "ttgir")
     out = done("compile", "-", stdin=text)

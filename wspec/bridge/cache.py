@@ -50,8 +50,13 @@ class Result:
     promotion: Promotion | None = None  # descriptors that the launch makes; None: the kernel has its user's arguments
 
     @property
+    def is_ours(self) -> bool:
+        """Is there a binary of ours: specialized, or not divided into tasks and with descriptors for its pointers?"""
+        return self.specialized or self.promotion is not None
+
+    @property
     def reason(self) -> Remark | None:
-        """Why the kernel was left alone; None when it was specialized."""
+        """Why the kernel was not specialized; None when it was."""
         if self.specialized or not self.remarks:
             return None
         grave = [remark for remark in self.remarks if remark.severity == "error"]

@@ -27,6 +27,7 @@ from wspec.bridge.sass.miscompiled import refusal
 from wspec.bridge.sass.resources import ptxas_notes, sass, spill_bytes
 from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
+from wspec.bridge.undivided import with_descriptors_alone
 from wspec.bridge.versions import unknown_version
 from wspec.diagnostics import Declined, Remark
 from wspec.host_descriptors import Promotion, compared
@@ -197,7 +198,10 @@ def _compiled(
     if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
         return made.result, {}
     result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
-    return cache.store(key(), source, result, ttir, made.finished if result.specialized else None)
+    finished = made.finished if result.specialized else None
+    if not result.specialized:
+        result, finished = with_descriptors_alone(source, ttir, text, compiler, options, result)
+    return cache.store(key(), source, result, ttir, finished)
 
 
 def _spoilt(made: _Made) -> Remark | None:

@@ -56,7 +56,7 @@ def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell =
 
     Ours is launched where the arguments do not overlap that must not. `tell` takes a remark on where they do.
     """
-    if not result.specialized:
+    if not result.is_ours:
         return load_plain(source)
     longer = with_descriptors(source, result.promotion)
     if result.tile_loop is None:

@@ -114,6 +114,8 @@ class Descriptors:
             address = given if type(given) is int else getattr(given, "data_ptr", int)()  # 0 of what is neither
             if address <= 0 or (address + offset) % ALIGNMENT:
                 return f"an address is no multiple of {ALIGNMENT}"
+            if address + offset <= 0:
+                return "a descriptor would begin before the first address"
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
             descriptor.base = _At(address + offset) if offset or given is address else given

@@ -76,7 +76,9 @@ class Contest:
     keeps: bool | None = None  # the specialized kernel; None: not settled
 
 
-def on_trial(kernel: Any, source: KernelSource, pairs: int, begins: Callable[[], bool], tell: Tell) -> Any:
+def on_trial(
+    kernel: Any, source: KernelSource, pairs: int, begins: Callable[[], bool], tell: Tell, how: str = "specialized"
+) -> Any:
     """The kernel, whose first launches of each size take turns with the plain one's, `pairs` times.
 
     `begins`: is it the specialized one that runs before, and where nothing can be told?
@@ -85,22 +87,22 @@ def on_trial(kernel: Any, source: KernelSource, pairs: int, begins: Callable[[],
         return kernel
     kind = type(kernel)
     kernel.__class__ = type(f"OnTrial{kind.__name__}", (_OnTrial, kind), {})
-    kernel.wspec_trial = source, pairs, begins(), tell
+    kernel.wspec_trial = source, pairs, begins(), tell, how
     return kernel
 
 
 class _OnTrial(CompiledKernel):  # type: ignore[misc]  # triton is untyped
     """Mixed into a kernel's class."""
 
-    wspec_trial: tuple[KernelSource, int, bool, Tell]
+    wspec_trial: tuple[KernelSource, int, bool, Tell, str]
     _run: Any
 
     def _init_handles(self) -> None:
         first = self.module is None
         super()._init_handles()
         if first:
-            source, pairs, begins, tell = self.wspec_trial
-            self._run = Trial(self._run, source, Plain(source, tell), pairs, begins)
+            source, pairs, begins, tell, how = self.wspec_trial
+            self._run = Trial(self._run, source, Plain(source, tell), pairs, begins, how=how)
 
 
 def _new_event() -> Event:
@@ -129,8 +131,10 @@ class Trial:
         event: Callable[[], Event] = _new_event,
         is_capturing: Callable[[], bool] = _is_capturing,
         keep_busy: Callable[[float], None] = _keep_busy,
+        how: str = "specialized",  # it is that runs beside the plain one
     ) -> None:
         self.run, self.source, self.plain, self.pairs, self.begins = run, source, plain, pairs, begins
+        self.how = how
         self.event, self.is_capturing, self.keep_busy = event, is_capturing, keep_busy
         numbers = [slot for slot in slots_of(source.ast.signature) if slot is not None]
         self._read = reader(numbers, _BEFORE)
@@ -234,7 +238,7 @@ class Trial:
 
     def _remark(self, ours_ms: float, plain_ms: float) -> Remark:
         message = (
-            f"launches of {self.source.name} took {ours_ms * 1e3:.1f} us specialized and {plain_ms * 1e3:.1f} us as it "
+            f"launches of {self.source.name} took {ours_ms * 1e3:.1f} us {self.how} and {plain_ms * 1e3:.1f} us as it "
             f"was written (medians of {self.pairs}): of this size it runs as it was written"
         )
         note = "gate=off and trials=0 keep the specialized kernel"

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         _make_folder(Path(args.output))
     binary, specialized, remarks = subject.binary, subject.specialized, subject.remarks
-    show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
+    show(f"{subject.title}: {subject.became}", "")
     show(*(remark_text(remark) for remark in remarks), "")
     faulty = False
     if binary is not None and specialized:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 def verdict(subject: Subject, remarks: tuple[Remark, ...], specialized: bool) -> int:
     """The exit code: 1 when the compiler itself failed. Raises WspecError for a kernel left alone under `--strict`."""
-    if subject.options.strict and not specialized:
+    if subject.options.strict and not specialized and subject.alone is None:
         code = remarks[-1].code if remarks else "not-partitionable"
         raise WspecError(Remark(code, f"{subject.name} is left alone, and strict=1", severity="error"))
     return 1 if any(remark.code in _FAILURES for remark in remarks) else 0

@@ -26,13 +26,14 @@ def run(args: argparse.Namespace) -> int:
     """Sentences with source lines."""
     subject = open_input(args)
     remarks, specialized = subject.remarks, subject.front.specialized and subject.specialized
-    show(f"{subject.title}: {'specialized' if specialized else 'left as it was'}", "")
+    show(f"{subject.title}: {subject.became}", "")
     show(*(remark_text(replace(remark, note="")) for remark in remarks))
     if subject.proof:
         show(subject.proof)
     if specialized and subject.front.plan is not None:
         _explain_plan(subject, subject.front.plan)
     elif remarks:
+        _section("what was done", subject.alone.in_words() if subject.alone is not None else [])
         _explain_reason(remarks[-1])
     return verdict(subject, remarks, specialized)
 

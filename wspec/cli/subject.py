@@ -95,6 +95,18 @@ class Subject(ABC):
         return self.binary is not None and self.binary.specialized
 
     @property
+    def alone(self) -> Promotion | None:
+        """The descriptors that a kernel has which is not specialized, in the place of pointers; None: it has none."""
+        return None
+
+    @property
+    def became(self) -> str:
+        """What became of it, in words."""
+        if self.front.specialized and self.specialized:
+            return "specialized"
+        return "left as it was" if self.alone is None else "not specialized, with descriptors for its pointers"
+
+    @property
     def proof(self) -> str:
         """The checker's verdict on the specialized module, in a line; "" where there is none."""
         return "" if self.binary is None else self.binary.proof
@@ -235,6 +247,21 @@ class KernelSubject(Subject):
     @property
     def proof(self) -> str:
         return self._report.proof if self.front.specialized else ""
+
+    @property
+    def alone(self) -> Promotion | None:
+        from wspec.bridge.text import generic_text, reparse
+        from wspec.verdict import Judge
+
+        if "_report" in self.__dict__:
+            return None if self._report.specialized else self._report.result.promotion
+        if self.front.specialized or not self.options.enabled:
+            return None
+        ttir, ttgir = (self.front.stages[stage] for stage in ("ttir", "ttgir"))
+        made = Judge(self.options, self.offline.compiler.given_plan).undivided(
+            lambda: generic_text(reparse(ttir)), ttgir
+        )
+        return None if made is None else made.promotion
 
     @cached_property
     def _report(self) -> Report:

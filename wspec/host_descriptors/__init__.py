@@ -1,11 +1,23 @@
 """Descriptors that a launch makes for a kernel that its author wrote with pointers, and what must hold for them."""
 
-from wspec.host_descriptors.descriptors import ALIGNMENT, MOST, Bound, HostDescriptor, Made, Promotion, compared
+from wspec.host_descriptors.descriptors import (
+    ALIGNMENT,
+    MOST,
+    MOST_BEFORE,
+    SPAN,
+    Bound,
+    HostDescriptor,
+    Made,
+    Promotion,
+    compared,
+)
 from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term, Unknown
 
 __all__ = [
     "ALIGNMENT",
     "MOST",
+    "MOST_BEFORE",
+    "SPAN",
     "Bound",
     "HostDescriptor",
     "LaunchSlice",

@@ -27,6 +27,8 @@ ALIGNMENT = 16  # bytes: of a descriptor's address and of all strides but the la
 STRIDE_END = 1 << 40  # bytes
 MOST = (1 << 31) - 1  # of an extent: coordinates are 32 bits
 REACH_END = 1 << 46  # bytes: an H200 faults where a descriptor reaches further than there are addresses
+SPAN = 3 << 36  # bytes: more than a card of this generation has, so no tensor reaches that far from any address in it
+MOST_BEFORE = (1 << 30) - 1  # places before and behind an argument's address that 32 bits can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,14 @@ class HostDescriptor:
     strides: tuple[Sum, ...]
     places: tuple[Sum | None, ...]  # where boxes begin along a dimension without an end, which ends behind the last
     is_stored: bool = False
+
+    def is_free(self, dim: int) -> bool:
+        """Does the kernel alone know where boxes begin: has the dimension neither an end nor places?
+
+        It then reaches `SPAN` before the argument's address and as far behind it, and the kernel adds half of its
+        extent to where its boxes begin.
+        """
+        return self.shape[dim] is None and self.places[dim] is None
 
     @property
     def type(self) -> str:
@@ -68,7 +78,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A descriptor for one launch: offset in bytes from its argument, extents, strides in elements."""
+    """A descriptor for one launch: offset in bytes from its argument, extents, strides in elements.
+
+    The offset may be below zero; the descriptor's address may not.
+    """
 
     offset: int
     shape: tuple[int, ...]
@@ -167,10 +180,16 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     rank = len(descriptor.block)
     offset, strides = found[0][0] * item, tuple(low for low, _ in found[1 : 1 + rank])
     ends = iter(found[1 + rank :])
-    boxes = zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)
-    shape = tuple(
-        next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box for size, place, box in boxes
-    )
+    shape: list[int] = []
+    for dim, (size, place, box) in enumerate(zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)):
+        if descriptor.is_free(dim):
+            before = -(-SPAN // (strides[dim] * item)) if strides[dim] > 0 else 0
+            if not 0 < before <= MOST_BEFORE:
+                return f"rows of {descriptor.name} are {strides[dim] * item} bytes apart, too few to reach all memory"
+            shape.append(2 * before)
+            offset -= before * strides[dim] * item
+        else:
+            shape.append(next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box)
     if offset % ALIGNMENT:
         return f"{descriptor.name} does not begin at a multiple of {ALIGNMENT} bytes"
     if not all(1 <= size <= MOST for size in shape):
@@ -184,7 +203,7 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
             return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"
     if sum((size - 1) * stride * item for size, stride in zip(shape, strides, strict=True)) >= REACH_END:
         return f"{descriptor.name} reaches further than memory"
-    return Made(offset, shape, strides)
+    return Made(offset, tuple(shape), strides)
 
 
 def _data(sum: Sum) -> list[list[Any]]:

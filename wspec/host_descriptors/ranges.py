@@ -16,16 +16,21 @@ from wspec.tile_scheduler.scalars import Scalar, Slice, Unknown
 
 Interval = tuple[int, int]
 COUNTER = "counter"  # how often a loop has gone round before; operands: its first value, its end, its step
-
+FOUND = "found"  # what only the kernel knows, such as a number that it loads; `value`: which of these it is
 PLACE = "place"  # of an element along one side of a tile; `value`: the side's size
 
 
+_VARYING = ("program_id", "induction", COUNTER, FOUND, PLACE)
+
+
 class LaunchSlice(Slice):
-    """Scalars that come from constants, arguments, program ids and counters of loops."""
+    """Scalars that come from constants, arguments, program ids, counters of loops, and what only the kernel knows."""
 
     def __init__(self, function: Operation) -> None:
         super().__init__(function)
         self._uniform: list[bool] = []
+        self._found: list[tuple[bool, bool]] = []  # by itself; through a loop's counter too
+        self._serial: dict[Value, int] = {}
 
     def counter(self, loop: Operation) -> int:
         """The position of how often a scf.for has gone round before. Raises Unknown."""
@@ -45,14 +50,30 @@ class LaunchSlice(Slice):
         """Is the scalar the same in all programs, at any time?"""
         for scalar in self.scalars[len(self._uniform) :]:
             inside = all(self._uniform[at] for at in scalar.operands)
-            self._uniform.append(inside and scalar.name not in ("program_id", "induction", COUNTER, PLACE))
+            self._uniform.append(inside and scalar.name not in _VARYING)
         return self._uniform[position]
+
+    def is_found(self, position: int, through_counters: bool = True) -> bool:
+        """Does the scalar hang on what only the kernel knows; also on how often a loop goes round that says?"""
+        for scalar in self.scalars[len(self._found) :]:
+            of = [self._found[at] for at in scalar.operands]
+            itself = any(one for one, _ in of) and scalar.name != COUNTER
+            self._found.append((scalar.name == FOUND or itself, scalar.name == FOUND or any(deep for _, deep in of)))
+        return self._found[position][through_counters]
 
     def _sources(self, value: Value) -> list[Value]:
         loop = _loop_of(value)
-        return super()._sources(value) if loop is None else list(loop.operands[:3])
+        if loop is not None:
+            return list(loop.operands[:3])
+        try:
+            return super()._sources(value)
+        except Unknown:
+            self._serial.setdefault(value, len(self._serial))
+            return []
 
     def _scalar(self, value: Value, operands: tuple[int, ...]) -> Scalar:
+        if value in self._serial:
+            return Scalar(FOUND, _bits(value), (), self._serial[value])
         loop = _loop_of(value)
         return super()._scalar(value, operands) if loop is None else Scalar("induction", _bits(value), operands)
 
@@ -68,7 +89,7 @@ def _loop_of(value: Value) -> Operation | None:
 def _bits(value: Value) -> int:
     name = str(value.type)
     if name != "index" and not name.startswith("i"):
-        raise Unknown(f"it depends on a loop over {name}")
+        raise Unknown(f"it depends on a number of type {name}")
     return 64 if name == "index" else int(name[1:])
 
 
@@ -89,6 +110,8 @@ def _interval(
     scalar: Scalar, of: list[Interval], grid: tuple[int, int, int], values: Mapping[int, int], whole: Interval
 ) -> Interval:
     match scalar.name:
+        case "found":
+            return whole
         case "constant":
             return scalar.value, scalar.value
         case "argument":
@@ -254,6 +277,7 @@ def divisor_of(sum: Sum, of: Sequence[int]) -> int:
 
 __all__ = [
     "COUNTER",
+    "FOUND",
     "Interval",
     "LaunchSlice",
     "Sum",

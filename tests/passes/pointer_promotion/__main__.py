@@ -1,4 +1,7 @@
-"""python -m tests.passes.pointer_promotion [COUNT] [FIRST]: drawn kernels against their promoted forms."""
+"""python -m tests.passes.pointer_promotion [COUNT] [FIRST] [sequences]: drawn kernels against their promoted forms.
+
+With `sequences` those whose rows, experts and pages are numbers in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.passes.pointer_promotion.traps import Count, same
+from tests.passes.pointer_promotion import sequences, traps
+from tests.passes.pointer_promotion.traps import Count
 
 
 def main() -> int:
     """How many launches differ."""
-    total, first = (int(text) for text in (*sys.argv[1:], "500", "0")[:2])
+    given = [text for text in sys.argv[1:] if text != "sequences"]
+    same = sequences.same if len(given) < len(sys.argv) - 1 else traps.same
+    total, first = (int(text) for text in (*given, *("500", "0")[len(given) :]))
     count = Count()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + total):

@@ -12,7 +12,7 @@ import triton.language as tl
 from tests.passes.pointer_promotion.traps import Count, same
 from wspec import bridge
 from wspec.api import offline
-from wspec.host_descriptors import Promotion
+from wspec.host_descriptors import SPAN, Promotion
 from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.ir.verify import check_valid
@@ -88,6 +88,24 @@ def copied(a_ptr, b_ptr, m, n, pitch, BM: tl.constexpr, BN: tl.constexpr, KIND: 
         tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=seen, other=0.0)
     elif KIND == 10:  # the same where no row is the last
         tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=rows[:, None] > 0, other=0.0)
+    elif KIND == 11:  # as many columns as a number in memory says
+        end = tl.load(b_ptr).to(tl.int32)
+        tile = tl.load(a_ptr + rows[:, None] * pitch + columns[None, :], mask=columns[None, :] < end, other=0.0)
+    elif KIND == 12:  # an element that a number in memory says
+        first = tl.load(b_ptr).to(tl.int32)
+        tile = tl.load(a_ptr + first + rows[:, None] * pitch + columns[None, :], mask=rows[:, None] < m, other=0.0)
+    elif KIND == 13:  # rows that begin again, stored under the next round's mask
+        tile = tl.zeros((BM, BN), tl.float16)
+        for turn in range(4):
+            now = turn * BM + tl.arange(0, BM)
+            tl.store(out, tile, mask=(now[:, None] < m) & (columns[None, :] < n))
+            at = a_ptr + (now % m)[:, None] * pitch + columns[None, :]
+            tile = tl.load(at, mask=columns[None, :] < n, other=0.0)
+        tile = tl.zeros((BM, BN), tl.float16)
+    elif KIND == 14:  # rows as far as a number in memory says, unless another one says not
+        end, which = tl.load(b_ptr).to(tl.int32), tl.load(b_ptr + 1).to(tl.int32)
+        seen = inside & (rows[:, None] < end) & (which >= 0)
+        tile = tl.load(a_ptr + which * n * 512 + rows[:, None] * pitch + columns[None, :], mask=seen, other=0.0)
     tl.store(out, tile, mask=inside)
 
 
@@ -139,13 +157,39 @@ def test_a_tile_with_a_mask() -> None:
         (5, "also stores through that argument"),
         (6, "rows that begin again reach tt.reduce"),
         (7, "volatile"),
-        (8, "not known at the launch"),
         (9, "its mask begins elsewhere than a tensor does"),
         (10, "its mask begins elsewhere than a tensor does"),
+        (11, "where its columns end is known to the kernel alone"),
+        (12, "the column at which it begins is known to the kernel alone"),
+        (13, "rows that begin again reach scf.yield"),
     ],
 )
 def test_what_stays(kind: int, why: str) -> None:
     assert any(why in one for one in why_not(copied, BM=64, BN=64, KIND=kind))
+
+
+def test_numbers_in_memory() -> None:
+    """A number that the kernel loads is a coordinate."""
+    made = promoted(copied, None, BM=64, BN=64, KIND=8)[1]
+    assert made.promotion is not None
+    known = made.promotion.of((2, 2, 1), {2: 100, 3: 80, 4: 128})
+    assert not isinstance(known, str)
+    first, rows, columns = known[0].shape
+    assert (rows, columns) == (100, 80) and first * 256 >= 2 * SPAN
+    assert known[0].strides == (128, 128, 1) and known[0].offset == -first // 2 * 256
+    assert isinstance(made.promotion.of((2, 2, 1), {2: 100, 3: 80, 4: 96}), str)  # rows too close to each other
+
+
+def test_rows_that_a_tile_counts() -> None:
+    """Two dimensions of one stride: the second one's extent cuts off what a mask leaves out."""
+    made = promoted(copied, None, BM=64, BN=64, KIND=14)[1]
+    assert made.promotion is not None
+    known = made.promotion.of((2, 2, 1), {2: 100, 3: 80, 4: 128})
+    assert not isinstance(known, str)
+    pages, first, rows, columns = known[0].shape
+    assert (rows, columns) == (64, 80) and known[0].strides == (40960, 128, 128, 1)
+    assert pages * 81920 >= 2 * SPAN and first == 64 + 64 + 1  # behind the last tile's last row
+    assert known[0].offset == -(pages // 2) * 81920 - 64 * 256
 
 
 def test_launches_that_are_not_the_same() -> None:

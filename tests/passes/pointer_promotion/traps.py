@@ -28,7 +28,9 @@ from wspec.execute.replay import ProgramError
 from wspec.host_descriptors import Made, Promotion
 from wspec.ir import read
 from wspec.ir.core import Operation
+from wspec.options import Options
 from wspec.passes.pointer_promotion.promote import Promoted, promote
+from wspec.pipeline import specialize
 
 NAMES = ("M", "N", "K", "sam", "sak", "sbk", "sbn", "scm", "scn", "saz", "start")
 ROWS = ("{v}", "{v} % {end}", "tl.where({v} < {end}, {v}, 0)", "tl.minimum({v}, {end} - 1)", "({v}) % ({end} + 0)")
@@ -119,10 +121,10 @@ def draw(seed: int) -> Trap:
     return Trap(source, chance(0.3), chance(0.3), 2 if batched else 1)
 
 
-def loaded(trap: Trap, folder: Path, name: str) -> Any:
-    """The kernel, as a function of a module in that folder."""
+def loaded(source: str, folder: Path, name: str) -> Any:
+    """The kernel of a source, as a function of a module in that folder."""
     path = folder / f"{name}.py"
-    path.write_text(trap.source)
+    path.write_text(source)
     spec = importlib.util.spec_from_file_location(f"traps_{name}", path)
     assert spec is not None and spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
@@ -133,12 +135,13 @@ def loaded(trap: Trap, folder: Path, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Launch:
-    """Tensors and numbers of one launch."""
+    """Tensors and numbers of one launch; the kernel writes to the third tensor."""
 
     tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     numbers: Mapping[str, int]
     grid: tuple[int, int, int]
     blocks: tuple[int, int, int]
+    tables: Mapping[str, torch.Tensor] = field(default_factory=dict)  # of integers that the kernel loads
 
 
 def launch_of(trap: Trap, pick: random.Random, blocks: tuple[int, int, int]) -> Launch:
@@ -170,6 +173,7 @@ def lowered(kernel: Any, launch: Launch) -> Operation:
         return "i32:1" if value == 1 else "i32:16" if value % 16 == 0 else "i32"
 
     types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+    types |= {name: f"*{str(table.dtype).replace('torch.int', 'i')}:16" for name, table in launch.tables.items()}
     types |= {name: hint(value) for name, value in launch.numbers.items()}
     made = offline(kernel, types, dict(zip(("BM", "BN", "BK"), launch.blocks, strict=True)), num_warps=4, num_stages=2)
     return read(bridge.lower(made.source)[1])
@@ -177,7 +181,8 @@ def lowered(kernel: Any, launch: Launch) -> Operation:
 
 def arguments(launch: Launch) -> list[Any]:
     """What the compiled function takes: ones are constants of it."""
-    return [*(tensor.clone() for tensor in launch.tensors), *(v for v in launch.numbers.values() if v != 1)]
+    tensors = [tensor.clone() for tensor in (*launch.tensors, *launch.tables.values())]
+    return [*tensors, *(v for v in launch.numbers.values() if v != 1)]
 
 
 def executed(module: Operation, launch: Launch, promotion: Promotion | None) -> torch.Tensor | str | None:
@@ -220,6 +225,7 @@ class Count:
     compared: int = 0
     guarded: int = 0
     wrong: int = 0
+    specialized: int = 0  # launches in which the specialized kernel was compared too
     left: dict[str, int] = field(default_factory=dict)  # why tiles stay pointers
     guards: dict[str, int] = field(default_factory=dict)  # why a launch runs the plain kernel
 
@@ -227,12 +233,24 @@ class Count:
 def same(seed: int, folder: Path, count: Count, launches: int = 3) -> list[str]:
     """Differences between a drawn kernel and its promoted form, in launches drawn for it."""
     trap, pick = draw(seed), random.Random(seed + 1)
-    kernel = loaded(trap, folder, f"n{seed}")
+    kernel = loaded(trap.source, folder, f"n{seed}")
+    blocks = list(itertools.product((64,), (32, 64), (32, 64)))
+    drawn = [launch_of(trap, pick, pick.choice(blocks)) for _ in range(launches)]
+    return [f"seed {seed}, {found}\n{trap.source}" for found in differences(kernel, drawn, count)]
+
+
+OPTIONS = Options(gate="off", persistent=False)
+
+
+def differences(kernel: Any, launches: Sequence[Launch], count: Count, divided: bool = False) -> list[str]:
+    """The launches in which a kernel and its promoted form differ; or where it is `divided` into tasks as well.
+
+    Tensors hold small integers, so that no sum is rounded.
+    """
     count.kernels += 1
     found: list[str] = []
     promoted_once = False
-    for number in range(launches):
-        launch = launch_of(trap, pick, pick.choice(list(itertools.product((64,), (32, 64), (32, 64)))))
+    for number, launch in enumerate(launches):
         plain = lowered(kernel, launch)
         changed = plain.clone({})
         made: Promoted = promote(changed)
@@ -253,8 +271,13 @@ def same(seed: int, folder: Path, count: Count, launches: int = 3) -> list[str]:
             continue
         count.compared += 1
         assert isinstance(before, torch.Tensor)
+        if divided and (outcome := specialize(plain, OPTIONS)).module is not None:
+            count.specialized += 1
+            found_too = executed(outcome.module, launch, outcome.promotion)
+            after = found_too if isinstance(found_too, torch.Tensor) and torch.equal(found_too, before) else None
         if after is None or not torch.equal(before.view(torch.int16), after.view(torch.int16)):
             count.wrong += 1
-            found.append(f"seed {seed}, launch {number}: {dict(launch.numbers)}, blocks {launch.blocks}\n{trap.source}")
+            tables = {name: table.tolist() for name, table in launch.tables.items()}
+            found.append(f"launch {number}: {dict(launch.numbers)} {tables}, blocks {launch.blocks}")
     count.promoted += promoted_once
     return found

@@ -13,100 +13,56 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 
 import wspec
-from wspec.lab.bench import pointer_kernels
 from wspec.lab.bench.environment import NoGpu, environment, require_hopper
+from wspec.lab.bench.pointer_cases import (
+    ATTENTION,
+    EXPERTS,
+    PACKED,
+    PAGED,
+    PRODUCTS,
+    Case,
+    attention_case,
+    experts_case,
+    packed_case,
+    paged_case,
+    product_case,
+)
 from wspec.lab.bench.report import Table, console, geometric_mean, number, write_json
 from wspec.lab.bench.timing import Variant, measure
 
-Launch = Callable[[Any, dict[str, int]], torch.Tensor]  # of a kernel, with a configuration
-TILES = (
-    {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3},
-    {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 4},
-    {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 4, "num_stages": 3},
+CASES: tuple[Callable[[], Case], ...] = (
+    *(functools.partial(product_case, *one) for one in PRODUCTS),
+    *(functools.partial(attention_case, *one) for one in ATTENTION),
+    *(functools.partial(packed_case, *one) for one in PACKED),
+    *(functools.partial(experts_case, *one) for one in EXPERTS),
+    *(functools.partial(paged_case, *one) for one in PAGED),
 )
-ROWS = (
-    {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
-    {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
-    {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
-)
-PRODUCTS = (
-    (4096, 4096, 4096, False), (8192, 8192, 8192, False), (4096, 4096, 4096, True), (4000, 5008, 3000, False),
-    (2304, 6400, 7168, False), (1000, 1000, 1000, False),
-)  # fmt: skip
-ATTENTION = ((4096, 128, False), (4096, 128, True), (4096, 64, False), (3000, 128, False), (1000, 64, True))
 
 
-@dataclass(frozen=True)
-class Case:
-    """A launch, what torch has for it, and the configurations to try."""
-
-    name: str
-    kernel: Any
-    launch: Launch
-    theirs: Callable[[], torch.Tensor]
-    configurations: Sequence[dict[str, int]]
+def ours_of(case: Case, alone: bool) -> Any:
+    """The case's kernel under wspec; `alone`: not specialized, with descriptors for its pointers."""
+    if alone:
+        return wspec.compile(case.kernel, remarks="off", specialize=False, promote=True, trials=0)
+    return wspec.compile(case.kernel, remarks="off")
 
 
-def product_case(m: int, n: int, k: int, turned: bool) -> Case:
-    """A B, or A B^T."""
-    draw = torch.Generator("cuda").manual_seed(m)
-    a = torch.randn(m, k, device="cuda", generator=draw).bfloat16()
-    b = torch.randn(n, k, device="cuda", generator=draw).bfloat16().T if turned else None
-    b = torch.randn(k, n, device="cuda", generator=draw).bfloat16() if b is None else b
-
-    def launch(kernel: Any, meta: dict[str, int]) -> torch.Tensor:
-        c = torch.empty(m, n, device="cuda", dtype=a.dtype)
-        grid = (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
-        kernel[grid](a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), **meta)
-        return c
-
-    name = f"product {m}x{n}x{k}{' B^T' if turned else ''}"
-    return Case(name, pointer_kernels.product, launch, lambda: torch.mm(a, b), TILES)
-
-
-def attention_case(length: int, dim: int, causal: bool) -> Case:
-    """16,384 tokens or fewer, hidden size 2,048."""
-    batch, heads = max(1, 16384 // length), 2048 // dim
-    draw = torch.Generator("cuda").manual_seed(length)
-    q, k, v = (torch.randn(batch, heads, length, dim, device="cuda", generator=draw).bfloat16() for _ in range(3))
-    scale = dim**-0.5 * 1.4426950408889634
-
-    def launch(kernel: Any, meta: dict[str, int]) -> torch.Tensor:
-        out = torch.empty_like(q)
-        grid = (triton.cdiv(length, meta["BLOCK_M"]), batch * heads)
-        kernel[grid](q, k, v, out, scale, *q.stride()[:3], heads, length, DIM=dim, CAUSAL=causal, **meta)
-        return out
-
-    def theirs() -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-    name = f"attention {'causal' if causal else 'full'} D={dim} S={length}"
-    return Case(name, pointer_kernels.attention, launch, theirs, ROWS)
-
-
-def _made(at: int) -> Case:
-    """A case by its number."""
-    return product_case(*PRODUCTS[at]) if at < len(PRODUCTS) else attention_case(*ATTENTION[at - len(PRODUCTS)])
-
-
-def compile_all(case: Case) -> None:
+def compile_all(case: Case, alone: bool) -> None:
     """Launch the case's kernels once in every configuration."""
-    for kernel in (case.kernel, wspec.compile(case.kernel, remarks="off")):
+    for kernel in (case.kernel, ours_of(case, alone)):
         for meta in case.configurations:
             with contextlib.suppress(triton.OutOfResources):
                 case.launch(kernel, meta)
 
 
-def contest(case: Case, rounds: int) -> dict[str, Any]:
+def contest(case: Case, rounds: int, alone: bool) -> dict[str, Any]:
     """Errors and ratios of one case."""
-    ours = wspec.compile(case.kernel, remarks="off")
+    ours = ours_of(case, alone)
     expected = case.theirs().float()
     variants, wrong = [], 0.0
     for at, meta in enumerate(case.configurations):
@@ -143,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="(default %(default)s)")
     parser.add_argument("--json", default="pointers.json", metavar="FILE")
     parser.add_argument("--jobs", type=int, default=8, help="cases compiled at a time (default %(default)s)")
+    parser.add_argument("--only", type=int, nargs="+", metavar="CASE", help="cases by number, from 0 on")
+    parser.add_argument("--alone", action="store_true", help="not specialized, with descriptors for its pointers")
     parser.add_argument("--compile", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     try:
@@ -151,15 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.compile is not None:
-        compile_all(_made(options.compile))
+        compile_all(CASES[options.compile](), options.alone)
         return 0
-    count = len(PRODUCTS) + len(ATTENTION)
+    chosen = [at for at in range(len(CASES)) if options.only is None or at in options.only]
     with ThreadPoolExecutor(options.jobs) as pool:  # into Triton's cache, side by side
-        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--compile"]
-        list(pool.map(lambda at: subprocess.run([*command, str(at)], check=False), range(count)))
+        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__]
+        command += ["--alone", "--compile"] if options.alone else ["--compile"]
+        list(pool.map(lambda at: subprocess.run([*command, str(at)], check=False), chosen))
     rows = []
-    for at in range(count):
-        rows.append(contest(_made(at), options.rounds))
+    for at in chosen:
+        rows.append(contest(CASES[at](), options.rounds, options.alone))
         print(rows[-1], flush=True)
     write_json(options.json, {"environment": environment(), "cases": rows})
     columns = ("case", "us", "x plain", "x torch", "largest error", "plain's", "ours")
