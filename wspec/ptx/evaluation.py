@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.arithmetic import computed, computed_each, width
 from wspec.ptx.effects import ARITHMETIC, reads, writes
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
@@ -98,7 +98,7 @@ def _result(opcode: str, values: tuple[Value, ...]) -> Value:
     if not threads:
         return computed(opcode, values)
     spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
-    found = [computed(opcode, each) for each in zip(*spread, strict=True)]
+    found = computed_each(opcode, zip(*spread, strict=True))
     known = tuple(value for value in found if value is not None)
     return _same(known) if len(known) == threads else None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from wspec.bridge.ptx.actions import asked, bytes_of_copy
 from wspec.bridge.ptx.protocol import Node, Protocol, bits_of
@@ -44,7 +43,7 @@ class Ways:
     ) -> None:
         self._most = most_values
         self._task, self._followed, self._loose = task, part | task.always, loose
-        self._nodes = [replace(node, follow=list(node.follow), moves=self._moves(node)) for node in task.nodes]
+        self._nodes = [self._copied(node) for node in task.nodes]
         self._short()
         entered = Counter(way for node in self._nodes for way in node.follow)
         self._joins = frozenset(number for number, times in entered.items() if times > 1)
@@ -53,8 +52,10 @@ class Ways:
         self._steps: dict[tuple[State, Event], frozenset[State]] = {}
         self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
 
-    def _moves(self, node: Node) -> list[tuple[Value, Value]]:
-        return [(target, source) for target, source in node.moves if target in self._followed]
+    def _copied(self, node: Node) -> Node:
+        """With the values alone that are followed."""
+        moves = [(target, source) for target, source in node.moves if target in self._followed]
+        return Node(node.op, node.action, moves, list(node.follow), node.condition, node.tests, node.counts)
 
     def _short(self) -> None:
         """Ways past nodes at which nothing happens."""
