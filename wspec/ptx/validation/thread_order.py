@@ -78,8 +78,8 @@ def show_thread_order(
     strict: bool = False,
     buffers: Collection[range] | None = None,
 ) -> None:
-    """Raises PtxError where a barrier is missing. `writers`: of the function; `buffers`: the bytes of shared memory that
-    tasks may hand to others, or that products and copies may read; None where they are not known, and may be any."""
+    """Raises PtxError where a barrier is missing. `writers`: of the function; `buffers`: the bytes of shared memory
+    that tasks may hand to others, or that products and copies may read; None where they are not known: any."""
     for role in roles:
         if role.threads > WARP:
             _Task(blocks, role, writers, strict, buffers).show()
