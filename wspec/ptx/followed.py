@@ -18,10 +18,13 @@ from wspec.ptx.effects import has_target, reads
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, Value, computes
 from wspec.ptx.events import Shape, may_speak, shape_of
-from wspec.ptx.operands import Address, Number, Operand, registers
+from wspec.ptx.forms import Form, Forms
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, registers
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
+
+_SAME_ADDRESS = ("mov.b64", "mov.u64", "cvta.param.u64")
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +59,8 @@ class Followed:
         self.all = self._closure(places) | self.always
         self.watched = self._compared()
         self.counting = self._adding_up()
+        self._forms: Forms | None = None
+        self._coordinates: dict[Instruction, tuple[Form, ...]] = {}
         self.steps = {number: list(self._steps_of(number)) for number in {*numbers, *role.way}}
         self._find_known()
         self.parts = self._parts()
@@ -167,6 +172,27 @@ class Followed:
                 targets = self._writers.targets(one)
                 if any(name in self.all or name in self.watched for name in targets):
                     yield Step(at, one, None, targets)
+
+    # ---- copies
+
+    def coordinates(self, one: Instruction, tensor: Address) -> tuple[Form, ...]:
+        """Those of a bulk copy, the innermost first."""
+        if one not in self._coordinates:
+            if self._forms is None:
+                self._forms = Forms(self.blocks, self._writers, self.evaluation)
+            items = tensor.rest[0].items if tensor.rest and isinstance(tensor.rest[0], Several) else ()
+            self._coordinates[one] = tuple(self._forms.of(item, one) for item in items)
+        return self._coordinates[one]
+
+    def parameter(self, operand: Operand) -> int | None:
+        """The number of the entry's parameter that lies at an address; None where that is not known."""
+        while isinstance(operand, Register):
+            makers = self._writers.of(operand.name)
+            if len(makers) != 1 or makers[0].opcode not in _SAME_ADDRESS or makers[0].guard:
+                return None
+            operand = makers[0].operands[1]
+        name, _, number = operand.name.rpartition("_param_") if isinstance(operand, Symbol) else ("", "", "")
+        return int(number) if name and number.isdigit() else None
 
     # ---- parts
 
