@@ -41,6 +41,7 @@ class _Form:
 _Forms = tuple[tuple[int, dict[int, _Form]], ...]  # (mask, its bits in the instruction -> form), to be tried in order
 
 
+@functools.lru_cache(maxsize=2)
 def decoded(cubin: bytes) -> Program | None:
     """The program of a cubin; None where anything in it is not known."""
     kernel = kernel_code(cubin)

@@ -7,16 +7,22 @@ threads, of waits how many may be under way, of `USETMAXREG` how many registers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import decoded
 from wspec.bridge.sass.program import Program
 
-Label = tuple[str, *tuple[int, ...]]
-"""What an instruction does, and its numbers."""
+
+class Label(NamedTuple):
+    """What an instruction does, with up to two numbers."""
+
+    name: str
+    first: int = 0
+    second: int = 0
+
 
 PREDICATES = 320  # the first of them in sets of registers: P0 to P6, then, from 328 on, UP0 to UP6
 _UNIFORM = 8
@@ -50,6 +56,16 @@ class Block:
     guard: int | None = None  # of the jump or the exit
     unless: bool = False
     needs: int = 0  # the predicates that matter from its beginning on
+
+    @property
+    def ways(self) -> tuple[int, ...]:
+        """The blocks that may follow."""
+        return self.taken if self.falls is None else (*self.taken, self.falls)
+
+    @property
+    def last(self) -> Label | None:
+        """What its last instruction does that does something."""
+        return next((step.label for step in reversed(self.steps) if step.label is not None), None)
 
 
 class Unknown(Exception):
@@ -113,27 +129,27 @@ def label_of(low: int, high: int) -> Label | None:
     """What an instruction's bits say that it does to other threads; None of any other. Raises Unknown."""
     opcode = low & 0xFFF
     if opcode in _PLAIN:
-        return (_PLAIN[opcode],)
+        return Label(_PLAIN[opcode])
     match opcode:
         case 0xB1D:  # BAR with numbers
             kind, number, threads = high >> 13 & 7, low >> 54 & 15, low >> 42 & 0xFFF
             if kind in (0, 1):
-                return ("bar.arrive" if kind else "bar.sync", number, threads)
+                return Label("bar.arrive" if kind else "bar.sync", number, threads)
             raise Unknown
         case 0x9A7:  # SYNCS.ARRIVE: bits 20 and 21 say what is added, 8 to 10 other kinds
             if high >> 8 & 7 or high >> 21 & 1:
                 raise Unknown
-            return ("arrive",) if high >> 20 & 1 else ("arrive or expect",)
+            return Label("arrive" if high >> 20 & 1 else "arrive or expect")
         case 0x5B2:  # SYNCS.EXCH
-            return ("init",)
+            return Label("init")
         case 0x9B1:  # SYNCS.CCTL.IV
-            return ("inval",)
+            return Label("inval")
         case 0x9C5:  # WARPGROUP.DEPBAR, .ARRIVE
-            return ("product wait", high >> 8 & 7) if high >> 16 & 1 else ("product fence",)
+            return Label("product wait", high >> 8 & 7) if high >> 16 & 1 else Label("product fence")
         case 0x91A:  # DEPBAR
-            return ("copies wait", low >> 38 & 63) if low >> 47 & 1 else None
+            return Label("copies wait", low >> 38 & 63) if low >> 47 & 1 else None
         case 0x9C8:  # USETMAXREG
-            return ("fewer" if high >> 8 & 15 == 5 else "more", low >> 32 & 0x1FF)
+            return Label("fewer" if high >> 8 & 15 == 5 else "more", low >> 32 & 0x1FF)
         case 0x31D | 0x51D | 0x71D | 0x91D | 0xD1D | 0xF1D:  # BAR whose numbers are in registers
             raise Unknown
     return None
@@ -155,11 +171,48 @@ def _with_needs(blocks: list[Block]) -> tuple[Block, ...]:
         changed = False
         for at in reversed(range(len(blocks))):
             after = 0
-            for way in (*blocks[at].taken, *([] if blocks[at].falls is None else [blocks[at].falls])):
+            for way in blocks[at].ways:
                 after |= needs[way]
             now = uses[at] | after & ~makes[at]
             changed, needs[at] = changed or now != needs[at], now
-    return tuple(
-        Block(one.steps, one.taken, one.falls, one.ends, one.guard, one.unless, need)
-        for one, need in zip(blocks, needs, strict=True)
-    )
+    return tuple(replace(one, needs=need) for one, need in zip(blocks, needs, strict=True))
+
+
+def without_retries(blocks: Sequence[Block]) -> list[Block]:
+    """The same, with each wait, and each demand for registers, tried once.
+
+    ptxas tries a wait once where it stands, and again and again at the end of the code.
+    """
+    found = list(blocks)
+    before: list[set[int]] = [set() for _ in blocks]
+    for at, block in enumerate(blocks):
+        for way in block.ways:
+            before[way].add(at)
+    for at, block in enumerate(blocks):
+        tried = [step.label for step in block.steps if step.label is not None]
+        if len(tried) != 1 or tried[0].name not in ("wait", "more"):
+            continue
+        again = _comes_back(blocks, at)
+        for other in again:
+            one = found[other]
+            taken = tuple(way for way in one.taken if way != at)
+            found[other] = replace(one, taken=taken, falls=None if one.falls == at else one.falls)
+        others = [blocks[other].last for other in before[at] - again]
+        if again and others and all(last == tried[0] for last in others):
+            steps = tuple(step._replace(label=None, guard=None) for step in block.steps)
+            found[at] = replace(found[at], steps=steps)
+    return found
+
+
+def _comes_back(blocks: Sequence[Block], start: int) -> set[int]:
+    """The blocks from which it is entered again with nothing done between that is known here."""
+    found, seen, work = set[int](), {start}, [start]
+    while work:
+        at = work.pop()
+        for way in blocks[at].ways:
+            if way == start:
+                found.add(at)
+            elif way not in seen and blocks[way].last is None:
+                seen.add(way)
+                work.append(way)
+    return found
