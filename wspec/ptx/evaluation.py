@@ -15,6 +15,8 @@ from wspec.ptx.syntax import Instruction
 
 SHARED = "global_smem"  # Triton's name of the block's shared memory
 
+_MOST_WRITERS = 8  # of a register that is asked for
+
 Value = int | tuple[int, ...] | None
 """Of a register: the same in all threads, one for each thread of the role, or not known."""
 
@@ -33,13 +35,18 @@ class Evaluation:
         self._constants[name] = None  # of one that depends on itself
         found = self._special(name)
         makers = self._writers.of(name)
-        if found is None and len(makers) == 1 and not makers[0].guard and computes(makers[0]):
-            one = makers[0]
-            if all(self.constant(other) is not None for other in reads(one)):
-                results = self.results(one, {})
-                found = results[writes(one).index(name)]
+        if found is None and 0 < len(makers) <= _MOST_WRITERS and not any(one.guard for one in makers):
+            found = self._made(makers[0], name)
+            if any(found is None or self._made(one, name) != found for one in makers[1:]):
+                found = None
         self._constants[name] = found
         return found
+
+    def _made(self, one: Instruction, name: str) -> Value:
+        """What an instruction writes to a register each time."""
+        if not computes(one) or any(self.constant(other) is None for other in reads(one)):
+            return None
+        return self.results(one, {})[writes(one).index(name)]
 
     def _special(self, name: str) -> Value:
         if name == "%tid.x":

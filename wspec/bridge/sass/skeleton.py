@@ -6,14 +6,15 @@ threads, of waits how many may be under way, of `USETMAXREG` how many registers.
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wspec.bridge.sass.cubin import kernel_code
-from wspec.bridge.sass.decode import decoded
-from wspec.bridge.sass.program import Program
+from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, kernel_code
+from wspec.bridge.sass.decode import turn_of
+from wspec.bridge.sass.encodings import TABLE
 
 
 class Label(NamedTuple):
@@ -24,15 +25,23 @@ class Label(NamedTuple):
     second: int = 0
 
 
-PREDICATES = 320  # the first of them in sets of registers: P0 to P6, then, from 328 on, UP0 to UP6
-_UNIFORM = 8
+_UNIFORM = 8  # of 16 predicates P0 to P6 are the first, and these from here on UP0 to UP6
 _NONE = 7  # PT
+_ALL = 0x7F7F
+_FAMILY = 0x1FF  # the bits of an opcode that do not say which operands are registers and which numbers
+_R2P = 0x004
+_MOSTLY = ((81, 0), (84, 0), (81, _UNIFORM), (84, _UNIFORM))
+_TURNS = frozenset((0x147, 0x149, 0x14D))  # BRA, BRX, EXIT
+_TURNING = range(0x140, 0x160)  # what goes elsewhere is among these
+_GOING_ON = frozenset((0x141, 0x142, 0x145, 0x146, 0x148, 0x155, 0x156, 0x15D))  # BSYNC BREAK BSSY YIELD ...
 
 _PLAIN: dict[int, str] = {
     0x5A7: "wait", 0x9B0: "element arrive", 0xFAE: "element", 0x9AF: "element commit", 0x5B4: "load", 0x3B5: "store",
     0x3B6: "reduce", 0x9B7: "commit", 0x3C6: "fence", 0x82E: "grid wait", 0x82D: "grid launch", 0x9F0: "product",
     0xDF0: "product", 0x9F3: "product", 0xDF3: "product", 0x9F1: "product", 0xDF1: "product",
 }  # fmt: skip
+_OTHERS = (0xB1D, 0x9A7, 0x5B2, 0x9B1, 0x9C5, 0x91A, 0x9C8)
+_FAMILIES = frozenset(opcode & _FAMILY for opcode in (*_PLAIN, *_OTHERS))
 _OF_UNIFORM = frozenset((0x5B2, 0x5B4, 0x3B5, 0x3B6, 0x9B7, 0x9C8))  # under uniform predicates
 
 
@@ -73,47 +82,82 @@ class Unknown(Exception):
 
 
 def skeleton(cubin: bytes) -> tuple[Block, ...] | None:
-    """The blocks, the entry first; None where anything in the binary is not known."""
-    kernel, program = kernel_code(cubin), _decoded(cubin)
-    if kernel is None or program is None:
-        return None
+    """The blocks, the entry first; None where where a way leads is not known, or what an instruction does that may be
+    one of those."""
     try:
-        return _blocks(list(struct.iter_unpack("<QQ", kernel.code)), program)
-    except Unknown:
+        kernel = kernel_code(cubin)
+        return None if kernel is None else _blocks(list(struct.iter_unpack("<QQ", kernel.code)), kernel.jumps)
+    except (Unknown, struct.error, IndexError, ValueError):
         return None
 
 
-def _decoded(cubin: bytes) -> Program | None:
-    try:
-        return decoded(cubin)
-    except (struct.error, IndexError, ValueError):
-        return None
-
-
-def _blocks(words: list[tuple[int, int]], program: Program) -> tuple[Block, ...]:
-    size, turns, labels = len(words), program.turns, program.labels
-    ordered = sorted({0, *labels.values(), *(place + 1 for place in turns)} - {size})
+def _blocks(words: list[tuple[int, int]], jumps: Mapping[int, tuple[int, ...]]) -> tuple[Block, ...]:
+    size = len(words)
+    turns: dict[int, tuple[bool, list[int]]] = {}  # place -> may the next one follow, and which others
+    for place, (low, high) in enumerate(words):
+        if low & _FAMILY in _TURNS:
+            found = turn_of(place * INSTRUCTION_BYTES, low, high, jumps)
+            if found is None:
+                raise Unknown
+            way, _ = found
+            turns[place] = way.falls, [int(label, 16) // INSTRUCTION_BYTES for label in way.targets]
+        elif low & _FAMILY in _TURNING and low & _FAMILY not in _GOING_ON:
+            raise Unknown
+    targets = [target for _, others in turns.values() for target in others]
+    if any(target >= size for target in targets):
+        raise Unknown
+    ordered = sorted({0, *targets, *(place + 1 for place in turns)} - {size})
     number = {first: at for at, first in enumerate(ordered)}
-    found: list[Block] = []
+    blocks: list[Block] = []
     for first, end in zip(ordered, [*ordered[1:], size], strict=True):
-        way, (low, _) = turns.get(end - 1), words[end - 1]
-        falls = number.get(end) if way is None or way.falls else None
-        taken = () if way is None else tuple(number[labels[target]] for target in way.targets)
-        guard, unless = (None, False) if way is None else _guard(low, False)
-        steps = tuple(_steps(words, program, first, end))
-        found.append(Block(steps, taken, falls, way is not None and not taken, guard, unless))
-    return _with_needs(found)
+        falls, others = turns.get(end - 1, (True, []))
+        guard, unless = _guard(words[end - 1][0], False) if end - 1 in turns else (None, False)
+        steps = tuple(_steps(words, first, end))
+        taken, ends = tuple(number[target] for target in others), end - 1 in turns and not others
+        blocks.append(Block(steps, taken, number.get(end) if falls else None, ends, guard, unless))
+    return _with_needs(blocks)
 
 
-def _steps(words: list[tuple[int, int]], program: Program, first: int, end: int) -> Iterator[Step]:
-    for place in range(first, end):
-        low, high = words[place]
+def _steps(words: list[tuple[int, int]], first: int, end: int) -> Iterator[Step]:
+    for low, high in words[first:end]:
         label = label_of(low, high)
-        changes = program.writes[place] >> PREDICATES
+        changes = predicates_of(low, high)
         if label is not None:
             yield Step(label, *_guard(low, low & 0xFFF in _OF_UNIFORM), changes)
         elif changes:
             yield Step(None, None, False, changes)
+
+
+def predicates_of(low: int, high: int) -> int:
+    """The predicates that an instruction may change, as a set of 16.
+
+    Of families that encodings.py knows it tells where predicates are named that they make; of others those that are
+    named where most are, from bit 81 and 84 on.
+    """
+    family = low & _FAMILY
+    if family == _R2P:
+        return _ALL
+    if family in _TURNING:
+        return 0
+    found = 0
+    for bit, first in _results().get(family, _MOSTLY):
+        name = high >> bit - 64 & 7
+        if name != _NONE:
+            found |= 1 << name + first
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _results() -> dict[int, tuple[tuple[int, int], ...]]:
+    """Family -> where it names predicates that it makes, and the first of those that are meant."""
+    found: dict[int, set[tuple[int, int]]] = {}
+    for line in TABLE.strip().split("\n"):
+        _, code, _, written, *_ = line.split()
+        fields = found.setdefault(int(code, 16) & _FAMILY, set())
+        for one in written.split(","):
+            if one.startswith(("P", "UP")):
+                fields.add((int(one.lstrip("UP")), _UNIFORM if one.startswith("U") else 0))
+    return {family: tuple(sorted(fields)) for family, fields in found.items()}
 
 
 def _guard(low: int, is_uniform: bool) -> tuple[int | None, bool]:
@@ -150,8 +194,8 @@ def label_of(low: int, high: int) -> Label | None:
             return Label("copies wait", low >> 38 & 63) if low >> 47 & 1 else None
         case 0x9C8:  # USETMAXREG
             return Label("fewer" if high >> 8 & 15 == 5 else "more", low >> 32 & 0x1FF)
-        case 0x31D | 0x51D | 0x71D | 0x91D | 0xD1D | 0xF1D:  # BAR whose numbers are in registers
-            raise Unknown
+    if opcode & _FAMILY in _FAMILIES:  # as BAR whose numbers are in registers
+        raise Unknown
     return None
 
 
