@@ -95,7 +95,7 @@ def test_mutants(kernel: tuple[str, str]) -> None:
         counts[operator, refused] += 1
         assert refused or is_explained(operator, label, past), (operator, label, past)
     for operator in ("drop", "double", "move"):
-        assert counts[operator, True] > 2 * counts[operator, False], counts
+        assert counts[operator, True] > counts[operator, False], counts
 
 
 # ------------------------------------------------------------------------------------------- rules, one by one

@@ -3,9 +3,9 @@
 Both are automata: which synchronizing instruction may follow which. Every way through the machine code, whose
 predicates are followed from where they are tested to where they are tested again, must be a way through the PTX; so
 loops may be unrolled and peeled, and code doubled. What ptxas adds on its own is let pass: waits for products and for
-copies, proxy fences, and a second try where registers are asked for. It also exchanges the end of a group of stores
-with waits for products, which have nothing to do with each other: where all is not found in the PTX's order, it is
-looked for without the ones, and without the others.
+copies, proxy fences, and a second try where registers are asked for; what it leaves out, too: a wait for products of
+which all are done. It moves the end of a group of stores past what has nothing to do with it: that is looked at
+together with stores and waits for them alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from wspec.ptx.validation.validate import Validation
 
 MOST_STATES = 100_000
 _EXTRA = frozenset(("product wait", "copies wait", "fence", "product fence"))
+_STORES = frozenset(("store", "reduce", "commit", "copies wait"))
 _COUNTED = frozenset(("product wait", "copies wait", "fewer", "more"))
+_FOR_ALL = Label("product wait", 0)
 _PTX = (
     ("mbarrier.try_wait", "wait"), ("mbarrier.test_wait", "wait"), ("mbarrier.arrive.expect_tx", "expect"),
     ("mbarrier.arrive", "arrive"), ("mbarrier.init", "init"), ("mbarrier.inval", "inval"),
@@ -48,6 +50,11 @@ def keeps_order(said: Validation, module: Module, cubin: bytes) -> Validation:
     return Validation(f"{said.summary}; SASS: {'the same order' if found.followed else 'not compared'}")
 
 
+_ALL = (
+    frozenset(label for _, label in _PTX) | _STORES | _COUNTED | {"bar.sync", "bar.arrive", "load", "arrive or expect"}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """What came of it."""
@@ -56,15 +63,9 @@ class Compared:
     followed: bool = True  # False: too many states
 
 
-_EXCHANGED = (frozenset(("commit",)), frozenset(("product wait", "product fence")))
-
-
 def compare(entry: Function, code: Sequence[Block]) -> Compared:
     """Raises PtxError where the PTX's control flow cannot be read."""
-    found = _compare(Automaton(entry), code)
-    if not found.difference:
-        return found
-    parts = [_compare(Automaton(entry, without), code) for without in _EXCHANGED]
+    parts = [_compare(Automaton(entry, kinds), code) for kinds in (_ALL - {"commit"}, _STORES)]
     return next((one for one in parts if one.difference), next((one for one in parts if not one.followed), Compared()))
 
 
@@ -83,7 +84,7 @@ def _lost(ptx: Automaton, code: Sequence[Block]) -> Compared | None:
 
 def _walk(ptx: Automaton | Nearest, code: Sequence[Block]) -> Compared | None:
     """All ways through the machine code; None where nothing is in the way."""
-    steps = [_left(block.steps, ptx.without) for block in code]
+    steps = [_left(block.steps, ptx.kinds) for block in code]
     begin = (0, 0, 0, ptx.begin)  # block, known predicates, those that hold, what may come next in the PTX
     seen, work = {begin}, [begin]
     while work:
@@ -114,11 +115,10 @@ def _walk(ptx: Automaton | Nearest, code: Sequence[Block]) -> Compared | None:
     return None
 
 
-def _left(steps: Sequence[Step], without: frozenset[str]) -> list[Step]:
+def _left(steps: Sequence[Step], kinds: frozenset[str]) -> list[Step]:
     """Those that are looked at; of the others, what they change."""
     return [
-        Step(None, None, False, one.changes) if one.label is not None and one.label.name in without else one
-        for one in steps
+        one if one.label is None or one.label.name in kinds else Step(None, None, False, one.changes) for one in steps
     ]
 
 
@@ -134,7 +134,8 @@ def _may(guard: int | None, unless: bool, known: int, holding: int) -> bool:
 
 
 May = tuple[int, ...]
-"""What may come next in the PTX: sets of points as sets of bits. Empty: nothing."""
+"""What may come next in the PTX, a set of points as a set of bits, and whether all products are done; further sets of
+points. Empty: nothing."""
 
 _Now = tuple[int, int, May]  # known predicates, those that hold, what may come next
 
@@ -183,10 +184,10 @@ class Point:
 
 
 class Automaton:
-    """Of the PTX. Sets of points are sets of bits; the last one is the end. `without`: kinds that are not looked at."""
+    """Of the PTX, as far as these kinds go. Sets of points are sets of bits; the last one is the end."""
 
-    def __init__(self, entry: Function, without: frozenset[str] = frozenset()) -> None:
-        self.without = without
+    def __init__(self, entry: Function, kinds: frozenset[str] = _ALL) -> None:
+        self.kinds = kinds
         self.points: list[Point] = []
         self._of: dict[Label, int] = {}
         blocks = flow.blocks_of(entry)
@@ -194,18 +195,19 @@ class Automaton:
         for block in blocks:
             for one in block.instructions:
                 label = label_of(one)
-                if label is not None and label.name not in without:
+                if label is not None and label.name in kinds:
                     guard = f"{'!' if one.unless else ''}{one.guard}" if one.guard else ""
                     inside[block.number].append(Point(label, len(self.points), guard))
                     self.points.append(inside[block.number][-1])
         self.end = len(self.points)
         self._optional = sum(1 << point.number for point in self.points if point.guard)
+        self._waits = sum(1 << point.number for point in self.points if point.label.name == "product wait")
         first = self._link(blocks, inside)
         self.first = first
-        self.begin: May = (self._closed(first),)
+        self.begin: May = (self._closed(first, self._optional), True)
         for point in self.points:
             again = 1 << point.number if point.label.name == "more" else 0  # until it is given them
-            point.follow = self._closed(point.next) | again
+            point.follow = self._closed(point.next, self._optional) | again
 
     def _link(self, blocks: Sequence[flow.Block], inside: Sequence[Sequence[Point]]) -> int:
         """What comes right behind what; the points that come first."""
@@ -224,14 +226,14 @@ class Automaton:
                 first[block.number] = now
         return first[0]
 
-    def _closed(self, points: int) -> int:
+    def _closed(self, points: int, optional: int) -> int:
         """With all that comes behind those that may be left out."""
-        left = points & self._optional
+        left = points & optional
         while left:
             more = 0
             for number in bits_of(left):
                 more |= self.points[number].next
-            left = more & ~points & self._optional
+            left = more & ~points & optional
             points |= more
         return points
 
@@ -243,13 +245,20 @@ class Automaton:
 
     def after(self, may: May, label: Label) -> May:
         """What may come behind an instruction of the machine code; nothing where it may not come."""
-        found = may[0] if label.name in _EXTRA else 0
-        for number in bits_of(may[0] & self.like(label)):
+        before, is_done = self._now(may), may[1]
+        found = before if label.name in _EXTRA else 0
+        for number in bits_of(before & self.like(label)):
             found |= self.points[number].follow
-        return (found,) if found else ()
+        if label.name == "product" or label == _FOR_ALL:
+            is_done = label == _FOR_ALL
+        return (found, is_done) if found else ()
+
+    def _now(self, may: May) -> int:
+        """The points that may come: where all products are done, also those behind waits for products."""
+        return self._closed(may[0], self._optional | self._waits) if may[1] else may[0]
 
     def may_end(self, may: May) -> bool:
-        return bool(may[0] >> self.end & 1)
+        return bool(self._now(may) >> self.end & 1)
 
 
 class Nearest:
@@ -257,7 +266,7 @@ class Nearest:
     predicate is executed together, and of others as few as possible are left out. Notes what was found."""
 
     def __init__(self, ptx: Automaton) -> None:
-        self._ptx, self.without = ptx, ptx.without
+        self._ptx, self.kinds = ptx, ptx.kinds
         self._found = 0
         self._ranks: dict[int, May] = {}
         self.begin: May = (*ptx.begin, *self._ranked(ptx.first, ""))
@@ -278,8 +287,8 @@ class Nearest:
             seen |= more
 
     def after(self, may: May, label: Label) -> May:
-        full, *ranks = may
-        on = self._ptx.after((full,), label)
+        full, is_done, *ranks = may
+        on = self._ptx.after((full, is_done), label)
         like = self._ptx.like(label)
         found = next((rank & like for rank in ranks if rank & like), 0)
         if not found and label.name in _EXTRA:
