@@ -113,6 +113,7 @@ BODY
 }
 """
 SYNC, OTHER, FENCE = Label("bar.sync", 2, 128), Label("bar.sync", 3, 128), Label("fence")
+DOT, PRODUCT = Label("product"), "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1}, %r2, %r3, 1, 1, 1, 0, 0;"
 INIT, WAIT, ARRIVE = Label("init"), Label("product wait", 1), Label("arrive")
 
 
@@ -134,10 +135,18 @@ def test_named_barriers_go_by_number_and_threads() -> None:
 
 
 def test_a_wait_may_be_for_more_and_stand_twice() -> None:
-    one = ptx("wgmma.wait_group.sync.aligned 1;", "bar.sync 2, 128;")
-    assert compare(one, straight(WAIT, SYNC)) == Compared()
-    assert compare(one, straight(Label("product wait", 0), WAIT, SYNC)) == Compared()
-    assert compare(one, straight(Label("product wait", 2), SYNC)).difference
+    one = ptx(PRODUCT, "wgmma.wait_group.sync.aligned 1;", "bar.sync 2, 128;")
+    assert compare(one, straight(DOT, WAIT, SYNC)) == Compared()
+    assert compare(one, straight(DOT, Label("product wait", 0), WAIT, SYNC)) == Compared()
+    assert compare(one, straight(DOT, Label("product wait", 2), SYNC)).difference
+    assert compare(one, straight(DOT, SYNC, WAIT)).difference
+
+
+def test_a_wait_with_nothing_to_wait_for_may_be_left_out() -> None:
+    one = ptx(PRODUCT, *2 * ("wgmma.wait_group.sync.aligned 0;", "bar.sync 2, 128;"))
+    all_done = Label("product wait", 0)
+    assert compare(one, straight(DOT, all_done, SYNC, SYNC)) == Compared()
+    assert compare(one, straight(DOT, SYNC, all_done, SYNC)).difference
 
 
 def test_what_is_under_a_predicate_must_be_somewhere() -> None:
@@ -161,11 +170,13 @@ def test_a_predicate_is_followed_until_it_is_made_again() -> None:
     assert compare(one, [Block(anew, (), None, True)]).difference
 
 
-def test_the_end_of_a_group_of_stores_may_pass_a_wait_for_products() -> None:
-    one = ptx("cp.async.bulk.commit_group;", "wgmma.wait_group.sync.aligned 1;", "bar.sync 2, 128;")
-    assert compare(one, straight(WAIT, Label("commit"), SYNC)) == Compared()
-    assert compare(one, straight(WAIT, SYNC, Label("commit"))).difference
-    assert compare(one, straight(Label("commit"), SYNC, WAIT)).difference
+def test_the_end_of_a_group_of_stores_counts_among_stores_alone() -> None:
+    one = ptx("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;", "fence.proxy.async.shared::cta;")
+    commit, waits = Label("commit"), Label("copies wait", 0)
+    assert compare(one, straight(commit, waits, FENCE)) == Compared()
+    assert compare(one, straight(FENCE, commit, waits, FENCE)) == Compared()
+    assert compare(one, straight(waits, FENCE)).difference
+    assert compare(one, straight(commit, commit, waits, FENCE)).difference
 
 
 def test_loops_may_be_peeled() -> None:
