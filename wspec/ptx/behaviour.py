@@ -192,8 +192,9 @@ class Behaviour:
                 ways = ways[:1] if taken else ways[1:]
         inside = [way for way in dict.fromkeys(ways) if way in self._role.blocks]
         leaves = len(inside) < len(set(ways)) and (bool(self._role.way) or block.number != self._role.start[0])
-        on = tuple((way, self._environment(way, held)) for way in inside if not (way == block.number and block.spins))
-        return on, leaves or not block.follow
+        if block.number in inside and block.spins:
+            inside.remove(block.number)
+        return tuple([(way, self._environment(way, held)) for way in inside]), leaves or not block.follow
 
     def _environment(self, number: int, held: dict[str, Value]) -> Environment:
         names = self._live[number]

@@ -54,19 +54,17 @@ class Evaluation:
         return tuple(thread % WARP for thread in self.threads) if name == "%laneid" else None
 
     def value(self, operand: Operand, held: Mapping[str, Value]) -> Value:
-        match operand:
-            case Number():
-                return operand.value
-            case Symbol(name):
-                return 0 if name == SHARED else None
-            case Register(name, negated):
-                found = held[name] if name in held else self.constant(name)
-                if negated:
-                    return each_of(lambda one: 1 - one, found)
-                return found
-            case Address(base, offset, _):
-                found = self.value(base, held)
-                return each_of(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
+        if isinstance(operand, Register):
+            name = operand.name
+            found = held[name] if name in held else self.constant(name)
+            return each_of(lambda one: 1 - one, found) if operand.negated else found
+        if isinstance(operand, Number):
+            return operand.value
+        if isinstance(operand, Symbol):
+            return 0 if operand.name == SHARED else None
+        if isinstance(operand, Address):
+            found, offset = self.value(operand.base, held), operand.offset
+            return each_of(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
         return None
 
     def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
@@ -79,7 +77,7 @@ class Evaluation:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        return (_result(one.opcode, tuple(self.value(operand, held) for operand in operands[1:])),)
+        return (_result(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
@@ -92,9 +90,12 @@ class Evaluation:
 
 def computes(one: Instruction) -> bool:
     """May its result be known: does it compute integers or predicates?"""
-    if one.name in ARITHMETIC:
-        return width(one.opcode.rpartition(".")[2]) > 0
-    return one.name in ("shfl", "elect")
+    return _computes(one.name, one.opcode)
+
+
+@functools.lru_cache(maxsize=1024)
+def _computes(name: str, opcode: str) -> bool:
+    return width(opcode.rpartition(".")[2]) > 0 if name in ARITHMETIC else name in ("shfl", "elect")
 
 
 @functools.lru_cache(maxsize=1 << 12)
