@@ -10,7 +10,7 @@ from wspec.ptx.arithmetic import computed, computed_each, width
 from wspec.ptx.effects import ARITHMETIC, reads, writes
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
-from wspec.ptx.roles import WARP
+from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 SHARED = "global_smem"  # Triton's name of the block's shared memory
@@ -86,6 +86,11 @@ class Evaluation:
         if value is None or not isinstance(lane, int) or not one.opcode.startswith("shfl.sync.idx.b32"):
             return None
         return _same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
+
+
+def evaluation_of(role: Role, writers: Writers) -> Evaluation:
+    """Of the threads of a role."""
+    return Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
 
 
 def computes(one: Instruction) -> bool:

@@ -39,7 +39,7 @@ class Form(NamedTuple):
 
 
 class Forms:
-    """Of one role's registers of 32 bits."""
+    """Of one role's registers of 32 bits. `blocks`: all that the role's threads come to."""
 
     def __init__(self, blocks: Sequence[flow.Block], writers: Writers, evaluation: Evaluation) -> None:
         self._writers, self._evaluation = writers, evaluation
@@ -61,7 +61,7 @@ class Forms:
         known = self._evaluation.constant(operand.name)
         if known is not None:
             return _number(known)
-        makers = self._writers.of(operand.name)
+        makers = [one for one in self._writers.of(operand.name) if one in self._places]
         while makers:
             inside = [one for one in makers if self._places[one][0] is block]
             last = max((one for one in inside if self._places[one][1] < at), key=self._place, default=None)
@@ -208,11 +208,12 @@ def shifted(form: Form, by: int) -> Form:
 def _entered_from(blocks: Sequence[flow.Block]) -> dict[int, flow.Block]:
     """Of each block that only one other leads to, that one. The loop of a wait leads to itself."""
     before: dict[int, set[int]] = {}
+    numbered = {block.number: block for block in blocks}
     for block in blocks:
         for way in block.follow:
             if way != block.number:
                 before.setdefault(way, set()).add(block.number)
-    return {way: blocks[min(those)] for way, those in before.items() if len(those) == 1 and way != 0}
+    return {way: numbered[min(those)] for way, those in before.items() if len(those) == 1 and way != 0}
 
 
 def _number(number: Each) -> Form:

@@ -24,6 +24,7 @@ from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
+from wspec.ptx.evaluation import evaluation_of
 from wspec.ptx.events import ELSEWHERE, FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
@@ -68,12 +69,13 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
     _show_group_barriers(blocks, roles, own)
     writers, used = Writers(entry), _Used(places.values())
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
-    show_thread_order(blocks, roles, writers, buffers=buffers)
+    evaluations = functools.cache(lambda role: evaluation_of(role, writers))
+    show_thread_order(blocks, roles, writers, buffers=buffers, evaluations=evaluations)
     show_registers(entry, blocks, roles, placement.registers)
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
-        _show_task(task, functools.partial(Followed, blocks, role, writers, own), used)
+        _show_task(task, functools.partial(Followed, blocks, role, writers, own, evaluations(role)), used)
     show_arrivals(blocks, roles, used.by)
 
 

@@ -24,13 +24,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx import flow
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
-from wspec.ptx.evaluation import Evaluation
+from wspec.ptx.evaluation import Evaluation, evaluation_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
@@ -77,12 +77,14 @@ def show_thread_order(
     writers: Writers,
     strict: bool = False,
     buffers: Collection[range] | None = None,
+    evaluations: Callable[[Role], Evaluation] | None = None,
 ) -> None:
     """Raises PtxError where a barrier is missing. `writers`: of the function; `buffers`: the bytes of shared memory
     that tasks may hand to others, or that products and copies may read; None where they are not known: any."""
     for role in roles:
         if role.threads > WARP:
-            _Task(blocks, role, writers, strict, buffers).show()
+            evaluation = evaluations(role) if evaluations is not None else evaluation_of(role, writers)
+            _Task(blocks, role, evaluation, strict, buffers).show()
 
 
 class _Task:
@@ -90,12 +92,12 @@ class _Task:
         self,
         blocks: Sequence[flow.Block],
         role: Role,
-        writers: Writers,
+        evaluation: Evaluation,
         strict: bool,
         buffers: Collection[range] | None,
     ) -> None:
         self._blocks, self._role, self._strict, self._buffers = blocks, role, strict, buffers
-        self._evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
+        self._evaluation = evaluation
         self._known: dict[Instruction, Places | None] = {}
 
     def show(self) -> None:
