@@ -90,13 +90,12 @@ class Launched:
             if one == other:
                 continue
             a, b = (torch.frombuffer(bytearray(data), dtype=given.dtype) for data in (one, other))
-            same = a == b
+            x, y = a.double(), b.double()
+            same = (x == y) | (x.isnan() & y.isnan()) if given.is_floating_point() else a == b
             if given.is_floating_point() and not exact:
-                same = torch.isclose(a.float(), b.float(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-            elif given.is_floating_point():
-                same |= a.isnan() & b.isnan()
+                same |= torch.isclose(x, y, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
             if not bool(same.all()):
-                most = (a.float() - b.float()).abs()[~same].nan_to_num(posinf=float("inf")).max().item()
+                most = (x - y).abs()[~same].nan_to_num(nan=float("inf"), posinf=float("inf")).max().item()
                 found.append(f"{name}: {int((~same).sum())} of {same.numel()} elements, by {most:.3g} at most")
         return "; ".join(found)
 
