@@ -15,7 +15,7 @@ from wspec.bridge.shared_memory import placement
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation
 from wspec.ptx.flow import blocks_of
-from wspec.ptx.forms import Form, Forms
+from wspec.ptx.forms import Form, Forms, may_be_a_sum
 from wspec.ptx.parser import read
 from wspec.ptx.registers import Writers
 
@@ -166,6 +166,18 @@ def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
 def test_what_is_not_known(lines: tuple[str, ...]) -> None:
     one, other = forms(*lines)
     assert one.terms != other.terms
+
+
+def test_what_may_be_a_sum_is_said_to_be() -> None:
+    one, other = forms("mov.b32 %r90, %r3;", "or.b32 %r91, %r2, 64;")
+    assert not may_be_a_sum(one) and may_be_a_sum(other)
+
+
+def test_a_register_that_several_write_is_what_was_moved_there() -> None:
+    """%r8 is 64 now and then, but %r7 is made of what it was before."""
+    one, other = forms("mov.b32 %r8, 0;", "mov.b32 %r7, %r8;", "mov.b32 %r8, 64;", "or.b32 %r91, %r7, 64;",
+                       "mov.b32 %r90, 0;")  # fmt: skip
+    assert one == Form(frozenset(), 0) and other == Form(frozenset(), 64)
 
 
 def test_each_thread_has_its_own() -> None:

@@ -27,6 +27,9 @@ _BITS = 32
 _WHOLE = (1 << _BITS) - 1
 _MOST_TERMS = 16
 
+PERHAPS_A_SUM = "or"
+"""Begins the atom of what is a sum if no bit is set in both, which is not known."""
+
 Each = int | tuple[int, ...]
 """A number, the same in all threads or one for each thread of the role."""
 
@@ -111,8 +114,10 @@ class Forms:
                 product = self._product(*(self._of(operand, block, at) for operand in operands[:2]))
                 if product is not None:
                     return _sum(product, self._of(operands[2], block, at)) or unknown
-            case "or", 2 if not self.bits_of(operands[0]) & self.bits_of(operands[1]):
-                return _sum(self._of(operands[0], block, at), self._of(operands[1], block, at)) or unknown
+            case "or", 2:
+                if not self._bits_at(operands[0], one) & self._bits_at(operands[1], one):
+                    return _sum(self._of(operands[0], block, at), self._of(operands[1], block, at)) or unknown
+                return _atom((PERHAPS_A_SUM, one))
         return unknown
 
     @staticmethod
@@ -124,6 +129,11 @@ class Forms:
         return None
 
     # ---- which bits may be set
+
+    def _bits_at(self, operand: Operand, reader: Instruction) -> int:
+        """Of 32, in an operand of an instruction."""
+        found = self.of(operand, reader)
+        return _union(found.number) if not found.terms else self.bits_of(operand)
 
     def bits_of(self, operand: Operand) -> int:
         """The bits of 32 that may be set in an operand, wherever it is read."""
@@ -166,7 +176,7 @@ class Forms:
         return made
 
     def _bits_by(self, one: Instruction, found: dict[str, int]) -> int:
-        operands = [self._bits_now(operand, found) for operand in one.operands[1:]]
+        operands = [self._bits_now(operand, one, found) for operand in one.operands[1:]]
         if width(one.opcode.rpartition(".")[2]) != _BITS or not computes(one):
             return _WHOLE
         match one.name, operands:
@@ -188,15 +198,24 @@ class Forms:
                 return bits << by.value & _WHOLE if by.value < _BITS else 0
         return _WHOLE
 
-    def _bits_now(self, operand: Operand, found: dict[str, int]) -> int:
-        if isinstance(operand, Register):
-            return found[operand.name] if operand.name in found else self._bits.get(operand.name, _WHOLE)
-        return self.bits_of(operand) if isinstance(operand, Number) else _WHOLE
+    def _bits_now(self, operand: Operand, reader: Instruction, found: dict[str, int]) -> int:
+        if not isinstance(operand, Register):
+            return self.bits_of(operand) if isinstance(operand, Number) else _WHOLE
+        if reader.name == "mov" and reader in self._places:  # of one that several write: what it is there
+            form = self.of(operand, reader)
+            if not form.terms:
+                return _union(form.number)
+        return found[operand.name] if operand.name in found else self._bits.get(operand.name, _WHOLE)
 
 
 def in_thread(form: Form, at: int) -> Form:
     """What it is in one of the role's threads."""
     return form if isinstance(form.number, int) else Form(form.terms, form.number[at])
+
+
+def may_be_a_sum(form: Form) -> bool:
+    """May it be a sum of what is not known here?"""
+    return any(isinstance(atom, tuple) and atom[0] == PERHAPS_A_SUM for atom, _ in form.terms)
 
 
 def shifted(form: Form, by: int) -> Form:

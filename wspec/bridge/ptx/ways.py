@@ -19,7 +19,7 @@ from wspec.ir.types import I1, MemDescType
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import ELSEWHERE, Event
-from wspec.ptx.forms import Form, shifted
+from wspec.ptx.forms import Form, may_be_a_sum, shifted
 
 MOST_VALUES = 64  # of one value
 
@@ -207,9 +207,9 @@ class Ways:
         if width is not None and size > each:
             firsts |= {_first(box, (place - start) // each * width)
                        for place, box in zip(event.buffers, event.coordinates, strict=True)}  # fmt: skip
-        if len(firsts) > 1:
+        if len(firsts) > 1 and not any(may_be_a_sum(form) for box in firsts for form in box):
             return frozenset()
-        first = next(iter(firsts), ())
+        first = next(iter(firsts)) if len(firsts) == 1 else done.first
         return frozenset(((number, environment, Done(places, first)),)) if len(places) * each < size else on
 
     def _is_other_tensor(self, action: Action, event: Event) -> bool:
