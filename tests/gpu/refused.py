@@ -15,14 +15,15 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,7 +37,7 @@ from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.mutants.__main__ import one_thread
-from tests.mutants.drawn import LIMIT_S, described, drawn
+from tests.mutants.drawn import described, drawn
 from tests.mutants.drawn_subjects import PROGRAM, Subject, subjects
 from tests.mutants.goldens import Launch
 from tests.outside import card
@@ -68,7 +69,12 @@ HANGS = frozenset(
 )
 """What the checker says of modules that hang by construction, or do not start."""
 SEEDS = range(700_000, 800_000)  # of the mutants; 8 of 100 are refused for another reason
-TIMEOUT_S = 8.0  # for all launches of one module
+PER_SUBJECT = 1000  # seeds
+LEAST = 4  # modules of a subject that is looked at
+TIMEOUT_S = 5.0  # for all launches of one module
+CHECK_S = 2.0  # for the checker
+COMPILE_S = 20.0  # for one module
+PREPARING = 0.6  # of the time
 TOGETHER = 6  # modules that are given to a child at a time
 RUNS = 4  # of the executor, to see that it does not stop there
 _NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
@@ -176,17 +182,25 @@ class Row:
 def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     begin = time.monotonic()
-    made = _prepared(options.count, options.seed, options.jobs)
+    until = begin + PREPARING * options.within_s
+    made = _prepared(options.count, options.seed, options.jobs, until)
     print(f"{len(made)} modules in {time.monotonic() - begin:.0f} s", flush=True)
     if options.keep is not None:
         options.keep.write_bytes(pickle.dumps(made))
     if options.compile_only:
         return 0
-    rows = list(_on_card(made, options.launches, options.beside))
+    rows: list[Row] = []
+    for row in _on_card(made, options.launches, options.beside):
+        rows.append(row)
+        said = f"{row.verdict} ({', '.join(row.codes)})"
+        print(f"{row.name} {row.subject}: {said}: {row.card} {row.wrong}/{row.launches} {row.message}", flush=True)
+        if options.json is not None:  # as they come: what ends this early leaves those before
+            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        if time.monotonic() - begin > options.within_s:
+            print(f"the time is over: {len(made) - len(rows)} modules were not launched", flush=True)
+            break
     print(table(rows))
-    print(f"in {time.monotonic() - begin:.0f} s")
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    print(f"in {time.monotonic() - begin:.0f} s", flush=True)
     return 0 if rows else 1
 
 
@@ -195,7 +209,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=100, help="modules")
     parser.add_argument("--seed", type=int, default=SEEDS.start, help="of the first mutant")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1), help="processes that compile")
-    parser.add_argument("--beside", type=int, default=4, help="processes that use the card at a time")
+    parser.add_argument("--beside", type=int, default=6, help="processes that use the card at a time")
+    parser.add_argument("--within-s", type=float, default=110.0, help="seconds in which to end")
     parser.add_argument("--launches", type=int, default=40, help="of each module")
     parser.add_argument("--json", type=Path, help="where what was seen of each module goes")
     parser.add_argument("--keep", type=Path, help="where the compiled modules go")
@@ -206,26 +221,48 @@ def _parser() -> argparse.ArgumentParser:
 # ----------------------------------------------------------------------------------------------- modules
 
 
-def _prepared(count: int, seed: int, jobs: int) -> list[Refused]:
-    """So many, the same for the same seed."""
+def _prepared(count: int, seed: int, jobs: int, until: float) -> list[Refused]:
+    """So many, the same for the same seed as long as the time suffices; those there are at `until` (time.monotonic).
+
+    A process takes one subject at a time: it is specialized, and compiled as it is, but once.
+    """
+    names = sorted(name for name in subjects() if name != PROGRAM)
+    each = max(-(-count // len(names)) + 1, LEAST)
     found: list[Refused] = []
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), one_thread) as pool:
-        at = seed
-        while len(found) < count:
-            seeds = range(at, at + 8 * jobs)
-            found += [one for one in pool.map(_drawn, seeds) if one is not None]
-            at = seeds.stop
+        of = {pool.submit(_of_subject, name, seed + at * PER_SUBJECT, each, until): at for at, name in enumerate(names)}
+        parts: dict[int, list[Refused]] = {}
+        for done in as_completed(of):
+            parts[of[done]] = done.result()
+            if sum(map(len, parts.values())) >= count or time.monotonic() > until:
+                break
+        pool.shutdown(wait=False, cancel_futures=True)
+        for at in sorted(parts):
+            found += parts[at]
+        for process in multiprocessing.active_children():  # those that have not come to the end of a mutant
+            process.kill()
     return found[:count]
 
 
-def _drawn(seed: int) -> Refused | None:
+def _of_subject(name: str, first: int, count: int, until: float) -> list[Refused]:
+    """So many mutants of one subject, or those there are at `until`."""
+    found: list[Refused] = []
+    for seed in range(first, first + PER_SUBJECT):
+        if len(found) == count or time.monotonic() > until:
+            break
+        one = _drawn(seed, name)
+        found += [] if one is None else [one]
+    return found
+
+
+def _drawn(seed: int, name: str) -> Refused | None:
     """The mutant of a seed, if the checker refuses it for what need not hang, and it compiles."""
-    one, module, placement, edits = drawn(Random(seed), [name for name in subjects() if name != PROGRAM])
+    one, module, placement, edits = drawn(Random(seed), [name])
     try:
         parameters = Kernel(one.module()).parameters
         if not all(_is_known(parameter) for parameter in parameters):
             return None
-        report = check(module, limit_s=LIMIT_S, disjoint=all_apart(module), placement=placement)
+        report = check(module, limit_s=CHECK_S, disjoint=all_apart(module), placement=placement)
         codes = {finding.code for finding in report.findings}
         if report.ok or codes & HANGS:
             return None
@@ -234,7 +271,8 @@ def _drawn(seed: int) -> Refused | None:
             return None
     except Exception:  # a mutant that brings something down is no matter of this
         return None
-    binary, plain = _apart(module), _unchanged(one.name, one)
+    plain = _unchanged(one.name, one)
+    binary = None if plain is None else _apart(module)
     if binary is None or plain is None:
         return None
     kind = "error" if report.errors else "undecided"
@@ -268,8 +306,16 @@ def _apart(module: Operation) -> Binary | None:
             code = 0
         os._exit(code)
     os.close(writer)
-    with open(reader, "rb") as answer:
-        data = answer.read()
+    data, until = b"", time.monotonic() + COMPILE_S
+    with open(reader, "rb", buffering=0) as answer:
+        while wait([answer], timeout=max(0.0, until - time.monotonic())):
+            more = answer.read(1 << 20)
+            if not more:
+                break
+            data += more
+        else:
+            data = b""
+            os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return pickle.loads(data) if data else None
 

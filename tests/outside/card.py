@@ -74,26 +74,30 @@ def run_all(
     """
     waiting = [list(group) for group in groups]
     running: list[_Child] = []
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            running.append(_start(waiting.pop(0), launches, folder, body or in_child))
-        ready = wait([child.connection for child in running], timeout=0.2)
-        for child in list(running):
-            if child.connection in ready:
-                yield from _receive(child, timeout_s)
-            if child.todo and time.monotonic() > child.deadline:
-                child.process.kill()
-                yield _lost(child, "hang" if child.launched else "refused", "no answer")
-            elif not child.silent:
-                continue
-            elif child.todo:
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(_start(waiting.pop(0), launches, folder, body or in_child))
+            ready = wait([child.connection for child in running], timeout=0.2)
+            for child in list(running):
+                if child.connection in ready:
+                    yield from _receive(child, timeout_s)
+                if child.todo and time.monotonic() > child.deadline:
+                    child.process.kill()
+                    yield _lost(child, "hang" if child.launched else "refused", "no answer")
+                elif not child.silent:
+                    continue
+                elif child.todo:
+                    child.process.join(KILL_S)
+                    yield _lost(child, "fault" if child.launched else "refused", f"exit code {child.process.exitcode}")
+                running.remove(child)
                 child.process.join(KILL_S)
-                yield _lost(child, "fault" if child.launched else "refused", f"exit code {child.process.exitcode}")
-            running.remove(child)
-            child.process.join(KILL_S)
-            child.connection.close()
-            if child.todo:
-                waiting.insert(0, child.todo)
+                child.connection.close()
+                if child.todo:
+                    waiting.insert(0, child.todo)
+    finally:  # whoever asked may have had enough
+        for child in running:
+            child.process.kill()
 
 
 def _start(names: list[str], launches: int, folder: Path, body: Body) -> _Child:

@@ -22,6 +22,8 @@ from wspec.ptx.validation.early_start import WAIT, Sources
 from wspec.ptx.validation.thread_order import show_thread_order
 from wspec.ptx.validation.validate import validate, validate_modules
 
+_ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -106,8 +108,10 @@ def is_same(mutant: Mutant) -> bool:
 
 
 def is_exchanged(mutant: Mutant) -> bool:
-    """Are two boxes of a tile copied in another order, that go to one mbarrier?"""
+    """Are two boxes of a tile copied in another order, that go to one mbarrier? Or elements?"""
     copies = _bare(mutant.what), _bare(mutant.past)
+    if all(one.startswith(_ELEMENTS) for one in copies):
+        return mutant.operator in ("hoist", "sink")
     bulk = all(one.startswith("cp.async.bulk.tensor.") and ".mbarrier::complete_tx" in one for one in copies)
     return mutant.operator in ("hoist", "sink") and bulk and len({one.rpartition("[")[2] for one in copies}) == 1
 
@@ -151,15 +155,17 @@ def holds_for_all(mutant: Mutant) -> bool:
 
 
 def is_not_compared(mutant: Mutant) -> bool:
-    """Is it about barriers among the threads of one task, instructions that are let pass, copies of elements, or the
-    tile of global memory that a bulk copy takes?"""
+    """Is it about barriers among the threads of one task, instructions that are let pass, or which tile or elements of
+    global memory a copy takes?"""
     free = ("bar.sync", "bar.warp.sync", "barrier.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
     if holds_for_all(mutant) and mutant.what.startswith("fence"):
         return False
     what, past = _bare(mutant.what), _bare(mutant.past)
     if mutant.operator == "register" and what.startswith("cp.async.bulk.tensor."):
         return True
-    return what.startswith((*free, "cp.async.ca.", "cp.async.cg.")) or past.startswith(free)
+    if mutant.operator in ("register", "offset") and what.startswith(_ELEMENTS):
+        return True
+    return what.startswith(free) or past.startswith(free)
 
 
 def _bare(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import pytest
 
@@ -25,6 +26,8 @@ PLACE = """
 	add.s32 	%r5, %r4, global_smem;
 	and.b32 	%r6, %r20, 64;
 	add.s32 	%r7, %r6, global_smem;
+	shl.b32 	%r11, %r1, 3;
+	add.s32 	%r12, %r11, global_smem;
 """
 WRITE, READ_OWN, READ_OTHERS = "st.shared.b32 [%r3], %r9;", "ld.shared.b32 %r8, [%r3];", "ld.shared.b32 %r8, [%r5];"
 READ_SLOT, MEET = "ld.shared.b32 %r8, [%r7];", "bar.sync 2, 64;"
@@ -33,14 +36,14 @@ PRODUCT = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 
 
-def show(*lines: str, strict: bool = False) -> None:
+def show(*lines: str, strict: bool = False, buffers: Collection[range] | None = None) -> None:
     """Of a text that two warps execute."""
     head = ".visible .entry kernel()\n.reqntid 64\n{\n	.reg .pred %p<9>;\n	.reg .b32 %r<99>;\n"
     text = f".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 global_smem[];\n{head}"
     entry = read(text + PLACE + "\n".join(lines) + "\n	ret;\n}\n").entry()
     blocks = blocks_of(entry)
     role = Role((0, 1), frozenset(range(len(blocks))), (0, 0), None)
-    show_thread_order(blocks, [role], Writers(entry), strict)
+    show_thread_order(blocks, [role], Writers(entry), strict, buffers)
 
 
 RIGHT = [
@@ -81,6 +84,28 @@ def test_what_is_not(lines: tuple[str, ...], why: str) -> None:
 def test_what_is_not_known_is_the_same_if_asked_for() -> None:
     with pytest.raises(PtxError, match="wrote"):
         show(WRITE, READ_SLOT, strict=True)
+
+
+WRITE_TWO = "st.shared.v2.b32 [%r12], {%r9, %r10};"
+READ_FIRST, READ_SECOND = "ld.shared.b32 %r8, [%r12];", "ld.shared.b32 %r8, [%r12+4];"
+
+
+def test_scratch_is_what_has_been_read_again() -> None:
+    show(WRITE_TWO, READ_FIRST, READ_SECOND, FENCE, PRODUCT)
+
+
+@pytest.mark.parametrize("lines", [(WRITE, FENCE, PRODUCT), (READ_OWN, WRITE, FENCE, PRODUCT),
+                                   (WRITE_TWO, READ_FIRST, FENCE, PRODUCT),
+                                   (WRITE, READ_OWN, WRITE, FENCE, PRODUCT)])  # fmt: skip
+def test_what_has_not_been_read_since_may_be_asked_for(lines: tuple[str, ...]) -> None:
+    with pytest.raises(PtxError, match="wrote"):
+        show(*lines)
+
+
+def test_what_lies_in_no_buffer_is_asked_for_by_nobody() -> None:
+    show(WRITE, FENCE, PRODUCT, buffers=[range(1024, 2048)])
+    with pytest.raises(PtxError, match="wrote"):
+        show(WRITE, FENCE, PRODUCT, buffers=[range(252, 2048)])  # the last thread's
 
 
 # --------------------------------------------------------------------------------------------- registers

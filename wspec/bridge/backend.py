@@ -16,7 +16,8 @@ from triton import knobs
 
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
-from wspec.bridge.ptx.shown import shown
+from wspec.bridge.ptx.shown import shown_and_read
+from wspec.bridge.sass.beside_ptx import keeps_order
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
@@ -55,15 +56,22 @@ def finish(
     """
     made = emit(text, source, told)
     ptx = edits.apply(made.ptx)
-    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
-        validation = beside.submit(lambda: shown(made.generic(), made.ptx, ptx, edits.constant))
-        cubin, log = assemble(ptx, source)
-    said = validation.result()
-    if said.refusal and ptx != made.ptx and not (bare := shown(made.generic(), made.ptx, made.ptx, None)).refusal:
-        said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
-        ptx = made.ptx
-        cubin, log = assemble(ptx, source)
+    cubin, log, said = _assembled(made, ptx, edits.constant, source)
+    if said.refusal and ptx != made.ptx:
+        bare_cubin, bare_log, bare = _assembled(made, made.ptx, None, source)
+        if not bare.refusal:
+            said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
+            ptx, cubin, log = made.ptx, bare_cubin, bare_log
     return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said)
+
+
+def _assembled(made: Emitted, ptx: str, constant: int | None, source: KernelSource) -> tuple[bytes, str, Validation]:
+    """What ptxas makes of a text, edited or not, and what is shown of it."""
+    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
+        validation = beside.submit(lambda: shown_and_read(made.generic(), made.ptx, ptx, constant))
+        cubin, log = assemble(ptx, source)
+    said, module = validation.result()
+    return cubin, log, said if module is None else keeps_order(said, module, cubin)
 
 
 @dataclass(frozen=True, slots=True)

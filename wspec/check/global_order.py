@@ -9,6 +9,9 @@ Two boxes of a tensor, or two tiles of pointers, lie apart where
 - or one is the other's for another tile, `min(x + 1, last)` for `x`, and both tasks do the same with their tiles,
   operation by operation: a tile that is done twice is stored twice, the same. Which scalars go into it is not asked.
 
+Two operations of which one needs a condition and the other its opposite are never both executed, where the condition is
+the same in all tasks, threads and iterations.
+
 Elements of one row of pointers are taken not to reach into the next row. Two arguments are taken not to overlap, which
 the launches of our own kernels compare. Memory of the launcher's own is left out.
 """
@@ -90,6 +93,8 @@ def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoi
                     continue
                 writer, second = (one, other) if one.writes else (other, one)
                 if writer.op in told or not reader.may_meet(one, other, disjoint) or reader.apart(one, other):
+                    continue
+                if reader.never_both(one, other):
                     continue
                 told.add(writer.op)
                 yield _finding(writer, second, names)
@@ -268,6 +273,23 @@ class _Reader:
         )
         pairs = list(zip(*sides, strict=True))
         return any(_apart(a, b) for a, b in pairs) or (self._of_another_tile(pairs) and self._alike(one, other))
+
+    def never_both(self, one: _Access, other: _Access) -> bool:
+        """Does one need a condition, and the other that it does not hold?"""
+        needs = self._conditions(one.op)
+        return any((form, not holds) in needs for form, holds in self._conditions(other.op))
+
+    def _conditions(self, op: Operation) -> set[tuple[Linear, bool]]:
+        """What decides, once and for all threads of all tasks, whether an operation is executed."""
+        found: set[tuple[Linear, bool]] = set()
+        inner = op
+        for outer in op.ancestors():
+            if outer.name == "scf.if":
+                form = self._terms.of(outer.operands[0])
+                if not self._terms.chain_of(form) and not self._terms.diverges(form):
+                    found.add((form, inner.parent is outer.regions[0].block))
+            inner = outer
+        return found
 
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""

@@ -7,11 +7,12 @@ and Selection Instructions", "Logic and Shift Instructions", "Data Movement and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _OTHER_HALVES = ("mul.wide", "mul.hi", "mul24", "mad.wide", "mad.hi", "mad24", "add.sat", "sub.sat", "cvt.sat")
 
 
+@functools.lru_cache(maxsize=256)
 def width(type: str) -> int:
     """Bits of a type such as s16 or b32; 0 of what has none."""
     if type == "pred":
@@ -28,7 +29,16 @@ def words_of(opcode: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1 << 14)
 def computed(opcode: str, values: tuple[int, ...]) -> int | None:
     """The result of an instruction for its operands behind the target; None of one that is not known here."""
+    return _computed(opcode, words_of(opcode), values)
+
+
+def computed_each(opcode: str, several: Iterable[tuple[int, ...]]) -> list[int | None]:
+    """The same for operands of several threads."""
     words = words_of(opcode)
+    return [_computed(opcode, words, values) for values in several]
+
+
+def _computed(opcode: str, words: Sequence[str], values: tuple[int, ...]) -> int | None:
     name, type = words[0], words[-1]
     bits = width(type)
     if not bits or opcode.startswith(_OTHER_HALVES):

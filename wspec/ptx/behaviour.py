@@ -18,6 +18,7 @@ from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Value, computes, each_of
 from wspec.ptx.events import ELSEWHERE, Event, Shape
 from wspec.ptx.followed import Followed, Step, asked, comparison, places_of
+from wspec.ptx.forms import in_thread
 from wspec.ptx.operands import Operand
 from wspec.ptx.syntax import Instruction
 
@@ -191,8 +192,9 @@ class Behaviour:
                 ways = ways[:1] if taken else ways[1:]
         inside = [way for way in dict.fromkeys(ways) if way in self._role.blocks]
         leaves = len(inside) < len(set(ways)) and (bool(self._role.way) or block.number != self._role.start[0])
-        on = tuple((way, self._environment(way, held)) for way in inside if not (way == block.number and block.spins))
-        return on, leaves or not block.follow
+        if block.number in inside and block.spins:
+            inside.remove(block.number)
+        return tuple([(way, self._environment(way, held)) for way in inside]), leaves or not block.follow
 
     def _environment(self, number: int, held: dict[str, Value]) -> Environment:
         names = self._live[number]
@@ -219,7 +221,9 @@ class Behaviour:
 
     def _event(self, one: Instruction, shape: Shape, held: dict[str, Value]) -> Event | None:
         """None where no thread does it."""
-        guard = 1 if shape.who == "any" else self._guard(one, held)
+        guard = self._guard(one, held)
+        if guard is None and shape.who == "any":
+            guard = 1
         if guard is None:
             raise PtxError(f"which threads execute '{one}' is not known")
         if guard == 0:
@@ -232,12 +236,29 @@ class Behaviour:
             numbers = (numbers[0] * len(active), *numbers[1:])
         at = None if shape.at is None else self._one(one, shape.at, active, held)
         phase = None if shape.phase is None else self._one(one, shape.phase, active, held)
-        buffers: tuple[int, ...] = ()
-        if shape.buffer is not None:
-            found = self._known_value(one, shape.buffer, held)
-            places = [found] * len(active) if isinstance(found, int) else [found[number] for number in active]
-            buffers = (ELSEWHERE,) if found == ELSEWHERE else tuple(sorted(places))
-        return Event(shape.kind, numbers, at, phase, buffers)
+        found = Event(shape.kind, numbers, at, phase, size=shape.size)
+        return found if shape.buffer is None else self._with_buffers(found, one, shape, active, held)
+
+    def _with_buffers(
+        self, found: Event, one: Instruction, shape: Shape, active: Sequence[int], held: dict[str, Value]
+    ) -> Event:
+        assert shape.buffer is not None
+        if shape.who == "any" and self._evaluation.value(shape.buffer, held) is None:
+            elsewhere = not self._elsewhere.isdisjoint(places_of(shape.buffer))
+            return found._replace(buffers=(ELSEWHERE,) if elsewhere else ())  # let pass where it is not known
+        place = self._known_value(one, shape.buffer, held)
+        if place == ELSEWHERE:
+            return found._replace(buffers=(ELSEWHERE,))
+        places = [place] * len(active) if isinstance(place, int) else [place[number] for number in active]
+        if shape.tensor is None:
+            return found._replace(buffers=tuple(sorted(set(places) if shape.who == "any" else places)))
+        forms = self._code.coordinates(one, shape.tensor)
+        boxes = sorted(zip(places, active, strict=True))
+        return found._replace(
+            buffers=tuple(place for place, _ in boxes),
+            tensor=self._code.parameter(shape.tensor.base),
+            coordinates=tuple(tuple(in_thread(form, thread) for form in forms) for _, thread in boxes),
+        )
 
     def _active(self, guard: int | tuple[int, ...]) -> Sequence[int]:
         """The threads for which a predicate holds, by their places among the role's."""

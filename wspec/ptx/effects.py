@@ -6,6 +6,8 @@ anything.
 
 from __future__ import annotations
 
+import re
+
 from wspec.ptx.operands import registers
 from wspec.ptx.syntax import Instruction
 
@@ -35,6 +37,7 @@ _NO_TARGET_OF = {
     "wgmma": frozenset(("fence", "commit_group", "wait_group")),
     "barrier": frozenset(("sync", "arrive")),
 }
+_PLAIN = re.compile(r"[^{|\[(]*")
 _KNOWN = ARITHMETIC | EXCHANGES | ACCESSES | _WITHOUT_TARGET | {"mbarrier", "wgmma", "ldmatrix", "createpolicy"}
 
 
@@ -58,10 +61,23 @@ def has_target(instruction: Instruction) -> bool:
 
 
 def writes(instruction: Instruction) -> tuple[str, ...]:
-    """The registers that it writes; `_` is none."""
-    if not has_target(instruction) or not instruction.operands:
+    """The registers that it writes; `_` is none. Raises PtxError.
+
+    Read off the text where that is plain: most operands are never read otherwise.
+    """
+    if not has_target(instruction):
         return ()
-    return tuple(name for name in registers(instruction.operands[0]) if name != "_")
+    text = instruction.text
+    head, found, _ = text.partition(",")
+    if not instruction.declared and found and head.isascii():
+        if _PLAIN.fullmatch(head):
+            name = head.strip()
+            return () if name == "_" else (name,)
+        if text.lstrip().startswith("{") and "}" in text:
+            inside = text[text.index("{") + 1 : text.index("}")]
+            return tuple(name for name in (part.strip() for part in inside.split(",")) if name != "_")
+    operands = instruction.operands
+    return tuple(name for name in registers(operands[0]) if name != "_") if operands else ()
 
 
 def reads(instruction: Instruction) -> tuple[str, ...]:

@@ -6,14 +6,16 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.arithmetic import computed, computed_each, width
 from wspec.ptx.effects import ARITHMETIC, reads, writes
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
-from wspec.ptx.roles import WARP
+from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 SHARED = "global_smem"  # Triton's name of the block's shared memory
+
+_MOST_WRITERS = 8  # of a register that is asked for
 
 Value = int | tuple[int, ...] | None
 """Of a register: the same in all threads, one for each thread of the role, or not known."""
@@ -33,13 +35,18 @@ class Evaluation:
         self._constants[name] = None  # of one that depends on itself
         found = self._special(name)
         makers = self._writers.of(name)
-        if found is None and len(makers) == 1 and not makers[0].guard and computes(makers[0]):
-            one = makers[0]
-            if all(self.constant(other) is not None for other in reads(one)):
-                results = self.results(one, {})
-                found = results[writes(one).index(name)]
+        if found is None and 0 < len(makers) <= _MOST_WRITERS and not any(one.guard for one in makers):
+            found = self._made(makers[0], name)
+            if any(found is None or self._made(one, name) != found for one in makers[1:]):
+                found = None
         self._constants[name] = found
         return found
+
+    def _made(self, one: Instruction, name: str) -> Value:
+        """What an instruction writes to a register each time."""
+        if not computes(one) or any(self.constant(other) is None for other in reads(one)):
+            return None
+        return self.results(one, {})[writes(one).index(name)]
 
     def _special(self, name: str) -> Value:
         if name == "%tid.x":
@@ -47,19 +54,17 @@ class Evaluation:
         return tuple(thread % WARP for thread in self.threads) if name == "%laneid" else None
 
     def value(self, operand: Operand, held: Mapping[str, Value]) -> Value:
-        match operand:
-            case Number():
-                return operand.value
-            case Symbol(name):
-                return 0 if name == SHARED else None
-            case Register(name, negated):
-                found = held[name] if name in held else self.constant(name)
-                if negated:
-                    return each_of(lambda one: 1 - one, found)
-                return found
-            case Address(base, offset, _):
-                found = self.value(base, held)
-                return each_of(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
+        if isinstance(operand, Register):
+            name = operand.name
+            found = held[name] if name in held else self.constant(name)
+            return each_of(lambda one: 1 - one, found) if operand.negated else found
+        if isinstance(operand, Number):
+            return operand.value
+        if isinstance(operand, Symbol):
+            return 0 if operand.name == SHARED else None
+        if isinstance(operand, Address):
+            found, offset = self.value(operand.base, held), operand.offset
+            return each_of(lambda one: one + offset & 0xFFFFFFFF, found) if offset else found
         return None
 
     def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
@@ -72,7 +77,7 @@ class Evaluation:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        return (_result(one.opcode, tuple(self.value(operand, held) for operand in operands[1:])),)
+        return (_result(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
@@ -83,11 +88,19 @@ class Evaluation:
         return _same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
 
 
+def evaluation_of(role: Role, writers: Writers) -> Evaluation:
+    """Of the threads of a role."""
+    return Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
+
+
 def computes(one: Instruction) -> bool:
     """May its result be known: does it compute integers or predicates?"""
-    if one.name in ARITHMETIC:
-        return width(one.opcode.rpartition(".")[2]) > 0
-    return one.name in ("shfl", "elect")
+    return _computes(one.name, one.opcode)
+
+
+@functools.lru_cache(maxsize=1024)
+def _computes(name: str, opcode: str) -> bool:
+    return width(opcode.rpartition(".")[2]) > 0 if name in ARITHMETIC else name in ("shfl", "elect")
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -98,7 +111,7 @@ def _result(opcode: str, values: tuple[Value, ...]) -> Value:
     if not threads:
         return computed(opcode, values)
     spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
-    found = [computed(opcode, each) for each in zip(*spread, strict=True)]
+    found = computed_each(opcode, zip(*spread, strict=True))
     known = tuple(value for value in found if value is not None)
     return _same(known) if len(known) == threads else None
 

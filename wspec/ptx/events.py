@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number, Operand
+from wspec.ptx.forms import Form
+from wspec.ptx.operands import Address, Number, Operand
 from wspec.ptx.roles import is_meeting
 from wspec.ptx.syntax import Instruction
 
@@ -14,7 +15,9 @@ from wspec.ptx.syntax import Instruction
 class Event(NamedTuple):
     """What happens: its numbers (counts, bytes, pendings), the mbarrier's place, the phase, and the buffers' places.
 
-    Places are bytes from the beginning of the block's shared memory.
+    Places are bytes from the beginning of the block's shared memory. Of a bulk copy also the parameter that is its
+    tensor map, where that is known, and of each of its boxes the coordinates, the innermost first; of copies of
+    elements how many bytes each takes.
     """
 
     kind: str
@@ -22,6 +25,9 @@ class Event(NamedTuple):
     at: int | None = None
     phase: int | None = None
     buffers: tuple[int, ...] = ()
+    tensor: int | None = None
+    coordinates: tuple[tuple[Form, ...], ...] = ()
+    size: int = 0
 
 
 ELSEWHERE = -1
@@ -42,6 +48,8 @@ class Shape:
     at: Operand | None = None
     phase: Operand | None = None
     buffer: Operand | None = None
+    tensor: Address | None = None  # of a bulk copy: the tensor map and the coordinates
+    size: int = 0  # of a copy of elements: bytes
 
 
 def may_speak(one: Instruction) -> bool:
@@ -113,17 +121,21 @@ def _of_copy(one: Instruction) -> Shape | None:
         return Shape("store wait", numbers=operands[:1])
     if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
         if ".mbarrier::complete_tx" in opcode:
-            return Shape("load", "some", (), operands[2], None, operands[0])
-        return Shape("store", "some", buffer=operands[1])
+            return Shape("load", "some", (), operands[2], None, operands[0], _tensor(operands[1]))
+        return Shape("store", "some", buffer=operands[1], tensor=_tensor(operands[0]))
     if opcode.startswith("cp.async.mbarrier.arrive."):
         return Shape("element arrive", "all", (), operands[0])
     if opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
-        return Shape("element", "any")
+        return Shape("element", "any", buffer=operands[0], size=_number(operands[2]) or 0)
     if opcode.startswith("cp.async.commit_group"):
         return Shape("element commit")
     if opcode.startswith("cp.async.wait_group"):
         return Shape("element wait", numbers=operands[:1])
     raise PtxError(f"'{one}' is not compared")
+
+
+def _tensor(operand: Operand) -> Address | None:
+    return operand if isinstance(operand, Address) else None
 
 
 def _number(operand: Operand) -> int | None:

@@ -48,18 +48,16 @@ def _branches(function: Function) -> Iterator[Instruction]:
 def blocks_of(function: Function) -> list[Block]:
     """The blocks in the order of the text; the first is entered. Raises PtxError for a branch that cannot be read."""
     blocks = [Block(0)]
+    current, is_over = blocks[0], False  # behind a branch or an end
     for one in reached(function):
-        current = blocks[-1]
+        if (is_over and isinstance(one, Instruction)) or (isinstance(one, Label) and current.instructions):
+            current, is_over = Block(len(blocks)), False
+            blocks.append(current)
         if isinstance(one, Label):
-            if current.instructions:
-                current = Block(len(blocks))
-                blocks.append(current)
             current.labels.append(one.name)
         else:
-            if current.turn is not None:
-                current = Block(len(blocks))
-                blocks.append(current)
             current.instructions.append(one)
+            is_over = one.name in BRANCHES or one.name in ENDS
     named = {label: block.number for block in blocks for label in block.labels}
     for block in blocks:
         turn = block.turn

@@ -16,12 +16,15 @@ from wspec.ptx import flow
 from wspec.ptx.arithmetic import width
 from wspec.ptx.effects import has_target, reads
 from wspec.ptx.errors import PtxError
-from wspec.ptx.evaluation import Evaluation, Value, computes
+from wspec.ptx.evaluation import Evaluation, Value, computes, evaluation_of
 from wspec.ptx.events import Shape, may_speak, shape_of
-from wspec.ptx.operands import Address, Number, Operand, registers
+from wspec.ptx.forms import Form, Forms
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, registers
 from wspec.ptx.registers import Writers
-from wspec.ptx.roles import WARP, Role
+from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
+
+_SAME_ADDRESS = ("mov.b64", "mov.u64", "cvta.param.u64")
 
 
 @dataclass(slots=True, eq=False)
@@ -36,16 +39,23 @@ class Step:
 
 
 class Followed:
-    """Of one role. `own`: barriers of a task's own threads; `counted`: are loops followed that are left at a number?
+    """Of one role. `own`: barriers of a task's own threads; `evaluation`: of the role, where there is one already;
+    `counted`: are loops followed that are left at a number?
 
     Raises PtxError for an event that is not known.
     """
 
     def __init__(
-        self, blocks: Sequence[flow.Block], role: Role, writers: Writers, own: frozenset[int], counted: bool = False
+        self,
+        blocks: Sequence[flow.Block],
+        role: Role,
+        writers: Writers,
+        own: frozenset[int],
+        evaluation: Evaluation | None = None,
+        counted: bool = False,
     ) -> None:
         self.blocks, self.role, self._writers, self._counted = blocks, role, writers, counted
-        self.evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
+        self.evaluation = evaluation or evaluation_of(role, writers)
         numbers = sorted(role.blocks | {role.start[0]})
         self._events = {number: dict(_events(blocks[number], own)) for number in numbers}
         leave = self._left_at_numbers() if counted else ()
@@ -56,6 +66,8 @@ class Followed:
         self.all = self._closure(places) | self.always
         self.watched = self._compared()
         self.counting = self._adding_up()
+        self._forms: Forms | None = None
+        self._coordinates: dict[Instruction, tuple[Form, ...]] = {}
         self.steps = {number: list(self._steps_of(number)) for number in {*numbers, *role.way}}
         self._find_known()
         self.parts = self._parts()
@@ -167,6 +179,28 @@ class Followed:
                 targets = self._writers.targets(one)
                 if any(name in self.all or name in self.watched for name in targets):
                     yield Step(at, one, None, targets)
+
+    # ---- copies
+
+    def coordinates(self, one: Instruction, tensor: Address) -> tuple[Form, ...]:
+        """Those of a bulk copy, the innermost first."""
+        if one not in self._coordinates:
+            if self._forms is None:
+                numbers = sorted({*self.role.blocks, *self.role.way, self.role.start[0]})
+                self._forms = Forms([self.blocks[at] for at in numbers], self._writers, self.evaluation)
+            items = tensor.rest[0].items if tensor.rest and isinstance(tensor.rest[0], Several) else ()
+            self._coordinates[one] = tuple(self._forms.of(item, one) for item in items)
+        return self._coordinates[one]
+
+    def parameter(self, operand: Operand) -> int | None:
+        """The number of the entry's parameter that lies at an address; None where that is not known."""
+        while isinstance(operand, Register):
+            makers = self._writers.of(operand.name)
+            if len(makers) != 1 or makers[0].opcode not in _SAME_ADDRESS or makers[0].guard:
+                return None
+            operand = makers[0].operands[1]
+        name, _, number = operand.name.rpartition("_param_") if isinstance(operand, Symbol) else ("", "", "")
+        return int(number) if name and number.isdigit() else None
 
     # ---- parts
 

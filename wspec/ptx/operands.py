@@ -34,13 +34,18 @@ class Number:
     @property
     def value(self) -> int | None:
         """Its integer; None of a floating-point number."""
-        digits = self.text.removeprefix("-")
-        if _NUMBER.fullmatch(digits) is None:
-            return None
-        digits = digits.rstrip("U")
-        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
-        found = int(digits, 8 if octal else 0)
-        return -found if self.text.startswith("-") else found
+        return _integer(self.text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _integer(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    if _NUMBER.fullmatch(digits) is None:
+        return None
+    digits = digits.rstrip("U")
+    octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
+    found = int(digits, 8 if octal else 0)
+    return -found if text.startswith("-") else found
 
 
 @dataclass(frozen=True, slots=True)

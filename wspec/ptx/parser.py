@@ -14,11 +14,13 @@ from typing import NoReturn
 from wspec.ptx.errors import PtxError
 from wspec.ptx.syntax import Comment, Directive, Function, Instruction, Label, Module
 
-# Tokens, coarse ones: the text of an instruction is a single one as far as its line and its braces go.
+# Tokens, coarse ones: a statement without braces on one line is a single one; otherwise its text is, as far as its line
+# and its braces go.
+_REST = r'[^;{}:"/\n]*(?:::[^;{}:"/\n]*)*'
 _PIECE = re.compile(
-    r"\s*(?:(?P<comment>//[^\n]*|/\*.*?\*/)"
-    r'|(?P<line>\.(?:loc|file|version|target|address_size)\b(?:[^\n/"]|/(?![/*])|"[^"\n]*")*)'
-    r'|(?P<text>(?:[^\s;{}:"/]|::)(?:[^;{}:"/\n]|::)*|"[^"\n]*")'
+    rf"\s*(?:(?P<whole>[a-z@]{_REST};)|(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|(?P<line>\.(?:loc|file|version|target|address_size)\b(?:[^\n/"]+|/(?![/*])|"[^"\n]*")*)'
+    rf'|(?P<text>(?:[^\s;{{}}:"/]|::){_REST}|"[^"\n]*")'
     r"|(?P<mark>[;{}:]))",
     re.DOTALL,
 )
@@ -77,9 +79,15 @@ class _Parser:
             if match.start() != end:
                 self._fail(f"what is {self.text[end : match.start()].strip()!r}?", end)
             end = match.end()
-            kind, start = match.lastgroup, match.start(match.lastgroup or 0)
-            piece = match[kind or 0]
-            if kind == "comment":
+            kind = match.lastgroup or ""
+            start, piece = match.start(kind), match[kind]
+            if kind == "whole" and not self.parts and not self.skipped:
+                self.start = start
+                self._statement(piece[:-1], end)
+            elif kind == "whole" and not self.skipped:
+                self.parts.append(piece[:-1])
+                self._mark(";", end - 1)
+            elif kind == "comment":
                 self.module.comments.append(Comment(piece, start))
             elif self.skipped:
                 self.skipped += (piece == "{") - (piece == "}")

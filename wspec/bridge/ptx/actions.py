@@ -30,6 +30,7 @@ class Action:
     phase: Value | None = None
     buffer: Value | None = None
     several: bool = False  # once or more often
+    tensor: Value | None = None  # the descriptor of a bulk copy
 
 
 def bytes_of_copy(type: MemDescType) -> int | None:
@@ -47,6 +48,21 @@ def bytes_of_copy(type: MemDescType) -> int | None:
     if swizzled:
         shape[0 if layout.get("transposed") else -1] = 8 * swizzled // bits
     return math.prod(shape) * bits // 8
+
+
+def elements_of_box(type: MemDescType) -> int | None:
+    """How much further a bulk copy's innermost coordinate is for each box of a buffer; None where that is not known.
+
+    Boxes lie one behind the other, each as wide as what is swizzled together, where none of the others' sizes is more
+    than one copy takes.
+    """
+    layout = type.encoding
+    if bytes_of_copy(type) is None or not isinstance(layout, Layout) or layout.get("transposed"):
+        return None
+    swizzled, bits = layout.get("swizzlingByteWidth"), layout.get("elementBitWidth")
+    if not isinstance(swizzled, int) or not isinstance(bits, int) or not swizzled:
+        return None
+    return None if max(type.shape[:-1], default=1) > MOST_ROWS else 8 * swizzled // bits
 
 
 def asked(action: Action) -> list[Value]:
@@ -78,7 +94,7 @@ def actions_of(op: Operation) -> Iterator[Action]:
         case "ttng.warp_group_dot_wait":
             yield Action("product wait", (op.int_attr("pendings") or 0,))
         case "ttg.async_copy_global_to_local":
-            yield Action("element", several=True)
+            yield Action("element", buffer=buffers[0], several=True)
         case "ttg.async_commit_group":
             yield Action("element commit")
         case "ttg.async_wait":
@@ -88,9 +104,9 @@ def actions_of(op: Operation) -> Iterator[Action]:
         case "tt.elementwise_inline_asm":
             yield from _of_assembly(op)
         case name if name in _LOADS:
-            yield Action("load", (), buffers[0], None, buffers[1], name in _ROWS)
+            yield Action("load", (), buffers[0], None, buffers[1], name in _ROWS, op.operands[0])
         case name if name in _STORES:
-            yield Action("store", (), None, None, buffers[0], name in _ROWS)
+            yield Action("store", (), None, None, buffers[0], name in _ROWS, op.operands[0])
             yield Action("commit")
 
 

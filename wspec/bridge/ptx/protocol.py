@@ -239,6 +239,13 @@ class Protocol:
         value = self.captured(value)
         return held[value] if value in held else self.constant(value)
 
+    def parameter(self, value: Value) -> int | None:
+        """Which of the function's arguments it is; None of what is none."""
+        value = self.captured(value)
+        block = value.owner if value.op is None else None
+        outside = isinstance(block, Block) and block.parent_op is not None and block.parent_op.name == "tt.func"
+        return value.index if outside else None
+
     def area(self, value: Value) -> Area | None:
         """The memory that a part of a buffer lies in; None of what is none."""
         value = self.captured(value)

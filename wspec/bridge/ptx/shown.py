@@ -18,19 +18,27 @@ def shown(final: str, emitted: str, edited: str, constant: int | None) -> Valida
     `final`: the TTGIR that was compiled, in generic form; `emitted`: the PTX of it, as LLVM writes it; `constant`: the
     number of the argument that points to what no kernel writes.
     """
+    return shown_and_read(final, emitted, edited, constant)[0]
+
+
+def shown_and_read(final: str, emitted: str, edited: str, constant: int | None) -> tuple[Validation, Module | None]:
+    """The same, and what was read of the edited text; None where something is refused."""
     try:
         before = read(emitted)
         show_module(ir.read(final), before)
     except (PtxError, ir.ReadError, BridgeError) as error:
-        return Validation("PTX: not shown to follow the TTGIR", str(error))
+        return Validation("PTX: not shown to follow the TTGIR", str(error)), None
     order = "PTX: synchronizes as the TTGIR does"
     if emitted == edited:
-        return Validation(order)
+        return Validation(order), before
     try:
-        said = validate_modules(before, read(edited), constant)
+        after = read(edited)
+        said = validate_modules(before, after, constant)
     except PtxError as error:
-        return Validation("PTX: the edits are not proved", str(error))
-    return said if said.refusal else Validation(f"{order}; {said.summary.removeprefix('PTX: ')}")
+        return Validation("PTX: the edits are not proved", str(error)), None
+    if said.refusal:
+        return said, None
+    return Validation(f"{order}; {said.summary.removeprefix('PTX: ')}"), after
 
 
 def show_module(final: ir.Operation, emitted: Module) -> None:

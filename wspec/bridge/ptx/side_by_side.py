@@ -12,8 +12,8 @@ Not compared: how often a loop runs, which way a branch goes, and which tile of 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 from wspec.bridge.ptx.protocol import Protocol
 from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
@@ -24,6 +24,7 @@ from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
+from wspec.ptx.evaluation import evaluation_of
 from wspec.ptx.events import ELSEWHERE, FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
@@ -67,12 +68,14 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
     _show_warps(function, roles)
     _show_group_barriers(blocks, roles, own)
     writers, used = Writers(entry), _Used(places.values())
-    show_thread_order(blocks, roles, writers)
+    buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
+    evaluations = functools.cache(lambda role: evaluation_of(role, writers))
+    show_thread_order(blocks, roles, writers, buffers=buffers, evaluations=evaluations)
     show_registers(entry, blocks, roles, placement.registers)
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})
-        _show_task(task, partial(Followed, blocks, role, writers, own), used)
+        _show_task(task, functools.partial(Followed, blocks, role, writers, own, evaluations(role)), used)
     show_arrivals(blocks, roles, used.by)
 
 
@@ -121,9 +124,10 @@ def _show_task(task: Protocol, follow: Callable[[bool], Followed], used: _Used) 
     number are counted. `follow`: the registers, with counters or without.
     """
     code = follow(False)
+    ways = functools.cache(functools.partial(Ways, task))
     try:
         for part in code.parts or [frozenset[str]()]:
-            _show_part(task, code, part, used)
+            _show_part(ways, code, part, used)
     except PtxError as error:
         if not (_is_shown(task, code, frozenset(), used) or _is_shown(task, follow(True), task.positions(), used)):
             raise error from None
@@ -139,11 +143,11 @@ def _is_shown(task: Protocol, code: Followed, positions: frozenset[Value], used:
     return True
 
 
-def _show_part(task: Protocol, code: Followed, part: frozenset[str], used: _Used) -> None:
-    values = frozenset[Value]()
+def _show_part(ways: Callable[[frozenset[Value]], Ways], code: Followed, part: frozenset[str], used: _Used) -> None:
+    values, behaviour = frozenset[Value](), Behaviour(code, part)
     while True:
         try:
-            return _walk(Ways(task, values), Behaviour(code, part), code.role, used)
+            return _walk(ways(values), behaviour, code.role, used)
         except Together as more:
             values |= more.part
 

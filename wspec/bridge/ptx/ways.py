@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
-from wspec.bridge.ptx.actions import asked, bytes_of_copy
+from wspec.bridge.ptx.actions import Action, asked, bytes_of_copy, elements_of_box
 from wspec.bridge.ptx.protocol import Node, Protocol, bits_of
 from wspec.ir.core import Value
 from wspec.ir.shared_memory import size_bytes
@@ -19,12 +19,22 @@ from wspec.ir.types import I1, MemDescType
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import ELSEWHERE, Event
+from wspec.ptx.forms import Form, may_be_a_sum, shifted
 
 MOST_VALUES = 64  # of one value
 
 Held = tuple[int | None, ...]
-State = tuple[int, Held, tuple[int, ...]]
-"""A node, the values that are followed and needed there, and which copies of its operation are done."""
+
+
+class Done(NamedTuple):
+    """What has been done of an operation that takes several instructions."""
+
+    places: tuple[int, ...] = ()  # where they have copied to or from
+    first: tuple[Form, ...] = ()  # by each of these copies: the coordinates of the first box
+
+
+State = tuple[int, Held, Done]
+"""A node, the values that are followed and needed there, and what has been done of its operation."""
 
 
 class Together(Exception):
@@ -44,7 +54,7 @@ class Ways:
     ) -> None:
         self._most = most_values
         self._task, self._followed, self._loose = task, part | task.always, loose
-        self._nodes = [replace(node, follow=list(node.follow), moves=self._moves(node)) for node in task.nodes]
+        self._nodes = [self._copied(node) for node in task.nodes]
         self._short()
         entered = Counter(way for node in self._nodes for way in node.follow)
         self._joins = frozenset(number for number, times in entered.items() if times > 1)
@@ -53,8 +63,10 @@ class Ways:
         self._steps: dict[tuple[State, Event], frozenset[State]] = {}
         self._values: dict[Value, set[int | None]] = {value: set() for value in self._followed}
 
-    def _moves(self, node: Node) -> list[tuple[Value, Value]]:
-        return [(target, source) for target, source in node.moves if target in self._followed]
+    def _copied(self, node: Node) -> Node:
+        """With the values alone that are followed."""
+        moves = [(target, source) for target, source in node.moves if target in self._followed]
+        return Node(node.op, node.action, moves, list(node.follow), node.condition, node.tests, node.counts)
 
     def _short(self) -> None:
         """Ways past nodes at which nothing happens."""
@@ -137,33 +149,73 @@ class Ways:
         return frozenset(action.kind for action in actions if action is not None)
 
     def _step(self, state: State, event: Event) -> frozenset[State]:
-        number, environment, done = state
+        number, environment, _ = state
         action = self._nodes[number].action
         if action is None or action.kind != event.kind or action.numbers != event.numbers:
             return frozenset()
         held = dict(zip(self._live[number], environment, strict=True))
         if self._differs(action.at, event.at, held) or self._differs(action.phase, event.phase, held):
             return frozenset()
-        on = [self._closure(way, held) for way in self._nodes[number].follow]
+        on = frozenset[State]().union(*(self._closure(way, held) for way in self._nodes[number].follow))
         if action.buffer is None:
-            again = frozenset((state,)) if action.several else frozenset()
-            return again.union(*on)
-        done_or_not = frozenset((state,)).union(*on)
-        assert isinstance(action.buffer.type, MemDescType)
+            return on | {state} if action.several else on
         if event.buffers == (ELSEWHERE,):
-            return frozenset() if self._differs(action.buffer, ELSEWHERE, held) else done_or_not
+            return frozenset() if self._differs(action.buffer, ELSEWHERE, held) else on | {state}
+        if action.kind == "element":
+            return self._elements(state, event, action, held, on)
+        return self._copies(state, event, action, held, on)
+
+    def _elements(
+        self, state: State, event: Event, action: Action, held: Mapping[Value, int | None], on: frozenset[State]
+    ) -> frozenset[State]:
+        """Threads copy elements: all of them fill the buffer, and nothing besides; a place may be filled twice."""
+        number, environment, done = state
+        assert action.buffer is not None and isinstance(action.buffer.type, MemDescType)
+        start, size = self._task.value(action.buffer, held), size_bytes(action.buffer.type)
+        if start is None and self._is_followed_elsewhere(action.buffer):
+            raise self._unknown(action.buffer)
+        if start is None or not event.buffers or not event.size or size % event.size:
+            return on | {state}
+        if not all(place in range(start, start + size, event.size) for place in event.buffers):
+            return frozenset()
+        places = tuple(sorted({*done.places, *event.buffers}))
+        now = number, environment, Done(places)
+        return on | {now} if len(places) * event.size == size else frozenset((now,))
+
+    def _copies(
+        self, state: State, event: Event, action: Action, held: Mapping[Value, int | None], on: frozenset[State]
+    ) -> frozenset[State]:
+        """One thread, or one of each warp, copies boxes of a tile, each of them once."""
+        number, environment, done = state
+        assert action.buffer is not None and isinstance(action.buffer.type, MemDescType)
+        if self._is_other_tensor(action, event):
+            return frozenset()
         start = self._task.value(action.buffer, held)
         if start is None:
             raise self._unknown(action.buffer)
-        each = None if action.several else bytes_of_copy(action.buffer.type)
-        size = size_bytes(action.buffer.type)
+        type = action.buffer.type
+        each = None if action.several else bytes_of_copy(type)
+        size = size_bytes(type)
         if each is None:
             inside = all(start <= place < start + size for place in event.buffers)
-            return done_or_not if inside else frozenset()
-        copied = tuple(sorted((*done, *event.buffers)))
-        if len(set(copied)) != len(copied) or not set(event.buffers) <= set(range(start, start + size, each)):
+            return on | {state} if inside else frozenset()
+        places = tuple(sorted((*done.places, *event.buffers)))
+        if len(set(places)) != len(places) or not set(event.buffers) <= set(range(start, start + size, each)):
             return frozenset()
-        return frozenset(((number, environment, copied),)) if len(copied) * each < size else frozenset().union(*on)
+        firsts = {done.first} - {()}
+        width = elements_of_box(type)
+        if width is not None and size > each:
+            firsts |= {_first(box, (place - start) // each * width)
+                       for place, box in zip(event.buffers, event.coordinates, strict=True)}  # fmt: skip
+        if len(firsts) > 1 and not any(may_be_a_sum(form) for box in firsts for form in box):
+            return frozenset()
+        first = next(iter(firsts)) if len(firsts) == 1 else done.first
+        return frozenset(((number, environment, Done(places, first)),)) if len(places) * each < size else on
+
+    def _is_other_tensor(self, action: Action, event: Event) -> bool:
+        """Is it known that a copy is of another tensor?"""
+        expected = None if action.tensor is None else self._task.parameter(action.tensor)
+        return expected is not None and event.tensor is not None and expected != event.tensor
 
     def _differs(self, value: Value | None, found: int | None, held: Mapping[Value, int | None]) -> bool:
         if value is None or found is None:
@@ -178,11 +230,14 @@ class Ways:
             raise self._unknown(value)
         return expected != found
 
+    def _is_followed_elsewhere(self, value: Value) -> bool:
+        value = self._task.captured(value)
+        return value in self._task.followed and value not in self._followed
+
     def _unknown(self, value: Value) -> Exception:
         """What to raise about a value that is not known: that it must be followed, or that it cannot be."""
-        value = self._task.captured(value)
-        if value in self._task.followed and value not in self._followed:
-            return Together(self._task.part_of[value])
+        if self._is_followed_elsewhere(value):
+            return Together(self._task.part_of[self._task.captured(value)])
         return PtxError("the place or the phase of an operation of the TTGIR is not known")
 
     def _closure(self, number: int, held: Mapping[Value, int | None]) -> frozenset[State]:
@@ -205,7 +260,7 @@ class Ways:
                     continue
                 seen.add(key)
                 if stays:
-                    yield *key, ()
+                    yield *key, Done()
                     continue
                 held = dict(zip(self._live[number], key[1], strict=True))
             for after in self._passed(node, held):
@@ -245,3 +300,8 @@ class Ways:
         else:
             holds = None if node.condition is None else self._task.value(node.condition, held)
         return node.follow if holds is None else node.follow[:1] if holds else node.follow[1:]
+
+
+def _first(box: tuple[Form, ...], by: int) -> tuple[Form, ...]:
+    """The coordinates of a tile's first box, by those of one that lies so many elements further."""
+    return (shifted(box[0], -by), *box[1:]) if box else box

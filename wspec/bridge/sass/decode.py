@@ -59,7 +59,7 @@ def decoded(cubin: bytes) -> Program | None:
             if form is not None:
                 break
         else:
-            turn = _turn(place * INSTRUCTION_BYTES, low, high, kernel.jumps)
+            turn = turn_of(place * INSTRUCTION_BYTES, low, high, kernel.jumps)
             if turn is None:
                 return None
             way, read = turn
@@ -83,7 +83,7 @@ def decoded(cubin: bytes) -> Program | None:
     return Program(reads, writes, turns, labels) if all(place < size for place in labels.values()) else None
 
 
-def _turn(address: int, low: int, high: int, jumps: Mapping[int, tuple[int, ...]]) -> tuple[Flow, int] | None:
+def turn_of(address: int, low: int, high: int, jumps: Mapping[int, tuple[int, ...]]) -> tuple[Flow, int] | None:
     """(where a jump or an exit leads, what it reads besides its guard); None for what is not known."""
     opcode, sometimes = low & 0xFFF, low & _ALWAYS != _ALWAYS
     if high & ((1 << _SCHEDULING - 64) - 1) >> 18 << 18 != _PLAIN_JUMP:

@@ -19,7 +19,7 @@ from wspec.ptx import flow
 from wspec.ptx.errors import PtxError
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
-from wspec.ptx.validation.group_barriers import AHEAD, MET, State, after
+from wspec.ptx.validation.group_barriers import AHEAD, MET, State, after, speaking
 
 Uses = Callable[[Instruction], frozenset[int] | None]
 """The allocations whose mbarriers an instruction of one thread uses; None where that is not known."""
@@ -37,9 +37,12 @@ def _show(blocks: Sequence[flow.Block], role: Role, uses: Uses) -> None:
     first, place = role.start
     entry: dict[int, tuple[State, frozenset[int]]] = {}
     work = [(first, place, MET, frozenset[int]())]
+    steps: dict[int, list[Instruction]] = {}
     while work:
         number, begin, state, used = work.pop()
-        for one in blocks[number].instructions[begin:]:
+        if number not in steps:
+            steps[number] = speaking(blocks[number].instructions)
+        for one in speaking(blocks[number].instructions[begin:]) if begin else steps[number]:
             if state.done & AHEAD:
                 used = _checked(one, used, uses)
             state = after(state, one, False, role.threads)

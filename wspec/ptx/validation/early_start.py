@@ -13,6 +13,7 @@ from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space, writes
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
 from wspec.ptx.operands import Address, Register, Symbol, registers
+from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Walk, is_meeting
 from wspec.ptx.syntax import Function, Instruction
 
@@ -104,11 +105,7 @@ class Sources:
     """The parameters that registers of addresses come from."""
 
     def __init__(self, function: Function) -> None:
-        self.makers: dict[str, list[Instruction]] = {}  # by what they write
-        for one in function.instructions:
-            first = one.text.partition(",")[0].strip()
-            for name in writes(one) if "{" in first or "|" in first else (first,):
-                self.makers.setdefault(name, []).append(one)
+        self._writers = Writers(function)
 
     def is_load_from(self, one: Instruction, parameter: str) -> bool:
         """Is it a load of global memory at an address that is made of that parameter, and of integers?"""
@@ -125,7 +122,7 @@ class Sources:
         seen, work = {start}, [start]
         while work:
             name = work.pop()
-            makers = self.makers.get(name, [])
+            makers = self._writers.of(name)
             if not makers:
                 found.add("?")
             for one in makers:

@@ -41,6 +41,7 @@ _RELEASES = frozenset(("relaxed", "release", "acq_rel", "acquire", "volatile", "
 MBARRIER = 8  # bytes
 _STORED = {"st.shared.b8": 1, "st.shared.b16": 2, "st.shared.b32": 4, "st.shared.v2.b32": 8, "st.shared.v4.b32": 16}
 _SEVERAL = "several"
+_SILENT = ARITHMETIC | EXCHANGES | BRANCHES | ENDS
 _NOTHING = frozenset(("setmaxnreg", "griddepcontrol", "prefetch", "prefetchu", "createpolicy", "nanosleep"))
 
 
@@ -138,12 +139,12 @@ def show_own(blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Inst
 
 def _interesting(block: Block, guards: tuple[str, ...]) -> list[Instruction]:
     """All but what only computes and goes its way; what sets the predicate of one who makes mbarriers stays."""
-    return [
-        one
-        for one in block.instructions
-        if not (one.name in ARITHMETIC or one.name in EXCHANGES or one.name in BRANCHES or one.name in ENDS)
-        or (guards and one.text.startswith(guards))
-    ]
+    return [one for one in block.instructions if one.name not in _SILENT or (guards and one.text.startswith(guards))]
+
+
+def speaking(instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Those that do more than compute and go their way."""
+    return [one for one in instructions if one.name not in _SILENT]
 
 
 def _is_making(one: Instruction) -> bool:
@@ -175,6 +176,8 @@ def after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:
     if meets(one, threads):
         return MET
     if one.name in ARITHMETIC or one.name in EXCHANGES:  # it sets the predicate of one who makes mbarriers
+        if not state.making and not state.making_exposed:
+            return state
         making, exposed = (_SEVERAL if made else "" for made in (state.making, state.making_exposed))
         return replace(state, making=making, making_exposed=exposed)
     if _is_making(one):
@@ -182,10 +185,15 @@ def after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:
     if _is_wait(one):
         return replace(state, done=state.done | AHEAD, waited=True)
     if one.opcode.startswith("wgmma.mma_async"):
-        return replace(state, done=state.done | AHEAD, waited=False)
+        return replace(state, done=state.done | AHEAD, waited=False) if state.waited else _with(state, AHEAD)
     if one.opcode.startswith("wgmma.wait_group") and threads == GROUP and not state.waited:
         return replace(state, done=state.done & ~AHEAD, exposed=state.exposed & ~AHEAD)
-    return replace(state, done=state.done | _does(one))
+    return _with(state, _does(one))
+
+
+def _with(state: State, done: int) -> State:
+    """That has been done as well."""
+    return state if state.done | done == state.done else replace(state, done=state.done | done)
 
 
 def _does(one: Instruction) -> int:

@@ -11,7 +11,8 @@ are asked for again, on every way through a task, from what each thread may have
 - MADE mbarriers, one thread for all. Then nobody may use them.
 - BARE: issued a group of products since its last `wgmma.fence`, or had none. Then no product may be issued.
 
-What was written and has been read again since is scratch, in which a layout was changed: nobody else asks for it.
+What was written and has been read again since, by whatever loads, is scratch, in which a layout was changed: nobody
+else asks for it. Nor does anybody for what lies in no buffer of the TTGIR, where those are known.
 
 Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
 accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared; `strict`: they are
@@ -23,13 +24,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx import flow
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
-from wspec.ptx.evaluation import Evaluation
+from wspec.ptx.evaluation import Evaluation, evaluation_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
@@ -50,32 +51,53 @@ _ROW = 16  # bytes of a row of a matrix
 Places = tuple[tuple[int, ...], int]
 """Where each thread of the task begins, and how many bytes it touches."""
 
+Kept = tuple[Places, frozenset[Places]]
+"""What was written, and what of it has been read since."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What may have been done since all threads met; of accesses to bytes that are known, which."""
+    """What may have been done since all threads met; of accesses to bytes that are known, which.
+
+    `kept`: what was written to buffers and has not all been read again since.
+    """
 
     done: int = 0
     wrote: frozenset[Places] = frozenset()
     read: frozenset[Places] = frozenset()
+    kept: frozenset[Kept] = frozenset()
 
     def joined(self, other: State) -> State:
-        return State(self.done | other.done, self.wrote | other.wrote, self.read | other.read)
+        return State(self.done | other.done, self.wrote | other.wrote, self.read | other.read, self.kept | other.kept)
 
 
 def show_thread_order(
-    blocks: Sequence[flow.Block], roles: Sequence[Role], writers: Writers, strict: bool = False
+    blocks: Sequence[flow.Block],
+    roles: Sequence[Role],
+    writers: Writers,
+    strict: bool = False,
+    buffers: Collection[range] | None = None,
+    evaluations: Callable[[Role], Evaluation] | None = None,
 ) -> None:
-    """Raises PtxError where a barrier is missing. `writers`: of the function."""
+    """Raises PtxError where a barrier is missing. `writers`: of the function; `buffers`: the bytes of shared memory
+    that tasks may hand to others, or that products and copies may read; None where they are not known: any."""
     for role in roles:
         if role.threads > WARP:
-            _Task(blocks, role, writers, strict).show()
+            evaluation = evaluations(role) if evaluations is not None else evaluation_of(role, writers)
+            _Task(blocks, role, evaluation, strict, buffers).show()
 
 
 class _Task:
-    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers, strict: bool) -> None:
-        self._blocks, self._role, self._strict = blocks, role, strict
-        self._evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
+    def __init__(
+        self,
+        blocks: Sequence[flow.Block],
+        role: Role,
+        evaluation: Evaluation,
+        strict: bool,
+        buffers: Collection[range] | None,
+    ) -> None:
+        self._blocks, self._role, self._strict, self._buffers = blocks, role, strict, buffers
+        self._evaluation = evaluation
         self._known: dict[Instruction, Places | None] = {}
 
     def show(self) -> None:
@@ -112,19 +134,26 @@ class _Task:
             if places is not None and any(_of_another(places, other) for other in others):
                 found |= WROTE if _reads(one) else READ
         else:
-            kept = any(not _is_read_back(wrote, state.read) for wrote in state.wrote)
-            found |= needs & (WROTE if kept else 0) | needs & (READ if state.read else 0)
+            found |= needs & (WROTE if state.kept else 0) | needs & (READ if state.read else 0)
         return next((bit for bit in _WORDS if found & bit), None)
 
     def _after(self, one: Instruction, state: State) -> State:
         places = self._places(one) if _reads(one) or _writes(one) else None
         if places is not None and _reads(one):
-            return replace(state, read=state.read | {places})
+            return replace(state, read=state.read | {places}, kept=_behind_read(state.kept, places))
         if places is not None:
-            return replace(state, wrote=state.wrote | {places})
+            kept = {(places, frozenset[Places]())} if self._is_in_buffer(places) else set[Kept]()
+            return replace(state, wrote=state.wrote | {places}, kept=state.kept | kept)
         if one.opcode.startswith("wgmma.fence") and not one.guard:
             return replace(state, done=state.done & ~BARE)
         return replace(state, done=state.done | _does(one))
+
+    def _is_in_buffer(self, places: Places) -> bool:
+        """May a byte of these be a buffer's?"""
+        if self._buffers is None:
+            return True
+        first, last = min(places[0]), max(places[0]) + places[1] - 1
+        return any(first < buffer.stop and buffer.start <= last for buffer in self._buffers)
 
     def _places(self, one: Instruction) -> Places | None:
         """None where they are not known."""
@@ -139,7 +168,7 @@ class _Task:
 def _of_another(one: Places, other: Places) -> bool:
     """Does a warp touch a byte that another one touched?"""
     (places, size), (before, length) = one, other
-    if min(places) >= max(before) + length or min(before) >= max(places) + size:
+    if not _touches(one, other):
         return False
     unit = math.gcd(size, length, *places, *before)
     touched: dict[int, set[int]] = {}
@@ -153,17 +182,29 @@ def _of_another(one: Places, other: Places) -> bool:
     )
 
 
-def _is_read_back(wrote: Places, read: frozenset[Places]) -> bool:
-    """Has somebody read all that since, as the warp that wrote it may? Then a layout was changed there."""
-    return any(_covers(one, wrote) for one in read)
+def _behind_read(kept: frozenset[Kept], read: Places) -> frozenset[Kept]:
+    """What has not all been read again, by whatever warps, when that has been."""
+    found: set[Kept] = set()
+    for wrote, before in kept:
+        seen = before | {read} if read not in before and _touches(read, wrote) else before
+        if seen is before or not _cover(seen, wrote):
+            found.add((wrote, seen))
+    return frozenset(found)
+
+
+def _touches(one: Places, other: Places) -> bool:
+    """May they have a byte in common?"""
+    (places, size), (before, length) = one, other
+    return min(places) < max(before) + length and min(before) < max(places) + size
 
 
 @functools.lru_cache(maxsize=4096)
-def _covers(one: Places, other: Places) -> bool:
-    (places, size), (before, length) = one, other
-    unit = math.gcd(size, length, *places, *before)
-    seen = {at for place in places for at in range(place, place + size, unit)}
-    return all(at in seen for place in before for at in range(place, place + length, unit))
+def _cover(several: frozenset[Places], wrote: Places) -> bool:
+    """Is every byte that was written among them?"""
+    places, length = wrote
+    unit = math.gcd(length, *places, *(number for begins, size in several for number in (size, *begins)))
+    seen = {at for begins, size in several for begin in begins for at in range(begin, begin + size, unit)}
+    return all(at in seen for place in places for at in range(place, place + length, unit))
 
 
 def _bytes(one: Instruction) -> int:

@@ -1,0 +1,185 @@
+"""Where copies go to and come from: boxes of bulk copies and elements, in shipped kernels and in small texts."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+import pytest
+
+from tests.ptx.shipped_ptx import pair
+from wspec import ir
+from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.shared_memory import placement
+from wspec.ptx.errors import PtxError
+from wspec.ptx.evaluation import Evaluation
+from wspec.ptx.flow import blocks_of
+from wspec.ptx.forms import Form, Forms, may_be_a_sum
+from wspec.ptx.parser import read
+from wspec.ptx.registers import Writers
+
+MATMUL = ("matmul.py:matmul_descriptor_kernel", "fp16")
+GATHERED = ("gathered.py:gathered_matmul_kernel", "bf16")
+LOAD, STORE, ELEMENTS = "cp.async.bulk.tensor.2d.shared::cluster", "cp.async.bulk.tensor.2d.global", "cp.async.cg"
+
+
+@functools.cache
+def text_of(kernel: tuple[str, str]) -> tuple[str, str]:
+    found = pair(*kernel)
+    assert found is not None
+    return found.final, found.emitted
+
+
+def beside(kernel: tuple[str, str], text: str) -> None:
+    """A text beside the kernel's TTGIR."""
+    module = ir.read(text_of(kernel)[0])
+    function = next(op for op in module.walk() if op.name == "tt.func")
+    show_order(function, read(text).entry(), placement(module))
+
+
+def boxes(lines: list[str]) -> tuple[int, int]:
+    """Two copies, one after the other, to one mbarrier."""
+    found = [at for at, line in enumerate(lines) if LOAD in line]
+    at, other = next((a, b) for a, b in itertools.pairwise(found)
+                     if lines[a].rpartition("[")[2] == lines[b].rpartition("[")[2])  # fmt: skip
+    return at, other
+
+
+def coordinates(line: str) -> str:
+    found = re.search(r"\{[^}]*\}", line)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("kernel", [MATMUL, GATHERED])
+def test_as_it_is(kernel: tuple[str, str]) -> None:
+    beside(kernel, text_of(kernel)[1])
+
+
+def test_boxes_that_take_each_others_tiles() -> None:
+    lines = text_of(MATMUL)[1].split("\n")
+    at, other = boxes(lines)
+    mine, others = coordinates(lines[at]), coordinates(lines[other])
+    assert mine != others
+    lines[at], lines[other] = lines[at].replace(mine, others), lines[other].replace(others, mine)
+    with pytest.raises(PtxError, match="does not say"):
+        beside(MATMUL, "\n".join(lines))
+
+
+def test_a_box_whose_coordinates_are_in_another_order() -> None:
+    lines = text_of(MATMUL)[1].split("\n")
+    at, _ = boxes(lines)
+    first, second = coordinates(lines[at])[1:-1].split(", ")
+    lines[at] = lines[at].replace(coordinates(lines[at]), f"{{{second}, {first}}}")
+    with pytest.raises(PtxError, match="does not say"):
+        beside(MATMUL, "\n".join(lines))
+
+
+@pytest.mark.parametrize("opcode", [LOAD, STORE])
+def test_another_tensor(opcode: str) -> None:
+    lines = text_of(MATMUL)[1].split("\n")
+    maps = sorted(set(re.findall(r"\[(%rd\d+), \{", text_of(MATMUL)[1])))
+    at = next(at for at, line in enumerate(lines) if opcode in line)
+    own = next(name for name in maps if f"[{name}," in lines[at])
+    lines[at] = lines[at].replace(own, next(name for name in maps if name != own))
+    with pytest.raises(PtxError, match="does not say"):
+        beside(MATMUL, "\n".join(lines))
+
+
+def test_elements_that_go_elsewhere() -> None:
+    lines = text_of(GATHERED)[1].split("\n")
+    at, other = [at for at, line in enumerate(lines) if ELEMENTS in line][:2]
+    place, others = (re.findall(r"\[ (%r\d+)", lines[number])[0] for number in (at, other))
+    right = lines[other]
+    lines[other] = right.replace(f"[ {others} ", f"[ {place} ")  # twice there, and never here
+    with pytest.raises(PtxError, match="nothing like it"):
+        beside(GATHERED, "\n".join(lines))
+    lines[other] = right.replace(f"[ {others} + 0", f"[ {others} + 262144")
+    with pytest.raises(PtxError, match="does not say"):
+        beside(GATHERED, "\n".join(lines))
+
+
+# --------------------------------------------------------------------------------------------------- forms
+
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u32 kernel_param_0)
+.reqntid 64
+{
+	.reg .pred %p<9>;
+	.reg .b32 %r<99>;
+	mov.u32 	%r1, %tid.x;
+	ld.param.b32 	%r2, [kernel_param_0];
+	shl.b32 	%r3, %r2, 7;
+	mov.b32 	%r9, 0;
+$L__BB0_1:
+"""
+TAIL = """
+	st.shared.b32 	[%r90], %r91;
+	add.s32 	%r9, %r9, 64;
+	setp.lt.s32 	%p1, %r9, %r2;
+	@%p1 bra 	$L__BB0_1;
+	ret;
+}
+"""
+
+
+def forms(*lines: str) -> tuple[Form, Form]:
+    """Of %r90 and %r91, in a loop."""
+    entry = read(HEAD + "\n".join(lines) + TAIL).entry()
+    blocks, writers = blocks_of(entry), Writers(entry)
+    store = next(one for one in entry.instructions if one.opcode == "st.shared.b32")
+    found = Forms(blocks, writers, Evaluation(range(64), writers))
+    address, value = store.operands
+    return found.of(address.base, store), found.of(value, store)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("lines", "by"),
+    [
+        (("add.s32 %r90, %r9, 0;", "add.s32 %r91, %r9, 64;"), 64),
+        (("mov.b32 %r90, %r3;", "or.b32 %r91, %r3, 64;"), 64),  # below what is shifted
+        (("shl.b32 %r90, %r9, 1;", "add.s32 %r4, %r9, 5;", "mul.lo.s32 %r91, %r4, 2;"), 10),
+        (("sub.s32 %r90, %r3, %r9;", "mad.lo.s32 %r91, %r9, -1, %r3;"), 0),
+        (("mov.b32 %r90, 7;", "mov.b32 %r91, 5;"), 2**32 - 2),
+    ],
+)
+def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
+    one, other = forms(*lines)
+    assert one.terms == other.terms
+    assert isinstance(one.number, int) and isinstance(other.number, int)
+    assert (other.number - one.number) % 2**32 == by
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("mov.b32 %r90, %r2;", "or.b32 %r91, %r2, 64;"),  # the bit may be there
+        ("mov.b32 %r90, %r9;", "add.s32 %r9, %r9, 64;", "mov.b32 %r91, %r9;", "ld.shared.b32 %r9, [%r1];",
+         "mov.b32 %r90, %r9;"),
+        ("mov.b32 %r90, %r2;", "mov.b32 %r91, %r9;"),
+        ("mov.b32 %r90, %r9;", "and.b32 %r91, %r9, 64;"),
+    ],
+)  # fmt: skip
+def test_what_is_not_known(lines: tuple[str, ...]) -> None:
+    one, other = forms(*lines)
+    assert one.terms != other.terms
+
+
+def test_what_may_be_a_sum_is_said_to_be() -> None:
+    one, other = forms("mov.b32 %r90, %r3;", "or.b32 %r91, %r2, 64;")
+    assert not may_be_a_sum(one) and may_be_a_sum(other)
+
+
+def test_a_register_that_several_write_is_what_was_moved_there() -> None:
+    """%r8 is 64 now and then, but %r7 is made of what it was before."""
+    one, other = forms("mov.b32 %r8, 0;", "mov.b32 %r7, %r8;", "mov.b32 %r8, 64;", "or.b32 %r91, %r7, 64;",
+                       "mov.b32 %r90, 0;")  # fmt: skip
+    assert one == Form(frozenset(), 0) and other == Form(frozenset(), 64)
+
+
+def test_each_thread_has_its_own() -> None:
+    one, other = forms("mov.b32 %r90, %r3;", "add.s32 %r91, %r3, %r1;")
+    assert one.terms == other.terms and other.number == tuple(range(64))

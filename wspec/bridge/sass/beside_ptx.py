@@ -1,0 +1,375 @@
+"""Does the machine code synchronize in the order of the PTX that it was made of?
+
+Both are automata: which synchronizing instruction may follow which. Every way through the machine code, whose
+predicates are followed from where they are tested to where they are tested again, must be a way through the PTX; so
+loops may be unrolled and peeled, and code doubled. What ptxas adds on its own is let pass: waits for products and for
+copies, proxy fences, and a second try where registers are asked for; what it leaves out, too: a wait for products of
+which all are done. It moves the end of a group of stores past what has nothing to do with it: that is looked at
+together with stores and waits for them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from wspec.bridge.sass.skeleton import Block, Label, Step, skeleton, without_retries
+from wspec.ptx import flow
+from wspec.ptx.errors import PtxError
+from wspec.ptx.operands import Number, Operand
+from wspec.ptx.syntax import Function, Instruction, Module
+from wspec.ptx.validation.validate import Validation
+
+MOST_STATES = 100_000
+_EXTRA = frozenset(("product wait", "copies wait", "fence", "product fence"))
+_STORES = frozenset(("store", "reduce", "commit", "copies wait"))
+_COUNTED = frozenset(("product wait", "copies wait", "fewer", "more"))
+_FOR_ALL = Label("product wait", 0)
+_PTX = (
+    ("mbarrier.try_wait", "wait"), ("mbarrier.test_wait", "wait"), ("mbarrier.arrive.expect_tx", "expect"),
+    ("mbarrier.arrive", "arrive"), ("mbarrier.init", "init"), ("mbarrier.inval", "inval"),
+    ("cp.async.mbarrier.arrive", "element arrive"), ("cp.async.ca", "element"), ("cp.async.cg", "element"),
+    ("cp.async.commit_group", "element commit"), ("cp.async.bulk.commit_group", "commit"),
+    ("cp.reduce.async.bulk.tensor", "reduce"), ("fence.proxy.async", "fence"), ("griddepcontrol.wait", "grid wait"),
+    ("griddepcontrol.launch", "grid launch"), ("wgmma.mma_async", "product"), ("wgmma.fence", "product fence"),
+)  # fmt: skip
+
+
+def keeps_order(said: Validation, module: Module, cubin: bytes) -> Validation:
+    """What is said of a PTX, with what its machine code makes of it. Never raises.
+
+    Where the binary or its ways cannot be followed it is not compared, and nothing is refused for that.
+    """
+    try:
+        code = skeleton(cubin)
+        found = Compared(followed=False) if code is None else compare(module.entry(), code)
+    except PtxError:
+        found = Compared(followed=False)
+    if found.difference:
+        return Validation(f"{said.summary}; SASS: another order", f"in the machine code {found.difference}")
+    return Validation(f"{said.summary}; SASS: {'the same order' if found.followed else 'not compared'}")
+
+
+_ALL = (
+    frozenset(label for _, label in _PTX) | _STORES | _COUNTED | {"bar.sync", "bar.arrive", "load", "arrive or expect"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of it."""
+
+    difference: str = ""  # where the machine code does what the PTX does not; "" of none
+    followed: bool = True  # False: too many states
+
+
+def compare(entry: Function, code: Sequence[Block]) -> Compared:
+    """Raises PtxError where the PTX's control flow cannot be read."""
+    parts = [_compare(Automaton(entry, kinds), code) for kinds in (_ALL - {"commit"}, _STORES)]
+    return next((one for one in parts if one.difference), next((one for one in parts if not one.followed), Compared()))
+
+
+def _compare(ptx: Automaton, code: Sequence[Block]) -> Compared:
+    return _walk(ptx, code) or _lost(ptx, code) or Compared()
+
+
+def _lost(ptx: Automaton, code: Sequence[Block]) -> Compared | None:
+    """Is an instruction under a predicate nowhere in the machine code?"""
+    nearest = Nearest(ptx)
+    if (stopped := _walk(nearest, without_retries(code))) is not None:
+        return stopped
+    lost = nearest.lost()
+    return None if lost is None else Compared(f"{_shown(lost)}, which the PTX has under a predicate, is not found")
+
+
+def _walk(ptx: Automaton | Nearest, code: Sequence[Block]) -> Compared | None:
+    """All ways through the machine code; None where nothing is in the way."""
+    steps = [_left(block.steps, ptx.kinds) for block in code]
+    begin = (0, 0, 0, ptx.begin)  # block, known predicates, those that hold, what may come next in the PTX
+    seen, work = {begin}, [begin]
+    while work:
+        number, known, holding, may = work.pop()
+        block = code[number]
+        for now in _through(steps[number], (known, holding, may), ptx):
+            if isinstance(now, str):
+                return Compared(now)
+            known, holding, after = now
+            if block.ends and _may(block.guard, block.unless, known, holding) and not ptx.may_end(after):
+                return Compared("it ends where the PTX goes on")
+            for way, taken in _ways(block):
+                if block.guard is not None:
+                    expected = taken != block.unless
+                    if known >> block.guard & 1 and bool(holding >> block.guard & 1) != expected:
+                        continue
+                    bit = 1 << block.guard
+                    on = known | bit, holding | bit if expected else holding & ~bit
+                else:
+                    on = known, holding
+                need = code[way].needs
+                state = way, on[0] & need, on[0] & on[1] & need, after
+                if state not in seen:
+                    seen.add(state)
+                    work.append(state)
+        if len(seen) > MOST_STATES:
+            return Compared(followed=False)
+    return None
+
+
+def _left(steps: Sequence[Step], kinds: frozenset[str]) -> list[Step]:
+    """Those that are looked at; of the others, what they change."""
+    return [
+        one if one.label is None or one.label.name in kinds else Step(None, None, False, one.changes) for one in steps
+    ]
+
+
+def _ways(block: Block) -> Iterator[tuple[int, bool]]:
+    yield from ((way, True) for way in block.taken)
+    if block.falls is not None:
+        yield block.falls, False
+
+
+def _may(guard: int | None, unless: bool, known: int, holding: int) -> bool:
+    """May something under a predicate be executed?"""
+    return guard is None or not known >> guard & 1 or bool(holding >> guard & 1) != unless
+
+
+May = tuple[int, ...]
+"""What may come next in the PTX, a set of points as a set of bits, and whether all products are done; further sets of
+points. Empty: nothing."""
+
+_Now = tuple[int, int, May]  # known predicates, those that hold, what may come next
+
+
+def _through(steps: Sequence[Step], begin: _Now, ptx: Automaton | Nearest) -> Iterator[_Now | str]:
+    """What may be behind them; or what the PTX does not do."""
+    ways = {begin}
+    for step in steps:
+        found: set[_Now] = set()
+        for known, holding, may in ways:
+            if step.label is None:
+                found.add((known & ~step.changes, holding & ~step.changes, may))
+                continue
+            bit = 0 if step.guard is None else 1 << step.guard
+            if _may(step.guard, step.unless, known, holding):
+                after = ptx.after(may, step.label)
+                if not after:
+                    yield f"{_shown(step.label)} stands where the PTX has nothing like it"
+                    return
+                on = holding & ~bit if step.unless else holding | bit
+                found.add(((known | bit) & ~step.changes, on & ~step.changes, after))
+            if bit and _may(step.guard, not step.unless, known, holding):
+                off = holding | bit if step.unless else holding & ~bit
+                found.add(((known | bit) & ~step.changes, off & ~step.changes, may))
+        ways = found
+    yield from ways
+
+
+def _shown(label: Label) -> str:
+    numbers = label[1:] if label.name in ("bar.sync", "bar.arrive") else label[1:2] if label.name in _COUNTED else ()
+    return f"{label.name} {', '.join(map(str, numbers))}".rstrip()
+
+
+# --------------------------------------------------------------------------------------------------- of the PTX
+
+
+@dataclass(slots=True)
+class Point:
+    """An instruction that synchronizes."""
+
+    label: Label
+    number: int
+    guard: str  # its predicate; "" of one that is always executed
+    next: int = 0  # the set of points that come right behind it
+    follow: int = 0  # and those behind what may be left out
+
+
+class Automaton:
+    """Of the PTX, as far as these kinds go. Sets of points are sets of bits; the last one is the end."""
+
+    def __init__(self, entry: Function, kinds: frozenset[str] = _ALL) -> None:
+        self.kinds = kinds
+        self.points: list[Point] = []
+        self._of: dict[Label, int] = {}
+        blocks = flow.blocks_of(entry)
+        inside: list[list[Point]] = [[] for _ in blocks]
+        for block in blocks:
+            for one in block.instructions:
+                label = label_of(one)
+                if label is not None and label.name in kinds:
+                    guard = f"{'!' if one.unless else ''}{one.guard}" if one.guard else ""
+                    inside[block.number].append(Point(label, len(self.points), guard))
+                    self.points.append(inside[block.number][-1])
+        self.end = len(self.points)
+        self._optional = sum(1 << point.number for point in self.points if point.guard)
+        self._waits = sum(1 << point.number for point in self.points if point.label.name == "product wait")
+        first = self._link(blocks, inside)
+        self.first = first
+        self.begin: May = (self._closed(first, self._optional), True)
+        for point in self.points:
+            again = 1 << point.number if point.label.name == "more" else 0  # until it is given them
+            point.follow = self._closed(point.next, self._optional) | again
+
+    def _link(self, blocks: Sequence[flow.Block], inside: Sequence[Sequence[Point]]) -> int:
+        """What comes right behind what; the points that come first."""
+        first = [0] * len(blocks)
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(blocks):
+                turn = block.turn
+                now = 1 << self.end if turn is not None and turn.name in flow.ENDS else 0
+                for way in block.follow:
+                    now |= first[way]
+                for point in reversed(inside[block.number]):
+                    point.next, now = now, 1 << point.number
+                changed = changed or now != first[block.number]
+                first[block.number] = now
+        return first[0]
+
+    def _closed(self, points: int, optional: int) -> int:
+        """With all that comes behind those that may be left out."""
+        left = points & optional
+        while left:
+            more = 0
+            for number in bits_of(left):
+                more |= self.points[number].next
+            left = more & ~points & optional
+            points |= more
+        return points
+
+    def like(self, label: Label) -> int:
+        """The points that an instruction of the machine code may be."""
+        if label not in self._of:
+            self._of[label] = sum(1 << point.number for point in self.points if _is(point.label, label))
+        return self._of[label]
+
+    def after(self, may: May, label: Label) -> May:
+        """What may come behind an instruction of the machine code; nothing where it may not come."""
+        before, is_done = self._now(may), may[1]
+        found = before if label.name in _EXTRA else 0
+        for number in bits_of(before & self.like(label)):
+            found |= self.points[number].follow
+        if label.name == "product" or label == _FOR_ALL:
+            is_done = label == _FOR_ALL
+        return (found, is_done) if found else ()
+
+    def _now(self, may: May) -> int:
+        """The points that may come: where all products are done, also those behind waits for products."""
+        return self._closed(may[0], self._optional | self._waits) if may[1] else may[0]
+
+    def may_end(self, may: May) -> bool:
+        return bool(self._now(may) >> self.end & 1)
+
+
+class Nearest:
+    """Of the same, with each instruction of the machine code taken for the nearest that it may be: what is under one
+    predicate is executed together, and of others as few as possible are left out. Notes what was found."""
+
+    def __init__(self, ptx: Automaton) -> None:
+        self._ptx, self.kinds = ptx, ptx.kinds
+        self._found = 0
+        self._ranks: dict[int, May] = {}
+        self.begin: May = (*ptx.begin, *self._ranked(ptx.first, ""))
+
+    def _ranked(self, points: int, guard: str) -> May:
+        """Points, those behind what is left out, and so on; `guard`: of what was executed."""
+        ranks, seen = [points], points
+        while True:
+            more = 0
+            for number in bits_of(ranks[-1]):
+                point = self._ptx.points[number] if number < self._ptx.end else None
+                if point is not None and point.guard and point.guard != guard:
+                    more |= point.next
+            more &= ~seen
+            if not more:
+                return tuple(ranks)
+            ranks.append(more)
+            seen |= more
+
+    def after(self, may: May, label: Label) -> May:
+        full, is_done, *ranks = may
+        on = self._ptx.after((full, is_done), label)
+        like = self._ptx.like(label)
+        found = next((rank & like for rank in ranks if rank & like), 0)
+        if not found and label.name in _EXTRA:
+            return (*on, *ranks)
+        found = found or full & like
+        self._found |= found
+        return (*on, *self._merged(found)) if on else ()
+
+    def _merged(self, found: int) -> May:
+        if found not in self._ranks:
+            points = map(self._point, bits_of(found))
+            each = [self._ranked(point.next & ~(1 << point.number), point.guard) for point in points]
+            longest = max(map(len, each), default=0)
+            self._ranks[found] = tuple(sum_of(ranks[at] for ranks in each if at < len(ranks)) for at in range(longest))
+        return self._ranks[found]
+
+    def _point(self, number: int) -> Point:
+        return self._ptx.points[number]
+
+    def may_end(self, may: May) -> bool:
+        return self._ptx.may_end(may)
+
+    def lost(self) -> Label | None:
+        """Of an instruction under a predicate that no instruction of the machine code was taken for. One beside another
+        of the same kind, under another predicate, may be that one: either is executed."""
+        for point in self._ptx.points:
+            if point.guard and not self._found >> point.number & 1:
+                beside = [other for other in self._ptx.points if other.label == point.label
+                          and other.guard not in ("", point.guard)
+                          and (other.next >> point.number & 1 or point.next >> other.number & 1)]  # fmt: skip
+                if not any(self._found >> other.number & 1 for other in beside):
+                    return point.label
+        return None
+
+
+def bits_of(found: int) -> Iterator[int]:
+    """The numbers of a set."""
+    while found:
+        lowest = found & -found
+        yield lowest.bit_length() - 1
+        found ^= lowest
+
+
+def sum_of(sets: Iterable[int]) -> int:
+    """All numbers of some sets."""
+    found = 0
+    for one in sets:
+        found |= one
+    return found
+
+
+def _is(point: Label, label: Label) -> bool:
+    """May an instruction of the machine code be that of the PTX?"""
+    if label.name == "arrive or expect":
+        return point.name in ("arrive", "expect")
+    if label.name in ("product wait", "copies wait"):
+        return point.name == label.name and label.first <= point.first  # for as much, or more
+    return point == label
+
+
+def label_of(one: Instruction) -> Label | None:
+    """What an instruction of the PTX does; None of what computes, or need not be there again. Raises PtxError."""
+    opcode = one.opcode
+    if one.name in ("bar", "barrier") and not opcode.startswith("bar.warp"):
+        kind = "bar.arrive" if ".arrive" in opcode else "bar.sync"
+        if ".red" in opcode:
+            raise PtxError(f"'{one}' is not compared")
+        return Label(kind, *map(_number, one.operands))
+    if opcode.startswith("wgmma.wait_group"):
+        return Label("product wait", _number(one.operands[0]))
+    if opcode.startswith(("cp.async.wait_group", "cp.async.bulk.wait_group")):
+        return Label("copies wait", _number(one.operands[0]))
+    if one.name == "setmaxnreg":
+        return Label("fewer" if ".dec" in opcode else "more", _number(one.operands[0]))
+    if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
+        reduces = opcode.startswith("cp.reduce")
+        return Label("reduce" if reduces else "load" if ".mbarrier::complete_tx" in opcode else "store")
+    return next((Label(label) for begin, label in _PTX if opcode.startswith(begin)), None)
+
+
+def _number(operand: Operand) -> int:
+    if isinstance(operand, Number) and operand.value is not None:
+        return operand.value
+    raise PtxError("a number of a barrier is not known")
