@@ -66,8 +66,8 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
     own = frozenset(range(NAMED_BARRIERS)) - asked - {MEETING_BARRIER}
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
+    _show_group_barriers(blocks, roles, own, BarrierNumbers(blocks, Writers(entry)))
     writers, used = Writers(entry), _Used(places.values())
-    _show_group_barriers(blocks, roles, own, BarrierNumbers(blocks, writers))
     show_thread_order(blocks, roles, writers)
     show_registers(entry, blocks, roles, placement.registers)
     for role in roles:
