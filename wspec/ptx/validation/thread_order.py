@@ -16,9 +16,6 @@ What was written and has been read again since is scratch, in which a layout was
 Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
 accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared; `strict`: they are
 taken for the same.
-
-Ways are told apart by predicates that several branches ask, where one instruction sets them: what is in front of a loop
-and what is behind it are both skipped or neither.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx import flow
@@ -38,6 +34,7 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 from wspec.ptx.validation.group_barriers import meets
+from wspec.ptx.validation.guards import NOTHING, Known, guards_of, ways_of
 
 WROTE, READ, DRAINED, LOADED, MADE, BARE = 1, 2, 4, 8, 16, 32
 _WORDS = {
@@ -50,11 +47,6 @@ _WORDS = {
 }
 _WIDTH = re.compile(r"(?:\.v(\d))?\.[bufs](\d+)$")
 _ROW = 16  # bytes of a row of a matrix
-
-MOST_GUARDS = 6  # predicates that are followed, with two states each
-
-Known = frozenset[tuple[str, bool]]
-"""What predicates are known to be."""
 
 Places = tuple[tuple[int, ...], int]
 """Where each thread of the task begins, and how many bytes it touches."""
@@ -84,25 +76,23 @@ def show_thread_order(
 class _Task:
     def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers, strict: bool) -> None:
         self._blocks, self._role, self._strict = blocks, role, strict
-        self._writers = writers
         self._evaluation = Evaluation([WARP * warp + lane for warp in role.warps for lane in range(WARP)], writers)
         self._known: dict[Instruction, Places | None] = {}
 
     def show(self) -> None:
-        """Where a barrier seems to be missing, once more with what is known of predicates that several branches ask."""
+        """Where a barrier seems to be missing, once more with what is known of predicates."""
         try:
             self._show({})
         except PtxError:
-            guards = _guards(self._blocks, self._role, self._writers)
+            guards = guards_of(self._blocks, self._role)
             if not guards:
                 raise
             self._show(guards)
 
     def _show(self, guards: Mapping[str, int]) -> None:
-        """`guards`: predicates that are followed, with the block in which each is set."""
         first, place = self._role.start
         entry: dict[tuple[int, Known], State] = {}
-        work: list[tuple[int, int, Known, State]] = [(first, place, frozenset(), State(BARE))]
+        work = [(first, place, NOTHING, State(BARE))]
         while work:
             number, begin, known, state = work.pop()
             for one in self._blocks[number].instructions[begin:]:
@@ -112,8 +102,7 @@ class _Task:
                     if (found := self._missed(one, state)) is not None:
                         raise PtxError(_missing(one, found))
                     state = self._after(one, state)
-            known = frozenset((guard, value) for guard, value in known if guards[guard] != number)
-            for way, held in _ways(self._blocks[number], known, guards):
+            for way, held in ways_of(self._blocks[number], known, guards):
                 if way not in self._role.blocks:
                     continue
                 at = way, held
@@ -156,30 +145,6 @@ class _Task:
             each = (found,) * self._role.threads if isinstance(found, int) else found
             self._known[one] = None if each is None else (each, _bytes(one))
         return self._known[one]
-
-
-def _guards(blocks: Sequence[flow.Block], role: Role, writers: Writers) -> dict[str, int]:
-    """The predicates that several branches of a role ask and one instruction sets, by its block; a few at most."""
-    turns = [turn for number in sorted(role.blocks) if (turn := blocks[number].turn) is not None and turn.name == "bra"]
-    asked = Counter(turn.guard for turn in turns if turn.guard)
-    found: dict[str, int] = {}
-    for guard in (guard for guard, count in asked.items() if count > 1):
-        made = writers.of(guard)
-        where = [number for number in sorted(role.blocks) if len(made) == 1 and made[0] in blocks[number].instructions]
-        if len(where) == 1 and len(found) < MOST_GUARDS:
-            found[guard] = where[0]
-    return found
-
-
-def _ways(block: flow.Block, known: Known, guards: Mapping[str, int]) -> Iterator[tuple[int, Known]]:
-    """The blocks behind one, each with what is known there of predicates."""
-    turn, held = block.turn, dict(known)
-    if turn is None or turn.name != "bra" or turn.guard not in guards or len(block.follow) != 2:
-        yield from ((way, known) for way in block.follow)
-        return
-    for way, value in zip(block.follow, (not turn.unless, turn.unless), strict=True):
-        if held.get(turn.guard, value) == value:
-            yield way, known | {(turn.guard, value)}
 
 
 @functools.lru_cache(maxsize=4096)
