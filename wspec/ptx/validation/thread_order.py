@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx import flow
@@ -89,7 +89,7 @@ class _Task:
                 raise
             self._show(guards)
 
-    def _show(self, guards: Mapping[str, int]) -> None:
+    def _show(self, guards: dict[str, int]) -> None:
         first, place = self._role.start
         entry: dict[tuple[int, Known], State] = {}
         work = [(first, place, NOTHING, State(BARE))]
