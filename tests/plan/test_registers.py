@@ -24,8 +24,8 @@ from wspec.planner.decide import function_of
      ("matmul.py:matmul_descriptor_kernel", "bf16")],
 )  # fmt: skip
 def test_expected_and_used(kernel: str, variant: str) -> None:
-    """The highest register of the machine code is the consumers'; -14 to +4 % here (docs/cost-model.md). Newer versions of
-    Triton give a thread more where there are more."""
+    """The highest register of the machine code is the consumers'; -14 to +4 % here (docs/cost-model.md). Newer versions
+    of Triton give a thread more where there are more."""
     outcome = specialize(shipped(kernel, variant), Options(gate="off", stream_k=False), keep_stages=True)
     assert outcome.plan is not None and outcome.module is not None
     loops = hot_loops(function_of(read(outcome.stages.get("walk_tiles") or outcome.stages["input"])))
