@@ -208,7 +208,9 @@ def _send_pieces(build: Builder, load: Operation, name: str) -> None:
     token = build.create("wspec.acquire", [], [I32], attributes=marks).result
     mask = mask_of(load)
     place = [load.operands[0], *([mask] if mask is not None else [])]
-    pieces = {key: load.properties[key] for key in ("cache", "evict")} | {"contiguity": i32(piece_elements(load))}
+    # What a load does not say is the ordinary; Triton 3.9 leaves that out.
+    pieces = {key: load.properties.get(key, i32(1)) for key in ("cache", "evict")}
+    pieces["contiguity"] = i32(piece_elements(load))
     build.create("wspec.copy", [token, *place], [], pieces, marks)
 
 

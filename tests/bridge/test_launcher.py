@@ -277,3 +277,25 @@ def test_the_oldest_go() -> None:
         launcher.keep(known, number, number, 32)
         assert number in known and len(known) <= 32
     assert list(known) == list(range(8, 40))
+
+
+@pytest.mark.parametrize("before", [6, 14])
+def test_a_map_ends_its_object(before: int) -> None:
+    """Behind the two words of a Python object and what aligns the map to 64 or 128 bytes; here it is of addresses."""
+    names = [f"s{at:02}" for at in range(before + 16)]
+    kind = type("Encoded", (), {"__slots__": names})
+    kept: list[Any] = []
+    while True:
+        kept.append(one := kind())
+        for name in names:
+            setattr(one, name, name)
+        if id(one) % launcher.MAP_ALIGNMENT == 0:
+            break
+    assert launcher._map_bytes(one) == struct.pack("<16Q", *(id(name) for name in names[before:]))
+
+
+@pytest.mark.parametrize("words", [5, 16, 23, 40])
+def test_an_object_of_another_size_is_not_read(words: int) -> None:
+    kind = type("Encoded", (), {"__slots__": [f"s{at}" for at in range(words)]})
+    with pytest.raises(launcher.Unlike):
+        launcher._map_bytes(kind())

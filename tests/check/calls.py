@@ -30,7 +30,6 @@ from wspec.ir.types import (
 )
 
 F16 = ScalarType("f16")
-SHARED = Layout("ttg.nvmma_shared", (("swizzlingByteWidth", 128), ("transposed", False), ("elementBitWidth", 16)))
 BAR = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
 MMA = Layout(
     "ttg.nvidia_mma",
@@ -222,7 +221,7 @@ class Calls:
 
     def _descriptor(self, shape: tuple[int, ...]) -> Value:
         """What tiles of that shape are copied from."""
-        type = TensorDescType(TensorType(shape, F16, SHARED))
+        type = TensorDescType(TensorType(shape, F16, _rows(shape)))
         found = (arg for arg in self.entry.args if arg.type == type and arg.location != STORED)
         return next(found, None) or self.entry.add_arg(type)
 
@@ -235,7 +234,7 @@ class Calls:
 
     def tma_store(self, view: Value) -> None:
         """To a tensor that nobody else touches."""
-        descriptor = self.entry.add_arg(TensorDescType(TensorType(_type(view).shape, F16, SHARED)))
+        descriptor = self.entry.add_arg(TensorDescType(TensorType(_type(view).shape, F16, _rows(_type(view).shape))))
         descriptor.location = STORED
         self._tma_store(view, descriptor)
 
@@ -424,7 +423,13 @@ _WRAP = "#arith.overflow<none>"
 
 
 def _memory(shape: tuple[int, ...]) -> MemDescType:
-    return MemDescType(shape, F16, SHARED, SMEM, True)
+    return MemDescType(shape, F16, _rows(shape), SMEM, True)
+
+
+def _rows(shape: tuple[int, ...]) -> Layout:
+    """Rows of f16, swizzled no farther than they reach: Triton refuses the rest from 3.7 on."""
+    swizzle = next((size for size in (128, 64, 32) if 2 * shape[-1] >= size), 0)
+    return Layout("ttg.nvmma_shared", (("swizzlingByteWidth", swizzle), ("transposed", False), ("elementBitWidth", 16)))
 
 
 def _type(view: Value) -> MemDescType:

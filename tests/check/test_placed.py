@@ -13,6 +13,8 @@ CASES = [pytest.param(case, id=case.name) for case in cases(PLACED)]
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_verdict_is_what_the_marks_say(case: Case) -> None:
+    if case.refused:
+        pytest.skip("the installed Triton refuses it")
     report = checked(case.module(), 5.0, outside=True)
     found = set()
     for one in report.findings:

@@ -14,6 +14,7 @@ from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wsp
 from tests.support.broken import drop_arrive, start_with_other_phase
 from tests.support.goldens import ROOT
 from wspec import ir
+from wspec.bridge.versions import INSTALLED
 from wspec.check import explore
 from wspec.ir.core import Operation
 
@@ -46,10 +47,14 @@ def test_the_stage_before() -> None:
 
 
 def test_what_is_not_finished_yet() -> None:
-    """The fences between Q's way into shared memory and the dots come later."""
+    """The fences between Q's way into shared memory and the dots come later; only Triton 3.6 does not know yet that its
+    back end will put them there."""
     said = wspec("check", KERNEL, "--stage", "ttgir")
-    assert said.code == 1 and "(missing-fence) [check-failed]" in said.out
-    assert "note: Triton's last passes, which add proxy fences, come after this stage" in said.out
+    if INSTALLED.release == "3.6":
+        assert said.code == 1 and "(missing-fence) [check-failed]" in said.out
+        assert "note: Triton's last passes, which add proxy fences, come after this stage" in said.out
+    else:
+        assert said.code == 0 and "proved: " in said.out
 
 
 def test_every_variant() -> None:

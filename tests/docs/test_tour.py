@@ -14,6 +14,7 @@ import pytest
 from tests.docs.excerpts import excerpt, with_fresh_excerpts
 from tests.support.broken import start_with_other_phase
 from tests.support.goldens import ROOT, assert_golden
+from tests.support.pinned import under_pinned
 from wspec.cli import main
 from wspec.ir import print_module, read
 
@@ -80,6 +81,7 @@ def run(*arguments: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
 
 
+@under_pinned
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.name))
 def test_excerpts(document: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
     monkeypatch.chdir(ROOT)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.stages import text_of
+from tests.support.pinned import PINNED
+from wspec.bridge.versions import INSTALLED
 from wspec.ir import Operation, info, is_pure, read
 from wspec.ir.ops import is_cheap, is_speculatable, is_terminator, is_value_in_shared, known_names, reads, writes
 
@@ -21,7 +23,7 @@ def test_every_operation_of_the_test_kernels_has_a_row() -> None:
     missing = set()
     for case in cases():
         for stage in ("before", "final", "gluon"):
-            if stage in case.stages:
+            if stage in case.stages and not (case.name.endswith("_ws") and INSTALLED.release != PINNED):
                 missing |= {op.name for op in read(text_of(case, stage)).walk() if info(op.name) is None}
     assert missing <= UNKNOWN
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pinned import under_pinned
 from tests.support.shipped import shipped, shipped_options
 from wspec import api, bridge
 from wspec.ir import print_module, read
@@ -25,6 +26,7 @@ DIGESTS: dict[str, str] = json.loads((Path(__file__).parent / "shipped.json").re
 "declined" for kernels that are left alone."""
 
 
+@under_pinned
 @pytest.mark.parametrize("name", DIGESTS)
 def test_shipped_kernels_are_what_they_were(name: str, update: bool) -> None:
     kernel, variant = name.rsplit(".", 1)

@@ -22,7 +22,6 @@ from tests.outside.on_card import __main__ as runner
 from tests.outside.on_card import compare, inputs, launches, recipes, report
 from tests.outside.on_card.entries import Sizes, resized
 from tests.outside.on_card.turns import Turns
-from tests.outside.operators.__main__ import judged
 
 
 def outcome(
@@ -308,17 +307,3 @@ def test_an_entry_that_never_launches_is_told_once(tmp_path: Path, monkeypatch: 
     runner._entry(given, "e", (0,), time.monotonic())
     (row,) = runner._rows(given.rows)
     assert row["error"] == "exit 1 before any launch"
-
-
-def test_operators_are_judged_by_each_other_and_by_pytorch() -> None:
-    expected = {"output": torch.tensor([3.0, 4.0])}
-    near, far = {"output": torch.tensor([3.001, 4.0])}, {"output": torch.tensor([3.0, 5.0])}
-    odd = {"output": torch.tensor([3.0, NAN])}
-
-    def said(before: Any, ours: Any, after: Any) -> str:
-        return judged({"before": before, "with": ours, "after": after}, expected)[0]
-
-    assert said(near, expected, near) == ""
-    assert said(near, far, near) == "output is another one with wspec; output is not PyTorch's"
-    assert said(near, near, odd) == "output is another one after wspec"
-    assert "another one with wspec" in said(odd, odd, odd)

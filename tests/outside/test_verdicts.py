@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
 from tests.outside.__main__ import expected
 from tests.outside.build import ttgir
 from tests.outside.cases import CASES
+from tests.support.pinned import under_pinned
 from wspec.check import Report, check
 from wspec.ir import read
 from wspec.ir.loc import UNKNOWN
 
 LIMIT_S = 3.0
 
-each_case = pytest.mark.parametrize("name", CASES)
+
+def _case(name: str) -> Any:
+    """What Triton's own specialization makes is judged as 3.6 has it: later ones make something else of a kernel."""
+    return pytest.param(name, marks=[under_pinned] if name.startswith("triton-ws-") else [])
+
+
+each_case = pytest.mark.parametrize("name", [_case(name) for name in CASES])
 
 
 @functools.cache
@@ -35,7 +43,7 @@ def test_verdict(name: str) -> None:
     assert expected(case, report), f"expected {case.verdict} {sorted(case.codes)}\n{report}"
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.verdict == "error"])
+@pytest.mark.parametrize("name", [_case(name) for name, case in CASES.items() if case.verdict == "error"])
 def test_an_error_has_a_place(name: str) -> None:
     assert all(one.location != UNKNOWN for one in report_of(name).errors)
 

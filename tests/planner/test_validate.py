@@ -72,11 +72,11 @@ def test_a_plan_read_back_gives_the_same_kernel(case: Case) -> None:
 def test_another_depth_shows_in_the_kernel() -> None:
     text = own(GEMM, depth=2).to_text()
     assert text.count("depth = 2") == 2
-    made = outcome(GEMM, plan=Plan.from_text(text.replace("depth = 2", "depth = 3", 1)))
+    made = outcome(GEMM, plan=Plan.from_text(text.replace("depth = 2", "depth = 4", 1)))
     assert made.plan is not None and made.module is not None
-    assert [channel.depth for channel in made.plan.channels] == [3, 2]
+    assert [channel.depth for channel in made.plan.channels] == [4, 2]
     found = print_module(made.module, locations=False)
-    assert "memdesc<3x64x64xf16" in found and "memdesc<2x64x128xf16" in found
+    assert "memdesc<4x64x64xf16" in found and "memdesc<2x64x128xf16" in found
     assert_sound(made.module, made.plan)
     assert_same_stores(plain_module(GEMM), made.module, seed=3)
 
@@ -113,9 +113,9 @@ def test_edits_are_used(case: Case, edit: Edit) -> None:
 def test_the_shared_memory_is_what_the_plan_takes() -> None:
     plan = own(GEMM, depth=2)
     assert outcome(GEMM, plan=with_plan(smem_bytes=1)(plan)).plan == plan
-    made = outcome(GEMM, plan=with_channel(0, depth=3)(plan))
+    made = outcome(GEMM, plan=with_channel(0, depth=4)(plan))
     assert made.plan is not None
-    assert made.plan.smem_bytes == plan.smem_bytes + plan.channels[0].buffer_bytes
+    assert made.plan.smem_bytes == plan.smem_bytes + 2 * plan.channels[0].buffer_bytes
 
 
 # --------------------------------------------------------------------------------------------- edits that are refused

@@ -8,6 +8,7 @@ import pytest
 
 from tests.ptx.judge import judged
 from tests.ptx.shipped_ptx import Pair, pair, variants
+from wspec.bridge.versions import INSTALLED
 from wspec.ptx.flow import blocks_of
 from wspec.ptx.parser import read
 from wspec.ptx.roles import roles_of
@@ -35,7 +36,8 @@ def test_the_variants_are_those_of_the_kernels() -> None:
 def test_what_we_ship_is_accepted(kernel: str, variant: str) -> None:
     one = shipped(kernel, variant)
     said = validate(one.emitted, one.edited, one.constant)
-    assert said.refusal == "" and "barriers gone" in said.summary and "early start" in said.summary
+    assert said.refusal == "" and "early start" in said.summary
+    assert "barriers gone" in said.summary or not INSTALLED.gathers_before_waits, "some have none to lose"
 
 
 @pytest.mark.parametrize(("kernel", "variant"), SHIPPED)

@@ -50,6 +50,8 @@ class Card(FakeDriver):
         self.maps += 1
         return struct.pack("<Q120x", address)
 
+    fill_tma_descriptor_tiled = fill_tma_descriptor  # as newer versions of Triton call it
+
     def launch(self, config: int, function: int, parameters: int, extra: None) -> int:
         self.calls.append((function, cuda.Config.from_address(config).attribute_count))
         return 0

@@ -28,7 +28,8 @@ from wspec.bridge import cuda
 from wspec.bridge.recording import recording
 
 Run = Callable[..., None]
-MAP_BYTES = 128  # CUtensorMap, whose address must be a multiple of 64
+MAP_BYTES = 128  # CUtensorMap
+MAP_ALIGNMENT = 64  # of its address, or 128 where the headers of CUDA 13 are
 _SCALARS = {
     "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
     "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d",
@@ -362,9 +363,9 @@ def _more(make: Callable[..., Any]) -> tuple[None, ...]:
 
 
 def _map_bytes(encoded: Any) -> bytes:
-    """The map in Triton's object, which ends with it."""
+    """The map in Triton's object, which ends with it: behind the head of a Python object and as much as aligns it."""
     size = type(encoded).__basicsize__
     start = id(encoded) + size - MAP_BYTES
-    if size != 2 * MAP_BYTES or start % MAP_BYTES:
+    if size not in (MAP_BYTES + MAP_ALIGNMENT, 2 * MAP_BYTES) or start % MAP_ALIGNMENT:
         raise Unlike
     return ctypes.string_at(start, MAP_BYTES)

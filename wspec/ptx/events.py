@@ -57,8 +57,9 @@ def may_speak(one: Instruction) -> bool:
     return one.name in ("bar", "barrier", "mbarrier", "fence", "wgmma", "cp")
 
 
-def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
-    """The event of an instruction; None for what is let pass. `own`: barriers of a task's own threads.
+def shape_of(one: Instruction, own: frozenset[int], number: int | None = None) -> Shape | None:
+    """The event of an instruction; None for what is let pass. `own`: barriers of a task's own threads. `number`: of a
+    barrier whose number stands in a register.
 
     Raises PtxError for what is not known.
     """
@@ -73,7 +74,7 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
             if one.guard or _number(operands[0]) not in _WHOLE_WARP:
                 raise PtxError(f"'{one}' is not a barrier of a whole warp")
             return None
-        if is_group_barrier(one, own):
+        if is_group_barrier(one, own, number):
             return None
         return Shape(opcode, numbers=operands)
     if one.name == "mbarrier":
@@ -91,9 +92,12 @@ def shape_of(one: Instruction, own: frozenset[int]) -> Shape | None:
     return None
 
 
-def is_group_barrier(one: Instruction, own: frozenset[int]) -> bool:
-    """Do threads of one task wait for each other, as Triton lets them? `own`: the barriers for that."""
-    return one.opcode in ("bar.sync", "barrier.sync") and len(one.operands) == 2 and _number(one.operands[0]) in own
+def is_group_barrier(one: Instruction, own: frozenset[int], number: int | None = None) -> bool:
+    """Do threads of one task wait for each other, as Triton lets them? `own`: the barriers for that. `number`: that of
+    this one, where it stands in a register."""
+    if one.opcode not in ("bar.sync", "barrier.sync") or len(one.operands) != 2:
+        return False
+    return (_number(one.operands[0]) if number is None else number) in own
 
 
 def _of_mbarrier(one: Instruction) -> Shape:

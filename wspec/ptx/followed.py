@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from wspec.ptx import flow
 from wspec.ptx.arithmetic import width
+from wspec.ptx.barrier_numbers import BarrierNumbers
 from wspec.ptx.effects import has_target, reads
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, Value, computes, evaluation_of
@@ -57,7 +58,8 @@ class Followed:
         self.blocks, self.role, self._writers, self._counted = blocks, role, writers, counted
         self.evaluation = evaluation or evaluation_of(role, writers)
         numbers = sorted(role.blocks | {role.start[0]})
-        self._events = {number: dict(_events(blocks[number], own)) for number in numbers}
+        barriers = BarrierNumbers(blocks, writers)
+        self._events = {number: dict(_events(blocks[number], own, barriers, role)) for number in numbers}
         leave = self._left_at_numbers() if counted else ()
         self.always = self._closure((*_deciding(self._events.values()), *leave))
         places = [
@@ -269,10 +271,12 @@ def _deciding(events: Iterable[Mapping[Instruction, Shape]]) -> Iterator[str]:
                 yield from () if isinstance(number, int) else registers(number)
 
 
-def _events(block: flow.Block, own: frozenset[int]) -> Iterator[tuple[Instruction, Shape]]:
+def _events(
+    block: flow.Block, own: frozenset[int], barriers: BarrierNumbers, role: Role
+) -> Iterator[tuple[Instruction, Shape]]:
     for one in block.instructions:
         if may_speak(one):
-            shape = shape_of(one, own)
+            shape = shape_of(one, own, barriers.of(one, role) if one.name in ("bar", "barrier") else None)
             if shape is not None:
                 if shape.kind == "wait" and not block.spins:
                     raise PtxError(f"'{one}' is not repeated until it holds")

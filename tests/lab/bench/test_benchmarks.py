@@ -19,7 +19,18 @@ import torch
 
 from wspec.kernels import attention as kernel
 from wspec.kernels import matmul as product
-from wspec.lab.bench import accuracy, attention, attention_cases, launch, matmul, recorded, session, timing, tuning
+from wspec.lab.bench import (
+    accuracy,
+    attention,
+    attention_cases,
+    calls,
+    launch,
+    matmul,
+    recorded,
+    session,
+    timing,
+    tuning,
+)
 from wspec.lab.bench.attention_cases import Case, Kind, main_cases
 from wspec.lab.bench.environment import environment
 from wspec.lab.bench.peers import Peer
@@ -298,7 +309,7 @@ def test_matmul_benchmark(fake_card: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert all(record["times"]["plain"]["ratio"] == pytest.approx(1.25) for record in timed)
 
 
-@pytest.mark.parametrize("module", [attention, matmul, launch])
+@pytest.mark.parametrize("module", [attention, matmul, launch, calls])
 def test_without_a_gpu_there_is_one_clear_error(module: Any, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")

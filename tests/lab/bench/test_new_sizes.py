@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from wspec.lab.bench.new_sizes import Call, Found, Subject, is_good, measure, tables
+from wspec.lab.bench.new_sizes import FARTHEST, Call, Found, Subject, far_table, is_good, measure, measure_far, tables
 
 
 def found(**changes: Any) -> Found:
@@ -37,3 +37,16 @@ def test_which_sizes_are_called() -> None:
     assert [calls[size] for size in (100, 101, 102, 150, 349)] == [401, 1, 1, 1, 1]
     assert calls[529] == 2 and calls[658] == 2, "far from others"
     assert [calls[size] for size in (4976, 5000, 5025)] == [2, 4 * 50 + 2, 2], "equal ones lie in the middle"
+
+
+def test_long_sizes_are_called_three_times() -> None:
+    calls: Counter[int] = Counter()
+    waits: list[int] = []
+
+    def of(size: int) -> Call:
+        return lambda: calls.update([size])
+
+    made = measure_far(("f", of), lambda: waits.append(len(calls)))
+    assert set(calls) - {16000} == {size for size, count in calls.items() if count == 3}
+    assert len(calls) == 21 and min(calls) == 16000 and max(calls) == FARTHEST and waits[-1] == 21
+    assert made.more_us == made.new_us - made.known_us and far_table([made]).rows[0][0] == "f"

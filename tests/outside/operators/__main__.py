@@ -1,8 +1,10 @@
 """`python -m tests.outside.operators --packages FOLDER --entries FOLDER`: operators with WSPEC=1 and without it.
 
-Each operator of fla and Liger runs forwards and backwards in processes that share a cache: without wspec, with WSPEC=1
-in the environment, and once more without. With and without it the results are the same within rounding, those without
-are the same before and after, and all are those of PyTorch. Exits with 1 where they are not. Needs a Hopper GPU.
+Each operator of fla and Liger runs forwards and backwards in processes that share a cache: without wspec and, at the
+same time, with WSPEC=1 in the environment; then once more without. With and without it the results are the same within
+rounding, those without are the same before and after, and all are those of PyTorch. An operator is told as soon as it
+is done, and what there is no time for is told as such. Exits with 1 where something is not the same. Needs a Hopper
+GPU.
 """
 
 from __future__ import annotations
@@ -14,19 +16,16 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
+from tests.outside.operators.judge import NO_TIME, TURNS, Row, judged, summary, told
 from wspec.startup import wait
 
-REFERENCE = 2e-2
-"""Of results in 16 bits: root mean square of the difference from PyTorch's over that of PyTorch's."""
-
-SAME = 5e-3
-"""The same of results with and without wspec: a sum in another order may round another way."""
-
-TURNS = ("before", "with", "after")
+LEAST_S = 5.0  # with less time left no process begins
 
 
 def main() -> int:
@@ -39,75 +38,83 @@ def main() -> int:
     names = [name for name in OPERATORS if re.search(given.only, name)]
     given.scratch = given.scratch or Path(tempfile.mkdtemp(prefix="operators-"))
     given.scratch.mkdir(parents=True, exist_ok=True)
+    run = Run(given)
     with ThreadPoolExecutor(given.jobs) as pool:
-        rows = list(pool.map(lambda name: _operator(given, name), names))
-    bad = [row for row in rows if row["error"]]
-    for row in rows:
-        print(f"{row['operator']}: {row['error'] or 'the same'}")
-        for name, far in row["far"].items():
-            print(f"    {name}: from PyTorch {far['reference']:.1e} without and {far['reference with']:.1e} with, "
-                  f"from each other {far['with']:.1e}, before and after {far['after']:.1e}")  # fmt: skip
-        for one in row["kernels"]:
-            print(f"    {one['kernel']}: {'specialized' if one['specialized'] else one['reason'][:150]}")
-    specialized = sum(one["specialized"] for row in rows for one in row["kernels"])
-    print(f"{len(rows) - len(bad)} of {len(rows)} operators are the same; "
-          f"{specialized} of {sum(len(row['kernels']) for row in rows)} compiled kernels specialized")  # fmt: skip
-    if given.json is not None:
-        given.json.write_text(json.dumps(rows, indent=0))
-    return int(bool(bad))
+        tasks = [pool.submit(run.turn, name, turn) for name in names for turn in ("with", "before")]
+        for task in tasks:
+            task.result()
+    print(summary(run.rows, len(names)), flush=True)
+    print(f"{time.monotonic() - run.start:.0f} s", flush=True)
+    return int(any(row.is_wrong for row in run.rows))
 
 
-def _operator(given: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Run it in three processes."""
-    row: dict[str, Any] = {"operator": name, "error": "", "far": {}, "kernels": []}
-    stem = name.replace(" ", "-")
-    paths = {turn: given.scratch / f"{stem}.{turn}.pt" for turn in TURNS}
-    for turn, path in paths.items():
-        command = [sys.executable, "-m", "tests.outside.operators", "--one", name, "--out", str(path),
-                   "--packages", str(given.packages), "--entries", str(given.entries),
+class Run:
+    """All operators under way; `rows` are those that are done."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, self.start = given, time.monotonic()
+        self.rows: list[Row] = []
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[Row, list[str]]] = {}  # and which turns are over
+
+    def turn(self, name: str, turn: str) -> None:
+        """Run the operator in a process; whoever is second of "with" and "before" goes on with "after", and judges."""
+        with self._lock:
+            row, over = self._open.setdefault(name, (Row(name), []))
+        self._process(row, turn)
+        with self._lock:
+            over.append(turn)
+            if len(over) < 2:
+                return
+        if not row.failed:
+            self._process(row, "after")
+        self._judge(row)
+        with self._lock:
+            self.rows.append(row)
+            print(f"[{time.monotonic() - self.start:4.0f} s] {told(row)}", flush=True)
+            if self.given.json is not None:
+                done = [{**asdict(one), "verdict": one.verdict} for one in self.rows]
+                self.given.json.write_text(json.dumps(done, indent=0))
+
+    def _judge(self, row: Row) -> None:
+        import torch
+
+        found = {turn: torch.load(self._path(row, turn)) for turn in TURNS if self._path(row, turn).exists()}
+        if "with" in found:
+            row.kernels = found["with"]["kernels"]
+        if not row.failed:
+            results = {turn: one["results"] for turn, one in found.items()}
+            row.wrong, row.far = judged(results, found["before"]["reference"])
+
+    def _path(self, row: Row, turn: str) -> Path:
+        folder: Path = self.given.scratch
+        return folder / f"{row.operator.replace(' ', '-')}.{turn}.pt"
+
+    def _process(self, row: Row, turn: str) -> None:
+        given, path = self.given, self._path(row, turn)
+        path.unlink(missing_ok=True)
+        left = given.limit - (time.monotonic() - self.start)
+        if left < LEAST_S:
+            row.failed[turn] = NO_TIME
+            return
+        command = [sys.executable, "-m", "tests.outside.operators", "--one", row.operator, "--turn", turn,
+                   "--out", str(path), "--packages", str(given.packages), "--entries", str(given.entries),
                    *(["--pretend"] * given.pretend)]  # fmt: skip
-        around = {**os.environ, "WSPEC": str(int(turn == "with")), "TORCHDYNAMO_DISABLE": "1", "WSPEC_REMARKS": "off"}
+        around = {**os.environ, "WSPEC": str(int(turn == "with")), "TORCHDYNAMO_DISABLE": "1", "WSPEC_REMARKS": "off",
+                  "OMP_NUM_THREADS": "1"}  # fmt: skip
+        began = time.monotonic()
         with path.with_suffix(".log").open("w") as log:
             try:
-                code = subprocess.run(command, stdout=log, stderr=log, env=around, timeout=given.each).returncode
+                most = min(left, given.each)
+                code = subprocess.run(command, stdout=log, stderr=log, env=around, timeout=most).returncode
             except subprocess.TimeoutExpired:
-                code = -9
+                row.failed[turn] = f"not done after {most:.0f} s" if most == given.each else NO_TIME
+                return
+            finally:
+                row.seconds[turn] = time.monotonic() - began
         if code:
             tail = path.with_suffix(".log").read_text().strip().splitlines()[-1:]
-            row["error"] = f"{turn}: exit {code}: {' '.join(tail)[:300]}"
-            print(f"{name}: {row['error']}", flush=True)
-            return row
-    print(f"{name}: ran", flush=True)
-    import torch
-
-    found = {turn: torch.load(path) for turn, path in paths.items()}
-    row["kernels"] = found["with"]["kernels"]
-    row["error"], row["far"] = judged({turn: one["results"] for turn, one in found.items()}, found["with"]["reference"])
-    return row
-
-
-def judged(results: dict[str, Any], reference: dict[str, Any]) -> tuple[str, dict[str, dict[str, float]]]:
-    """What is wrong with results of the three turns, if anything; and how far tensors are from each other, by name."""
-    far, wrong = {}, []
-    for name, expected in reference.items():
-        first, ours, last = (results[turn][name] for turn in TURNS)
-        far[name] = {
-            "reference": apart(first, expected), "reference with": apart(ours, expected),
-            "with": apart(ours, first), "after": apart(last, first),
-        }  # fmt: skip
-        if not far[name]["with"] <= SAME:
-            wrong.append(f"{name} is another one with wspec")
-        if not far[name]["after"] <= SAME:
-            wrong.append(f"{name} is another one after wspec")
-        if not far[name]["reference with"] <= max(REFERENCE, 2 * far[name]["reference"]):
-            wrong.append(f"{name} is not PyTorch's")
-    return "; ".join(wrong), far
-
-
-def apart(found: Any, expected: Any) -> float:
-    """Root mean square of the difference over that of what is expected; NaN where either has one."""
-    scale = expected.double().square().mean().sqrt().clamp(min=1e-30)
-    return float((found.double() - expected.double()).square().mean().sqrt() / scale)
+            row.failed[turn] = f"exit {code}: {' '.join(tail)[:300]}"
 
 
 def _child(given: argparse.Namespace) -> None:
@@ -137,7 +144,7 @@ def _child(given: argparse.Namespace) -> None:
     kernels = [
         {"kernel": one.kernel, "specialized": one.specialized, "reason": one.reason} for one in wspec.report().entries
     ]
-    reference = results(operator, operator.reference, "cuda") if os.environ.get("WSPEC") == "1" else {}
+    reference = results(operator, operator.reference, "cuda") if given.turn == "before" else {}
     torch.save({"results": found, "reference": reference, "kernels": kernels}, given.out)
     os._exit(0)  # without what libraries do at exit
 
@@ -147,12 +154,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--packages", type=Path, required=True, help="the libraries, in pkg/")
     parser.add_argument("--entries", type=Path, required=True, help="helpers that import libraries without parents")
     parser.add_argument("--only", metavar="REGEX", default="", help="operators whose name matches")
-    parser.add_argument("--jobs", type=int, default=12, metavar="N", help="processes at a time (12)")
-    parser.add_argument("--each", type=float, default=150.0, metavar="S", help="seconds for a process (150)")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores, metavar="N", help=f"processes at a time ({cores})")
+    parser.add_argument("--each", type=float, default=100.0, metavar="S", help="seconds for a process (100)")
+    parser.add_argument("--limit", type=float, default=150.0, metavar="S", help="seconds for everything (150)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="what each process prints")
     parser.add_argument("--pretend", action="store_true", help="call the operators without launching anything")
-    for name, kind in (("--one", str), ("--out", Path)):
+    for name, kind in (("--one", str), ("--out", Path), ("--turn", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     return parser
 

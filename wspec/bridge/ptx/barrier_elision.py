@@ -42,6 +42,7 @@ from wspec.bridge.ptx.code import (
     speaks,
 )
 from wspec.ptx.flow import Block, blocks_of
+from wspec.ptx.operands import Number
 from wspec.ptx.syntax import Instruction, Module
 
 _STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
@@ -98,7 +99,7 @@ def _idle(blocks: list[Block], block: Block, dirty: bool) -> list[Instruction]:
         elif is_sync(one) and not one.guard:
             following = next(filter(speaks, (*block.instructions[place + 1 :], *behind_it)), None)
             another = _maker(following) if following is not None else ""
-            own = is_group_barrier(one)
+            own = is_group_barrier(one) and isinstance(one.operands[0], Number)
             if maker and another == maker and is_setup_barrier(one):
                 found.append(one)
                 continue  # what was done before it is not in order yet

@@ -22,6 +22,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area, Placement
 from wspec.ir.types import DenseArrayAttr
 from wspec.ptx import flow
+from wspec.ptx.barrier_numbers import BarrierNumbers
 from wspec.ptx.behaviour import Behaviour, Environment
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import evaluation_of
@@ -66,7 +67,7 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
     own = frozenset(range(NAMED_BARRIERS)) - asked - {MEETING_BARRIER}
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
-    _show_group_barriers(blocks, roles, own)
+    _show_group_barriers(blocks, roles, own, BarrierNumbers(blocks, Writers(entry)))
     writers, used = Writers(entry), _Used(places.values())
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
     evaluations = functools.cache(lambda role: evaluation_of(role, writers))
@@ -105,14 +106,18 @@ def _show_warps(function: Operation, roles: Sequence[Role]) -> None:
         raise PtxError("the warps of the tasks are not those of the TTGIR")
 
 
-def _show_group_barriers(blocks: Sequence[flow.Block], roles: Sequence[Role], own: frozenset[int]) -> None:
+def _show_group_barriers(
+    blocks: Sequence[flow.Block], roles: Sequence[Role], own: frozenset[int], barriers: BarrierNumbers
+) -> None:
     """Raises PtxError where threads of a task wait for others than those of the task."""
     users: dict[int, Role] = {}
     for role in roles:
         for one in (one for number in role.blocks for one in blocks[number].instructions):
-            if one.name in ("bar", "barrier") and is_group_barrier(one, own):
-                number, threads = (operand.value if isinstance(operand, Number) else None for operand in one.operands)
-                if number is None or threads != role.threads or users.setdefault(number, role) is not role or one.guard:
+            number = barriers.of(one, role) if one.name in ("bar", "barrier") else None
+            if number is not None and is_group_barrier(one, own, number):
+                count = one.operands[1]
+                threads = count.value if isinstance(count, Number) else None
+                if threads != role.threads or users.setdefault(number, role) is not role or one.guard:
                     raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 
 

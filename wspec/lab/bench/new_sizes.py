@@ -22,6 +22,9 @@ LEAST_RATIO = 0.95
 
 Call = Callable[[], Any]
 Wait = Callable[[], None]
+FARTHEST = 131072
+"""Tokens of the longest sequence."""
+
 _APART = 129  # sizes: tiles are not larger
 _IN_A_ROW = 20  # launches, before the card is waited for: fewer than its queue takes
 
@@ -83,8 +86,10 @@ def subjects(device: torch.device | str, dtype: torch.dtype = torch.bfloat16) ->
     return found
 
 
-def _attention(device: Any, dtype: torch.dtype, head_dim: int, causal: bool) -> Callable[[int], Call]:
-    q, k, v = (torch.randn(1, 16, 8000, head_dim, device=device).to(dtype) for _ in range(3))
+def _attention(
+    device: Any, dtype: torch.dtype, head_dim: int, causal: bool, heads: int = 16, most: int = 8000
+) -> Callable[[int], Call]:
+    q, k, v = (torch.randn(1, heads, most, head_dim, device=device).to(dtype) for _ in range(3))
     return lambda size: _bound(attention.attention, q[:, :, :size], k[:, :, :size], v[:, :, :size], causal=causal)
 
 
@@ -118,6 +123,53 @@ def measure(subject: Subject, wait: Wait, count: int = 1000) -> Found:
         statistics.median(near),
         statistics.median(again), equal, different, second,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Microseconds of the host for a call of a length of up to 131,072, medians."""
+
+    name: str
+    known_us: float
+    new_us: float
+    longest_us: float  # the longest length of all, never seen
+
+    @property
+    def more_us(self) -> float:
+        """That a length never seen costs the host."""
+        return self.new_us - self.known_us
+
+
+def far(device: torch.device | str, dtype: torch.dtype = torch.bfloat16) -> list[tuple[str, Callable[[int], Call]]]:
+    """Attention of four heads, by name: of a length what is timed."""
+    found = []
+    for head_dim, causal in ((64, True), (128, False), (128, True)):
+        made = _attention(device, dtype, head_dim, causal, heads=4, most=FARTHEST)
+        found.append((f"attention, D={head_dim}{', causal' if causal else ''}", made))
+    return found
+
+
+def measure_far(subject: tuple[str, Callable[[int], Call]], wait: Wait, count: int = 20) -> Far:
+    """`count` lengths from 16,384 to the farthest, in an order that neither rises nor falls, each three times."""
+    name, of = subject
+    ratio = (FARTHEST / 16384) ** (1 / (count - 1))
+    lengths = [round(16384 * ratio**at) for at in range(count)]
+    mixed = lengths[1::2] + lengths[::2]
+    of(16000)()
+    new = dict(zip(mixed, _each_us([of(size) for size in mixed], wait), strict=True))
+    calls = [of(size) for size in mixed]
+    _each_us(calls, wait)
+    return Far(name, statistics.median(_each_us(calls, wait)), statistics.median(new.values()), new[lengths[-1]])
+
+
+def far_table(found: Sequence[Far]) -> Table:
+    """Host times of long ones."""
+    rows = tuple(
+        (one.name, number(one.known_us, 1), number(one.new_us, 1), number(one.more_us, 1), number(one.longest_us, 1))
+        for one in found
+    )
+    columns = ("function", "known us", "new us", "more", "new, longest")
+    return Table(f"The same of lengths from 16,384 to {FARTHEST:,}", columns, rows)
 
 
 def _each_us(calls: Sequence[Call], wait: Wait) -> list[float]:

@@ -55,14 +55,20 @@ def _fa3_operators(root: str) -> Any:
     return torch.ops.flash_attn_3
 
 
-def _fa3_run(root: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Run:
-    """FlashAttention-3 takes [B, S, H, D]: the inputs are rearranged here, outside of what is timed."""
+def fa3_call(root: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Callable[[], Any]:
+    """A call of FlashAttention-3's operator, whose first result is the output as [B, S, H, D]. Its inputs have that
+    layout too: they are rearranged here, outside of what is timed."""
     forward = _fa3_operators(root).fwd
     packed = [tensor.transpose(1, 2).contiguous() for tensor in (q, k, v)]
+    scale = q.shape[-1] ** -0.5
+    return lambda: forward(*packed, softmax_scale=scale, is_causal=causal, num_splits=1)
+
+
+def _fa3_run(root: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> Run:
+    call = fa3_call(root, q, k, v, causal)
 
     def run() -> torch.Tensor:
-        result = forward(*packed, softmax_scale=q.shape[-1] ** -0.5, is_causal=causal, num_splits=1)
-        out: torch.Tensor = result[0]
+        out: torch.Tensor = call()[0]
         return out.transpose(1, 2)
 
     return run

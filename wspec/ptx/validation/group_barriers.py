@@ -27,10 +27,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx.addresses import Addresses
+from wspec.ptx.barrier_numbers import BarrierNumbers
 from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
 from wspec.ptx.operands import Number
+from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
 
@@ -86,7 +88,7 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
     if not barriers:
         return
     roles = roles_of(merged, blocks)
-    groups = show_own(blocks, roles, barriers)
+    groups = show_own(blocks, roles, barriers, BarrierNumbers(blocks, Writers(merged)))
     widest = max(role.threads for role in roles)
     making = [one for block in blocks for one in block.instructions if _is_making(one)]
     guards, makers = tuple({f"{one.guard}," for one in making}), Makers(merged, making)
@@ -111,23 +113,22 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
             state = after(state, one, id(one) in missing, threads)
 
 
-def show_own(blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Instruction]) -> frozenset[int]:
+def show_own(
+    blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Instruction], barriers: BarrierNumbers
+) -> frozenset[int]:
     """The blocks that a single warp group executes. Raises PtxError where others come to a barrier that is gone."""
-    users: dict[int, set[int]] = {}
+    users: dict[int, set[Role | None]] = {}  # None: warps of no role, as before the tasks
     for block in blocks:
+        inside = [role for role in roles if block.number in role.blocks]
         for one in block.instructions:
             if one.name in ("bar", "barrier") and not one.opcode.startswith("bar.warp"):
-                first = one.operands[0]
-                number = first.value if isinstance(first, Number) else None
-                if number is None:
-                    raise PtxError(f"at which barrier threads meet at '{one}' is not known")
-                users.setdefault(number, set()).add(block.number)
+                for role in inside or (None,):
+                    users.setdefault(_number(one, role, barriers), set()).add(role)
     for one in gone:
         first, *rest = one.operands
-        assert isinstance(first, Number) and first.value is not None
         count = rest[0].value if rest and isinstance(rest[0], Number) else None
-        whose = [role for role in roles if role.blocks & users[first.value]]
-        if len(whose) != 1 or count != whose[0].threads or not users[first.value] <= whose[0].blocks:
+        whose = users[first.value] if isinstance(first, Number) and first.value is not None else set()
+        if len(whose) != 1 or any(role is None or count != role.threads for role in whose):
             raise PtxError(f"'{one}' is gone, and it is not shown that it is of one task alone")
     alone = [role for role in roles if role.threads == GROUP and role.warps[0] % 4 == 0]
     shared = frozenset(
@@ -135,6 +136,16 @@ def show_own(blocks: Sequence[Block], roles: Sequence[Role], gone: Iterable[Inst
         and number in other.blocks
     )  # fmt: skip
     return frozenset(number for role in alone for number in role.blocks) - shared
+
+
+def _number(one: Instruction, role: Role | None, barriers: BarrierNumbers) -> int:
+    """Of the barrier at which those of a role meet there. Raises PtxError."""
+    first = one.operands[0]
+    plain = first.value if isinstance(first, Number) else None
+    number = plain if role is None else barriers.of(one, role)
+    if number is None:
+        raise PtxError(f"at which barrier threads meet at '{one}' is not known")
+    return number
 
 
 def _interesting(block: Block, guards: tuple[str, ...]) -> list[Instruction]:

@@ -35,6 +35,7 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 from wspec.ptx.validation.group_barriers import meets
+from wspec.ptx.validation.guards import NOTHING, Known, guards_of, ways_of
 
 WROTE, READ, DRAINED, LOADED, MADE, BARE = 1, 2, 4, 8, 16, 32
 _WORDS = {
@@ -101,11 +102,21 @@ class _Task:
         self._known: dict[Instruction, Places | None] = {}
 
     def show(self) -> None:
+        """Where a barrier seems to be missing, once more with what is known of predicates."""
+        try:
+            self._show({})
+        except PtxError:
+            guards = guards_of(self._blocks, self._role)
+            if not guards:
+                raise
+            self._show(guards)
+
+    def _show(self, guards: dict[str, int]) -> None:
         first, place = self._role.start
-        entry: dict[int, State] = {}
-        work = [(first, place, State(BARE))]
+        entry: dict[tuple[int, Known], State] = {}
+        work = [(first, place, NOTHING, State(BARE))]
         while work:
-            number, begin, state = work.pop()
+            number, begin, known, state = work.pop()
             for one in self._blocks[number].instructions[begin:]:
                 if meets(one, self._role.threads):
                     state = State(state.done & BARE)
@@ -113,13 +124,14 @@ class _Task:
                     if (found := self._missed(one, state)) is not None:
                         raise PtxError(_missing(one, found))
                     state = self._after(one, state)
-            for way in self._blocks[number].follow:
+            for way, held in ways_of(self._blocks[number], known, guards):
                 if way not in self._role.blocks:
                     continue
-                joined = state if way not in entry else entry[way].joined(state)
-                if way not in entry or joined != entry[way]:
-                    entry[way] = joined
-                    work.append((way, 0, joined))
+                at = way, held
+                joined = state if at not in entry else entry[at].joined(state)
+                if at not in entry or joined != entry[at]:
+                    entry[at] = joined
+                    work.append((way, 0, held, joined))
 
     def _missed(self, one: Instruction, state: State) -> int | None:
         """What other threads may have done that this needs to be over; None where there is nothing."""
