@@ -52,6 +52,7 @@ MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 ANY = 1 << 80  # beyond all integers of a launch
+FAULTS_OUTSIDE = True  # the copy engine, on loads wholly outside of a descriptor that begins where there is no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,8 @@ class _Splitting:
         outer = self._outer()
         offset = {monomial: factor for monomial, factor in self.rest.items() if factor}
         dimensions = (*outer, *sides)
+        if self.op.results:
+            _check_never_outside(dimensions, bool(by_itself))
         if len(dimensions) > MOST_DIMS:
             raise NotATile(f"it has more than {MOST_DIMS} dimensions")
         return Tile(self.op, self.base, offset, dimensions, tuple(self.dead), self._bounds(dimensions, offset))
@@ -410,3 +413,18 @@ class _Splitting:
 def _may_be_stride(size: int) -> bool:
     """May a descriptor have dimensions so many bytes apart, of which only the kernel knows where a tile begins?"""
     return size > 0 and size % ALIGNMENT == 0 and -(-SPAN // size) <= MOST_BEFORE
+
+
+def _check_never_outside(dimensions: Sequence[Dimension], counts: bool) -> None:
+    """Raises NotATile for a load whose box may lie wholly outside of a descriptor that begins far from its tensor.
+
+    An H200 looks the descriptor's first address up then, and faults where there is no memory. A box that begins inside,
+    and stores, it leaves alone. Of a tile that counts its rows a half that another task takes may have none.
+    """
+    if not FAULTS_OUTSIDE:
+        return
+    if counts:
+        raise NotATile("the kernel alone knows where its rows end, and the copy engine faults on boxes behind them")
+    ends = [one.end for one in dimensions if not one.is_free and one.end is not None and one.end != constant(MOST)]
+    if ends and any(one.is_free for one in dimensions):
+        raise NotATile("the kernel alone knows where it begins, and a mask ends its rows: the copy engine may fault")

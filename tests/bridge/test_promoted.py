@@ -17,6 +17,7 @@ from wspec.bridge.promoted import Descriptors
 from wspec.host_descriptors import SPAN, Term
 from wspec.lab.bench.loaded_kernels import packed_attention
 from wspec.lab.bench.pointer_kernels import attention, product
+from wspec.passes.pointer_promotion import tiles
 
 META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 
@@ -84,8 +85,9 @@ def test_terms_of_heads_become_dimensions(driver: FakeDriver, length: int) -> No
     assert all((tuple(one.shape), tuple(one.strides)) == (tuple(q.shape), q.stride()) for one in made)
 
 
-def test_numbers_that_the_kernel_loads(driver: FakeDriver) -> None:
+def test_numbers_that_the_kernel_loads(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors of packed sequences begin so far before their tensor as they reach behind it."""
+    monkeypatch.setattr(tiles, "FAULTS_OUTSIDE", False)
     kernel = wspec.compile(packed_attention, persistent=False, gate="off", remarks="off")
     q, k, v, out = (torch.zeros(300, heads, 128).bfloat16() for heads in (4, 2, 2, 4))
     starts = torch.tensor([0, 100, 300], dtype=torch.int32)

@@ -190,6 +190,9 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
             offset -= before * strides[dim] * item
         else:
             shape.append(next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box)
+    if offset < 0 and not descriptor.is_stored and not any(map(descriptor.is_free, range(rank))):
+        # a load of a box that lies wholly outside looks that address up
+        return f"{descriptor.name} would begin before its tensor, where there may be no memory"
     if offset % ALIGNMENT:
         return f"{descriptor.name} does not begin at a multiple of {ALIGNMENT} bytes"
     if not all(1 <= size <= MOST for size in shape):
