@@ -69,6 +69,7 @@ def test_kernels(binaries: dict[str, bytes]) -> None:
         assert is_surely_right(cubin) and unassigned(sass(cubin)) == []
 
 
+@pytest.mark.slow
 def test_one_instruction_less(binaries: dict[str, bytes]) -> None:
     """Wherever nvdisasm's text lets us see that a register is not assigned, the binary does."""
     removed = 0

@@ -267,6 +267,7 @@ def test_attention_benchmark_says_what_it_had_no_time_for(fake_card: Path) -> No
     assert "time was up" in (fake_card / "attention.md").read_text()
 
 
+@pytest.mark.slow
 def test_attention_benchmark_survives_a_case_that_fails(fake_card: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_when_long(launch: kernel.Launch, function: Any) -> None:
         if launch.args[6] == 64:
