@@ -197,36 +197,57 @@ def _can_run_well(config: Config, head_dim: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which kernel `attention` launches when nobody says, and its tile."""
+def tiles(head_dim: int) -> tuple[Config, Config]:
+    """What `default_config` chooses between for the specialized kernel: the lower or narrower tile, and the other.
 
-    specialized: bool
-    config: Config
-
-
-def default_config(head_dim: int, seqlen_q: int = 4096, causal: bool = False) -> Config:
-    """The tile of the specialized kernel when nobody chose one; measured on an H200, docs/results.
-
-    Where the exponentials take as long as the products (head_dim 64) tiles are low, so that warp groups hide them from
+    Where the exponentials take as long as the products (head_dim 64) both are low, so that warp groups hide them from
     each other: a team of three on tiles that share K and V, or, as the launch chooses, two blocks an SM. Elsewhere high
-    tiles are best, which read K and V less often.
+    tiles read K and V less often. Raises ValueError for a head dimension the kernel does not have.
+    """
+    _check_head_dim(head_dim)
+    low = Config(64, 64, num_warps=4, num_stages=2)
+    if head_dim == 64:
+        return low, Config(64, 128, num_warps=4, num_stages=2)
+    return low, Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
+
+
+SMS = 132
+"""Of an H200."""
+
+LOW_TILE_TIME = {64: 1.05, 128: 1.15, 256: 1.15}
+"""Head dimension -> time of a score in the first of `tiles` over that in the second; AROUND_TILE: scores of a row that
+take as long as what a tile does before and behind its loop. Least regret over 246 cases of 50 to 2,048 tokens and 16 to
+1,536 heads on an H200 (docs/results/launches.md)."""
+
+AROUND_TILE = 128
+
+
+def default_config(
+    head_dim: int, seqlen_q: int = 4096, causal: bool = False, seqlen_k: int | None = None, heads: int = 1024
+) -> Config:
+    """The tile of the specialized kernel when nobody chose one: of `tiles`, that in which the launch should end first.
+
+    Rows and keys are counted as the tiles pad them; the time is that of an SM's share of all tiles or, where SMs are
+    idle, of the longest tile. seqlen_k: as many as queries if None; heads: of queries, of all sequences together.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
-    _check_head_dim(head_dim)
-    if head_dim == 64:
-        block_n = 64 if causal and seqlen_q < 2048 else 128
-        return Config(64, block_n, num_warps=4, num_stages=2)
-    return Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
+    low, high = tiles(head_dim)
+    keys = seqlen_q if seqlen_k is None else seqlen_k
+    slower = LOW_TILE_TIME[head_dim] * _scores(low, seqlen_q, keys, causal, heads)
+    return low if slower < _scores(high, seqlen_q, keys, causal, heads) else high
 
 
-def default_choice(head_dim: int, causal: bool, seqlen_q: int) -> Choice:
-    """What `attention` launches for `seqlen_q` queries a head: the specialized kernel, unless the plain one is faster.
-
-    At the tiles of `default_config` it was faster nowhere that was measured (docs/results).
-    """
-    return Choice(True, default_config(head_dim, seqlen_q, causal))
+def _scores(tile: Config, seqlen_q: int, seqlen_k: int, causal: bool, heads: int) -> float:
+    """How many scores the launch takes as long as that one SM computes."""
+    count = ceil_div(seqlen_q, tile.block_m)
+    most = ceil_div(seqlen_k, tile.block_n) * tile.block_n
+    least = most
+    if causal:  # the rows of the first tile see the fewest keys, and those between about the mean
+        seen = min(max(seqlen_k - seqlen_q + tile.block_m, 0), seqlen_k)
+        least = ceil_div(seen, tile.block_n) * tile.block_n
+    share = count * heads * ((least + most) / 2 + AROUND_TILE) / SMS
+    return tile.block_m * max(share, most + AROUND_TILE)
 
 
 def _check_head_dim(head_dim: int) -> None:
@@ -276,7 +297,7 @@ def attention(
 
     q: [B, Hq, Sq, D]; k, v: [B, Hk, Sk, D]; float16 or bfloat16 on one CUDA device, D 64, 128 or 256, any lengths,
     zero included. scale: 1 / sqrt(D) if None; it may be negative. config and kernel: the tile and the jit function to
-    launch; with neither given `default_choice` names both, with one given the other is that of the specialized kernel.
+    launch: `default_config`'s and the specialized kernel where they are not given.
 
     A call like one before, tensors elsewhere, is launched without looking at anything twice.
 
@@ -365,17 +386,13 @@ def _attention(
         out.zero_()
         lse.fill_(-math.inf)
         return (out, lse) if return_lse else out
-    chosen = kernel
-    if config is None and kernel is None:
-        choice = default_choice(q.shape[-1], causal, q.shape[2])
-        config, chosen = choice.config, None if choice.specialized else attention_fwd
-    tile = config or default_config(q.shape[-1], q.shape[2], causal)
+    tile = config or _tile_for(q, k, causal)
     parts = _batch_parts(q.shape[0])
     for part in parts:
         tensors = (q, k, v, out, lse) if len(parts) == 1 else [tensor[part] for tensor in (q, k, v, out, lse)]
         launch = Launch.of(*tensors, causal=causal, scale=scale, config=tile)
         like = (q.dtype, *launch.meta.values()) if len(parts) == 1 else None
-        again = launch.run(attention_fwd_ws(tile.coarsening) if chosen is None else chosen, like)
+        again = launch.run(attention_fwd_ws(tile.coarsening) if kernel is None else kernel, like)
         if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
             _launches.keep(key, (again, kernel))
     return (out, lse) if return_lse else out
@@ -404,7 +421,7 @@ class Launch:
     ) -> Launch:
         """The launch for inputs that passed `check_inputs`: nothing empty, scale not negative, batch <= 65535."""
         batch, heads, seqlen_q, head_dim = q.shape
-        tile = config or default_config(head_dim, seqlen_q, causal)
+        tile = config or _tile_for(q, k, causal)
         q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
         return Launch(
             grid=(ceil_div(seqlen_q, tile.block_m), heads, batch),
@@ -440,6 +457,10 @@ class Launch:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _tile_for(q: torch.Tensor, k: torch.Tensor, causal: bool) -> Config:
+    return default_config(q.shape[-1], q.shape[2], causal, k.shape[2], q.shape[0] * q.shape[1])
 
 
 def _batch_parts(batch: int) -> list[slice]:

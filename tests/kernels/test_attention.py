@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,8 +24,9 @@ from wspec.kernels.attention import (
     default_config,
     plain_configs,
     shared_memory_bytes,
+    tiles,
 )
-from wspec.lab.bench.attention import Entry, default_entry, launch_on_cpu
+from wspec.lab.bench.attention import Entry, launch_on_cpu
 from wspec.lab.bench.attention_cases import Kind
 
 Tensors = dict[str, torch.Tensor]
@@ -164,7 +164,21 @@ def test_configs_fit(head_dim: int) -> None:
     for config in configs:
         assert shared_memory_bytes(config, head_dim) <= SHARED_MEMORY_BYTES
         assert config.block_m >= 16 * config.num_warps
-    assert replace(default_config(head_dim), coarsening=1) in configs
+    assert set(tiles(head_dim)) <= set(configs)
+
+
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+def test_default_tile_follows_the_launch(head_dim: int) -> None:
+    low, high = tiles(head_dim)
+    assert default_config(head_dim, 16384) == high
+    assert default_config(head_dim, 50) == low  # half of a high tile would be padding
+    assert default_config(head_dim, 150, heads=16) == low
+    if head_dim > 64:
+        assert default_config(head_dim, 1024) == high
+        assert default_config(head_dim, 1024, heads=4) == low  # SMs are idle: the longest tile decides
+    few = default_config(head_dim, 64, True, seqlen_k=8192)
+    assert few == default_config(head_dim, 64, seqlen_k=8192)  # every row sees all keys but the last 64
+    assert default_config(head_dim, 512, True, seqlen_k=100) in (low, high)
 
 
 def test_unknown_head_dim_is_refused() -> None:
@@ -184,7 +198,7 @@ def compiled(entry: Entry, kind: Kind) -> tuple[Any, Any]:
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 def test_default_compiles_without_spilling(head_dim: int, causal: bool, dtype: str) -> None:
     kind = Kind(head_dim, causal, dtype)
-    source, kernel = compiled(default_entry("plain", kind, 4096), kind)
+    source, kernel = compiled(Entry("plain", default_config(head_dim)), kind)
     found = bridge.kernel_resources(source, kernel, "")
     assert found.hgmma > 0
     assert found.stack_bytes == 0
@@ -199,7 +213,7 @@ def test_shared_memory_formula(head_dim: int, config: Config) -> None:
 
 def test_lengths_and_heads_do_not_specialize() -> None:
     """One binary for every problem of a kind."""
-    kernel, small = launch_on_cpu(default_entry("plain", Kind(64, False, "bf16"), 4096), Kind(64, False, "bf16"))
+    kernel, small = launch_on_cpu(Entry("plain", default_config(64)), Kind(64, False, "bf16"))
     q = torch.empty(2, 16, 48, 64, dtype=torch.bfloat16)
     k, v = (torch.empty(2, 4, 80, 64, dtype=torch.bfloat16) for _ in range(2))
     large = Launch.of(q, k, v, torch.empty_like(q), torch.empty(2, 16, 48), causal=False, scale=0.125)

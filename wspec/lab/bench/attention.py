@@ -28,9 +28,9 @@ from wspec.kernels.attention import (
     attention_fwd,
     attention_fwd_ws,
     attention_reference,
-    default_choice,
     default_config,
     plain_configs,
+    tiles,
 )
 from wspec.lab.bench.accuracy import LSE_FLOOR, Error, all_identical, as_accurate
 from wspec.lab.bench.attention_cases import (
@@ -80,22 +80,21 @@ class Entry:
         return attention_fwd if self.kernel == "plain" else attention_fwd_ws(self.config.coarsening)
 
 
-def default_entry(kernel: str, kind: Kind, seqlen_q: int) -> Entry:
-    """A kernel at the tile of the specialized one for that many queries."""
-    config = default_config(kind.head_dim, seqlen_q, kind.causal)
-    return Entry(kernel, replace(config, coarsening=1) if kernel == "plain" else config)
+def default_entries(kernel: str, kind: Kind) -> list[Entry]:
+    """A kernel at the tiles that `attention` chooses between."""
+    return [Entry(kernel, tile) for tile in tiles(kind.head_dim)]
 
 
-def chosen_entry(case: Case) -> Entry:
-    """What `attention` launches for the case: the specialized kernel or, where that was found faster, the plain one."""
-    choice = default_choice(case.kind.head_dim, case.kind.causal, case.seqlen_q)
-    return Entry("specialized" if choice.specialized else "plain", choice.config)
+def chosen_entry(case: Case, kernel: str = "specialized") -> Entry:
+    """What `attention` launches for the case, or another kernel at its tile."""
+    heads = case.batch * case.heads
+    tile = default_config(case.kind.head_dim, case.seqlen_q, case.kind.causal, case.seqlen_k, heads)
+    return Entry(kernel, tile)
 
 
 def all_entries(kind: Kind, options: argparse.Namespace) -> list[Entry]:
     """Every entry to compare for a kind: the default ones first, then what the flags ask for."""
-    lengths = (*options.seqlens, 1, SWEEP_SEQLEN)
-    entries = [default_entry(kernel, kind, seqlen) for kernel in ("specialized", "plain") for seqlen in lengths]
+    entries = [entry for kernel in ("specialized", "plain") for entry in default_entries(kernel, kind)]
     if options.specialized_grid:
         entries += [Entry("specialized", c) for c in plain_configs(kind.head_dim) if c.num_stages == 2]
     if not options.no_timing:
@@ -181,7 +180,7 @@ def check(problem: Problem, repeats: int) -> Record:
     errors: dict[str, tuple[Error, Error]] = {}
     identical: dict[str, bool] = {}
     for kernel in ("plain", "specialized"):
-        entry = default_entry(kernel, problem.case.kind, problem.case.seqlen_q)
+        entry = chosen_entry(problem.case, kernel)
         made = problem.prepare(entry.config)[0]
         identical[kernel] = all_identical(functools.partial(_run_poisoned, made, entry), repeats)
         errors[kernel] = Error.of(made.out, out_ref), Error.of(made.lse, lse_ref)
@@ -270,7 +269,7 @@ class Bench:
 
 def what_became_of(kind: Kind) -> Record:
     """Whether the default entry of a kind was specialized, or the reason why not."""
-    kernel, launch = launch_on_cpu(default_entry("specialized", kind, SWEEP_SEQLEN), kind)
+    kernel, launch = launch_on_cpu(chosen_entry(main_case(kind, SWEEP_SEQLEN)), kind)
     report = kernel.outcome(*launch.args, **launch.meta)
     reason = None if report.reason is None else f"{report.reason.code}: {report.reason.message}"
     return {"kind": str(kind), "specialized": report.specialized, "reason": reason}

@@ -17,13 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from wspec.kernels.attention import Config, Launch, attention, attention_fwd, default_config, plain_configs
+from wspec.kernels.attention import Config, Launch, attention, attention_fwd, plain_configs, tiles
 from wspec.lab.bench.attention import Entry, launch_on_cpu
 from wspec.lab.bench.attention_cases import Case, Kind, make_inputs
 from wspec.lab.bench.calls_report import OURS, Measured, ahead, line, tables
@@ -93,19 +93,17 @@ def ways() -> list[Way]:
 
 def plain_ways(head_dim: int) -> list[Way]:
     """The plain kernel in each of its tiles."""
-    tiles = [tile for tile in PLAIN_TILES if tile in plain_configs(head_dim)]
-    return [Way(str(tile), functools.partial(plain_call, tile=tile)) for tile in tiles]
+    fitting = [tile for tile in PLAIN_TILES if tile in plain_configs(head_dim)]
+    return [Way(str(tile), functools.partial(plain_call, tile=tile)) for tile in fitting]
 
 
-def entries(kind: Kind, seqlens: Sequence[int]) -> list[Entry]:
+def entries(kind: Kind) -> list[Entry]:
     """What of Triton's has to be compiled for a kind. A launch of ours may choose teams of three at a low tile."""
     found = [Entry("plain", tile) for tile in PLAIN_TILES if tile in plain_configs(kind.head_dim)]
-    for seqlen in seqlens:
-        tile = default_config(kind.head_dim, seqlen, kind.causal)
+    for tile in tiles(kind.head_dim):
         teams = (1, 3) if tile.num_warps == 4 else (1,)
-        found += [Entry("specialized", Config(tile.block_m, tile.block_n, tile.num_warps, tile.num_stages, team))
-                  for team in teams]  # fmt: skip
-    return list(dict.fromkeys(found))
+        found += [Entry("specialized", replace(tile, coarsening=team)) for team in teams]
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------- time
@@ -253,7 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     todo = cases(options)
     kinds = {case.kind for case in todo}
     makes = {(kind, entry): functools.partial(launch_on_cpu, entry, kind)
-             for kind in kinds for entry in entries(kind, options.seqlens)}  # fmt: skip
+             for kind in kinds for entry in entries(kind)}  # fmt: skip
     failures = [f"{kind} {entry}: {why}"
                 for (kind, entry), why in zip(makes, precompile(list(makes.values()), options.jobs), strict=True)
                 if why is not None]  # fmt: skip
