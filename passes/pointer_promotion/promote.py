@@ -263,6 +263,7 @@ class _Maker:
             tuple(self.tiles.sum(one.stride) for one in tile.dimensions),
             tuple(None if one.end is not None or one.is_free else self.tiles.sum(one.place) for one in tile.dimensions),
             not tile.op.results,
+            bool(tile.op.results) and tile.may_be_outside,
         )  # fmt: skip
         for known, values in zip(self.descriptors, self.values, strict=True):
             if replace(known, name="") == made:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wspec.host_descriptors import ALIGNMENT, MOST, MOST_BEFORE, SPAN, Bound, LaunchSlice, Sum, Term, Unknown
@@ -52,7 +52,6 @@ MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 ANY = 1 << 80  # beyond all integers of a launch
-FAULTS_OUTSIDE = True  # the copy engine, on loads wholly outside of a descriptor that begins where there is no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,12 @@ class Tile:
     dimensions: tuple[Dimension, ...]  # outermost first
     dead: tuple[Dead, ...]
     bounds: tuple[Bound, ...]
+
+    @property
+    def may_be_outside(self) -> bool:
+        """May a box lie wholly outside of a descriptor whose first address is far from the argument's?"""
+        ends = [one.end for one in self.dimensions if not one.is_free and one.end is not None]
+        return any(one.is_free for one in self.dimensions) and any(end != constant(MOST) for end in ends)
 
     @property
     def is_transposed(self) -> bool:
@@ -238,9 +243,7 @@ class _Splitting:
                 sides.append(self._side(dim, *found[dim], is_last=dim == inner))
         outer = self._outer()
         offset = {monomial: factor for monomial, factor in self.rest.items() if factor}
-        dimensions = (*outer, *sides)
-        if self.op.results:
-            _check_never_outside(dimensions, bool(by_itself))
+        dimensions = _reaching((*outer, *sides)) if self.op.results and by_itself else (*outer, *sides)
         if len(dimensions) > MOST_DIMS:
             raise NotATile(f"it has more than {MOST_DIMS} dimensions")
         return Tile(self.op, self.base, offset, dimensions, tuple(self.dead), self._bounds(dimensions, offset))
@@ -380,6 +383,9 @@ class _Splitting:
         for one in dimensions:
             if one.is_free:
                 self._check_reach(one)
+                if not self.tiles.is_found(one.place):
+                    why = "a tile may begin at a row that 32 bits cannot name"
+                    found.append(Bound(self.tiles.sum(one.place), -MOST_BEFORE, MOST_BEFORE, why))
                 continue
             begins = one.tile is not None and any(
                 dict(start) == dict(one.place) for start in self.mask.starts.get(one.tile, ())
@@ -415,16 +421,9 @@ def _may_be_stride(size: int) -> bool:
     return size > 0 and size % ALIGNMENT == 0 and -(-SPAN // size) <= MOST_BEFORE
 
 
-def _check_never_outside(dimensions: Sequence[Dimension], counts: bool) -> None:
-    """Raises NotATile for a load whose box may lie wholly outside of a descriptor that begins far from its tensor.
-
-    An H200 looks the descriptor's first address up then, and faults where there is no memory. A box that begins inside,
-    and stores, it leaves alone. Of a tile that counts its rows a half that another task takes may have none.
-    """
-    if not FAULTS_OUTSIDE:
-        return
-    if counts:
-        raise NotATile("the kernel alone knows where its rows end, and the copy engine faults on boxes behind them")
-    ends = [one.end for one in dimensions if not one.is_free and one.end is not None and one.end != constant(MOST)]
-    if ends and any(one.is_free for one in dimensions):
-        raise NotATile("the kernel alone knows where it begins, and a mask ends its rows: the copy engine may fault")
+def _reaching(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """Those of a load that counts its rows: its descriptor begins before its tensor, so one must reach to memory."""
+    if any(one.is_free for one in dimensions):
+        return tuple(dimensions)
+    last = max(at for at, one in enumerate(dimensions) if one.end is None and one.tile is None)
+    return tuple(replace(one, is_free=at == last) for at, one in enumerate(dimensions))

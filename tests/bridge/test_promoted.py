@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
+from wspec.bridge import promoted
+from wspec.bridge.ground import Grounds
 from wspec.bridge.promoted import Descriptors
 from wspec.host_descriptors import SPAN, Term
 from wspec.lab.bench.loaded_kernels import packed_attention
 from wspec.lab.bench.pointer_kernels import attention, product
-from wspec.passes.pointer_promotion import tiles
 
 META = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 
@@ -58,9 +60,9 @@ def test_a_launch_makes_descriptors(driver: FakeDriver) -> None:
 
 def test_the_plain_kernel_runs_where_rows_do_not_fit(driver: FakeDriver, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = wspec.compile(product, persistent=False, gate="off")
-    for pitch, promoted in ((0, True), (8, True), (4, False), (1, False)):
+    for pitch, expected in ((0, True), (8, True), (4, False), (1, False)):
         arguments = launched(driver, kernel, *tensors(256, 512, 128, pitch))
-        assert any(isinstance(one, TensorDescriptor) for one in arguments) == promoted, pitch
+        assert any(isinstance(one, TensorDescriptor) for one in arguments) == expected, pitch
     assert "no multiple of 16" in capsys.readouterr().err
 
 
@@ -85,21 +87,48 @@ def test_terms_of_heads_become_dimensions(driver: FakeDriver, length: int) -> No
     assert all((tuple(one.shape), tuple(one.strides)) == (tuple(q.shape), q.stride()) for one in made)
 
 
-def test_numbers_that_the_kernel_loads(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Descriptors of packed sequences begin so far before their tensor as they reach behind it."""
-    monkeypatch.setattr(tiles, "FAULTS_OUTSIDE", False)
-    kernel = wspec.compile(packed_attention, persistent=False, gate="off", remarks="off")
-    q, k, v, out = (torch.zeros(300, heads, 128).bfloat16() for heads in (4, 2, 2, 4))
+def packed() -> tuple[list[torch.Tensor], Callable[[], None]]:
+    """The tensors q, k, v and out of packed sequences, and a launch on them."""
+    kernel = wspec.compile(packed_attention, persistent=False, gate="off")
+    tensors = [torch.zeros(300, heads, 128).bfloat16() for heads in (4, 2, 2, 4)]
+    q, k, *_ = tensors
     starts = torch.tensor([0, 100, 300], dtype=torch.int32)
     tile = {"D": 128, "SHARED": 2, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-    kernel[(4, 4, 2)](q, k, v, out, starts, 0.1, q.stride(0), k.stride(0), **tile)
+    return tensors, lambda: kernel[(4, 4, 2)](*tensors, starts, 0.1, q.stride(0), k.stride(0), **tile)
+
+
+def test_numbers_that_the_kernel_loads(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors of packed sequences begin as far before their tensor as they reach behind it, loads' in memory."""
+    pages: list[tuple[int, int]] = []
+
+    def mapped(at: int, size: int) -> bool:
+        pages.append((at, size))
+        return True
+
+    monkeypatch.setattr(promoted, "GROUNDS", Grounds(mapped))
+    tensors, launch = packed()
+    launch()
+    launch()
     made = [one for one in driver.launches[0].arguments if isinstance(one, TensorDescriptor)]
-    assert len(made) == 4
-    for one, tensor in zip(made, (q, k, v, out), strict=True):
+    assert len(made) == 4 and len(pages) == 1  # all loads share one
+    ((at, size),) = pages
+    for one, tensor in zip(made, tensors, strict=True):
         row = 2 * tensor.stride(0)
-        (at,) = (dim for dim, size in enumerate(one.shape) if size * row >= 2 * SPAN)
-        assert one.base.data_ptr() == tensor.data_ptr() - one.shape[at] // 2 * row - 64 * row
-        assert list(one.block_shape)[at] == 1 and one.base.data_ptr() % 16 == 0
+        (dim,) = (dim for dim, size in enumerate(one.shape) if size * row >= 2 * SPAN)
+        begins = one.base.data_ptr()
+        assert begins == tensor.data_ptr() - one.shape[dim] // 2 * row - 64 * row
+        assert list(one.block_shape)[dim] == 1 and begins % 16 == 0
+        assert (at <= begins < at + size) == (tensor is not tensors[3])  # stores do not look it up
+
+
+def test_where_no_memory_can_be(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plain kernel runs, and a remark says why."""
+    monkeypatch.setattr(promoted, "GROUNDS", Grounds(lambda at, size: False))
+    packed()[1]()
+    assert not any(isinstance(one, TensorDescriptor) for one in driver.launches[0].arguments)
+    assert "no memory so far before a tensor" in capsys.readouterr().err
 
 
 def test_addresses_may_be_numbers(driver: FakeDriver) -> None:

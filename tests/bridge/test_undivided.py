@@ -12,7 +12,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
-from wspec.bridge import generic_text
+from wspec.bridge import generic_text, promoted
+from wspec.bridge.ground import Grounds
 from wspec.bridge.text import reparse
 from wspec.execute import Kernel
 from wspec.execute.arguments import parameters
@@ -20,7 +21,6 @@ from wspec.ir import read
 from wspec.lab.bench.pointer_cases import packed_case
 from wspec.lab.bench.pointer_kernels import product
 from wspec.lab.persistent_launch import descriptors_of
-from wspec.passes.pointer_promotion import tiles
 
 META = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP": 8, "num_warps": 4, "num_stages": 3}
 ROWS = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
@@ -134,8 +134,7 @@ def test_products(driver: FakeDriver, sizes: tuple[int, int, int]) -> None:
 
 
 def test_packed_sequences(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cards fault on is promoted too: the executor judges whether it would be the same."""
-    monkeypatch.setattr(tiles, "FAULTS_OUTSIDE", False)
+    monkeypatch.setattr(promoted, "GROUNDS", Grounds(lambda at, size: True))
     case = packed_case((70, 0, 1, 130), 128, True, "cpu", 256)
 
     class Executed:

@@ -16,12 +16,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.ground import GROUNDS
 from wspec.bridge.launcher import keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import reader, slots_of
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import ALIGNMENT, Made, Promotion
+from wspec.host_descriptors import ALIGNMENT, Ground, Made, Promotion
 
 _BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 MOST = 4096  # launches that are remembered
@@ -88,6 +89,11 @@ class _At:
         return self.address
 
 
+_Shape = tuple[int, dict[str, Any], Ground | None]
+"""Bytes from the argument's address to the descriptor's, the descriptor without its address, and whether it must begin
+in memory."""
+
+
 class Descriptors:
     """What a kernel's launches pass."""
 
@@ -97,7 +103,7 @@ class Descriptors:
         self._slots = [(position, slots[position]) for position in promotion.parameters]
         self._read = reader([slot for _, slot in self._slots], _BEFORE)
         self._pointers = [_BEFORE + at[one.argument][1][0] for one in promotion.descriptors]
-        self._made: dict[tuple[int, ...], Sequence[tuple[int, dict[str, Any]]] | str] = {}
+        self._made: dict[tuple[int, ...], Sequence[_Shape] | str] = {}
 
     def of(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[Any] | str:
         """The descriptors of a launch with what comes behind its packed metadata; or why there are none."""
@@ -109,7 +115,7 @@ class Descriptors:
         if isinstance(shapes, str):
             return shapes
         found = []
-        for at, (offset, fields) in zip(self._pointers, shapes, strict=True):
+        for at, (offset, fields, ground) in zip(self._pointers, shapes, strict=True):
             given = rest[at]  # a tensor, or an address
             address = given if type(given) is int else getattr(given, "data_ptr", int)()  # 0 of what is neither
             if address <= 0 or (address + offset) % ALIGNMENT:
@@ -118,11 +124,18 @@ class Descriptors:
                 return "a descriptor would begin before the first address"
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
+            if ground is not None:
+                steps = GROUNDS.steps(address + offset, ground)
+                if steps is None:
+                    return "there is no memory so far before a tensor that a descriptor could begin in"
+                descriptor.shape = [*fields["shape"]]
+                descriptor.shape[ground.dim] += 2 * steps
+                offset -= steps * ground.step
             descriptor.base = _At(address + offset) if offset or given is address else given
             found.append(descriptor)
         return found
 
-    def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[tuple[int, dict[str, Any]]] | str:
+    def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[_Shape] | str:
         values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}
         made = self.promotion.of(grid, values)
         if isinstance(made, str):
@@ -137,9 +150,8 @@ class Descriptors:
         return Remark("not-promoted", message, kernel_location(self.source), note=note)
 
 
-def _fields(made: Made, block: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
-    """Bytes from the argument's address to the descriptor's, and the descriptor without its address."""
+def _fields(made: Made, block: tuple[int, ...]) -> _Shape:
     whole = TensorDescriptor.__dataclass_fields__
     known: dict[str, Any] = {"shape": list(made.shape), "strides": list(made.strides), "block_shape": list(block)}
     others = {name: field.default for name, field in whole.items() if name not in known and name != "base"}
-    return made.offset, {**others, **known}
+    return made.offset, {**others, **known}, made.ground

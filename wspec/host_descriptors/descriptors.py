@@ -8,7 +8,7 @@ the same elements depends on the launch: `Promotion.of` says what to pass, or wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wspec.host_descriptors.ranges import (
@@ -45,6 +45,9 @@ class HostDescriptor:
     strides: tuple[Sum, ...]
     places: tuple[Sum | None, ...]  # where boxes begin along a dimension without an end, which ends behind the last
     is_stored: bool = False
+    is_grounded: bool = False
+    """Must its first address be memory? An H200 looks it up where a load's box lies wholly outside, and else faults
+    (docs/passes.md)."""
 
     def is_free(self, dim: int) -> bool:
         """Does the kernel alone know where boxes begin: has the dimension neither an end nor places?
@@ -77,6 +80,15 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Ground:
+    """How a descriptor may be made to begin in memory: along a dimension, at most so many steps further before."""
+
+    dim: int
+    step: int  # bytes
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A descriptor for one launch: offset in bytes from its argument, extents, strides in elements.
 
@@ -86,6 +98,7 @@ class Made:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    ground: Ground | None = None  # it must begin in memory
 
 
 @dataclass(frozen=True)
@@ -138,7 +151,7 @@ class Promotion:
                 [
                     one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
                     [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
-                    [None if place is None else _data(place) for place in one.places], one.is_stored,
+                    [None if place is None else _data(place) for place in one.places], one.is_stored, one.is_grounded,
                 ]
                 for one in self.descriptors
             ],
@@ -153,9 +166,9 @@ class Promotion:
             HostDescriptor(
                 name, argument, element, item, tuple(block), _sum(offset),
                 tuple(None if size is None else _sum(size) for size in shape), tuple(map(_sum, strides)),
-                tuple(None if place is None else _sum(place) for place in places), is_stored,
+                tuple(None if place is None else _sum(place) for place in places), *others,
             )
-            for name, argument, element, item, block, offset, shape, strides, places, is_stored in data["descriptors"]
+            for name, argument, element, item, block, offset, shape, strides, places, *others in data["descriptors"]
         )  # fmt: skip
         bounds = tuple(Bound(_sum(one), *others) for one, *others in data["bounds"])
         return Promotion(scalars, descriptors, bounds)
@@ -181,13 +194,17 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     offset, strides = found[0][0] * item, tuple(low for low, _ in found[1 : 1 + rank])
     ends = iter(found[1 + rank :])
     shape: list[int] = []
+    ground: Ground | None = None
     for dim, (size, place, box) in enumerate(zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)):
         if descriptor.is_free(dim):
             before = -(-SPAN // (strides[dim] * item)) if strides[dim] > 0 else 0
             if not 0 < before <= MOST_BEFORE:
                 return f"rows of {descriptor.name} are {strides[dim] * item} bytes apart, too few to reach all memory"
             shape.append(2 * before)
-            offset -= before * strides[dim] * item
+            step = strides[dim] * item
+            offset -= before * step
+            if descriptor.is_grounded and (ground is None or step < ground.step):
+                ground = Ground(dim, step, MOST_BEFORE - before)
         else:
             shape.append(next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box)
     if offset < 0 and not descriptor.is_stored and not any(map(descriptor.is_free, range(rank))):
@@ -204,9 +221,12 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     for stride in strides[:-1]:
         if stride * item % ALIGNMENT or not 0 < stride * item < STRIDE_END:
             return f"rows of {descriptor.name} are {stride * item} bytes apart, no multiple of {ALIGNMENT}"
-    if sum((size - 1) * stride * item for size, stride in zip(shape, strides, strict=True)) >= REACH_END:
+    left = REACH_END - sum((size - 1) * stride * item for size, stride in zip(shape, strides, strict=True))
+    if left <= 0:
         return f"{descriptor.name} reaches further than memory"
-    return Made(offset, tuple(shape), strides)
+    if ground is not None:  # each step before is another one behind
+        ground = replace(ground, most=min(ground.most, (left - 1) // (2 * ground.step)))
+    return Made(offset, tuple(shape), strides, ground)
 
 
 def _data(sum: Sum) -> list[list[Any]]:

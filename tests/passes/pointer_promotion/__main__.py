@@ -1,6 +1,6 @@
 """python -m tests.passes.pointer_promotion [COUNT] [FIRST] [sequences]: drawn kernels against their promoted forms.
 
-With `sequences` those whose rows, experts and pages are numbers in memory; what cards fault on is promoted there too.
+With `sequences` those whose rows, experts and pages are numbers in memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from pathlib import Path
 
 from tests.passes.pointer_promotion import sequences, traps
 from tests.passes.pointer_promotion.traps import Count
-from wspec.passes.pointer_promotion import tiles
 
 
 def main() -> int:
     """How many launches differ."""
     given = [text for text in sys.argv[1:] if text != "sequences"]
     same = sequences.same if len(given) < len(sys.argv) - 1 else traps.same
-    tiles.FAULTS_OUTSIDE = same is traps.same
     total, first = (int(text) for text in (*given, *("500", "0")[len(given) :]))
     count = Count()
     with tempfile.TemporaryDirectory() as folder:

@@ -24,8 +24,6 @@ from wspec.ir import read
 from wspec.lab.bench.pointer_cases import experts_case, packed_case, paged_case
 from wspec.lab.persistent_launch import descriptors_of
 
-pytestmark = pytest.mark.usefixtures("wherever")
-
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:

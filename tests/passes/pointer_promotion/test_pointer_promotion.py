@@ -162,15 +162,12 @@ def test_a_tile_with_a_mask() -> None:
         (11, "where its columns end is known to the kernel alone"),
         (12, "the column at which it begins is known to the kernel alone"),
         (13, "rows that begin again reach scf.yield"),
-        (8, "a mask ends its rows: the copy engine may fault"),
-        (14, "the kernel alone knows where its rows end"),
     ],
 )
 def test_what_stays(kind: int, why: str) -> None:
     assert any(why in one for one in why_not(copied, BM=64, BN=64, KIND=kind))
 
 
-@pytest.mark.usefixtures("wherever")
 def test_numbers_in_memory() -> None:
     """A number that the kernel loads is a coordinate."""
     made = promoted(copied, None, BM=64, BN=64, KIND=8)[1]
@@ -183,7 +180,6 @@ def test_numbers_in_memory() -> None:
     assert isinstance(made.promotion.of((2, 2, 1), {2: 100, 3: 80, 4: 96}), str)  # rows too close to each other
 
 
-@pytest.mark.usefixtures("wherever")
 def test_rows_that_a_tile_counts() -> None:
     """Two dimensions of one stride: the second one's extent cuts off what a mask leaves out."""
     made = promoted(copied, None, BM=64, BN=64, KIND=14)[1]
