@@ -107,7 +107,7 @@ def test_rows_that_do_not_fit_run_plain(capsys: pytest.CaptureFixture[str]) -> N
     assert "no multiple of 16" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", range(1000, 1060))
 def test_drawn_kernels(seed: int, tmp_path: Path) -> None:
     """Those of tests/passes/pointer_promotion, by default and with gate=off, against the executor.
 
