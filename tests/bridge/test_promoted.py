@@ -13,9 +13,9 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
+from tests.bridge.fake_card import Card
 from tests.bridge.fake_driver import FakeDriver
 from wspec.bridge import promoted
-from wspec.bridge.ground import Grounds
 from wspec.bridge.promoted import Descriptors
 from wspec.host_descriptors import SPAN, Term
 from wspec.lab.bench.loaded_kernels import packed_attention
@@ -99,33 +99,27 @@ def packed() -> tuple[list[torch.Tensor], Callable[[], None]]:
 
 def test_numbers_that_the_kernel_loads(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors of packed sequences begin as far before their tensor as they reach behind it, loads' in memory."""
-    pages: list[tuple[int, int]] = []
-
-    def mapped(at: int, size: int) -> bool:
-        pages.append((at, size))
-        return True
-
-    monkeypatch.setattr(promoted, "GROUNDS", Grounds(mapped))
+    card = Card()
+    monkeypatch.setattr(promoted, "grounds", lambda device: card.grounds)
     tensors, launch = packed()
     launch()
     launch()
     made = [one for one in driver.launches[0].arguments if isinstance(one, TensorDescriptor)]
-    assert len(made) == 4 and len(pages) == 1  # all loads share one
-    ((at, size),) = pages
+    assert len(made) == 4 and len(card.ranges) == 1  # all loads share one
     for one, tensor in zip(made, tensors, strict=True):
         row = 2 * tensor.stride(0)
         (dim,) = (dim for dim, size in enumerate(one.shape) if size * row >= 2 * SPAN)
         begins = one.base.data_ptr()
         assert begins == tensor.data_ptr() - one.shape[dim] // 2 * row - 64 * row
         assert list(one.block_shape)[dim] == 1 and begins % 16 == 0
-        assert (at <= begins < at + size) == (tensor is not tensors[3])  # stores do not look it up
+        assert card.holds(begins) == (tensor is not tensors[3])  # stores do not look it up
 
 
 def test_where_no_memory_can_be(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plain kernel runs, and a remark says why."""
-    monkeypatch.setattr(promoted, "GROUNDS", Grounds(lambda at, size: False))
+    monkeypatch.setattr(promoted, "grounds", lambda device: Card(refused=1 << 20).grounds)
     packed()[1]()
     assert not any(isinstance(one, TensorDescriptor) for one in driver.launches[0].arguments)
     assert "no memory so far before a tensor" in capsys.readouterr().err

@@ -11,9 +11,9 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
+from tests.bridge.fake_card import Card
 from tests.bridge.fake_driver import FakeDriver
 from wspec.bridge import generic_text, promoted
-from wspec.bridge.ground import Grounds
 from wspec.bridge.text import reparse
 from wspec.execute import Kernel
 from wspec.execute.arguments import parameters
@@ -134,7 +134,7 @@ def test_products(driver: FakeDriver, sizes: tuple[int, int, int]) -> None:
 
 
 def test_packed_sequences(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promoted, "GROUNDS", Grounds(lambda at, size: True))
+    monkeypatch.setattr(promoted, "grounds", lambda device: Card().grounds)
     case = packed_case((70, 0, 1, 130), 128, True, "cpu", 256)
 
     class Executed:

@@ -1,102 +1,170 @@
 """Memory for descriptors that reach far before their tensor to begin in.
 
 Where a load's box lies wholly outside of a descriptor the copy engine fills it with zeros, but looks up the address at
-which the descriptor begins, and faults where there is no memory (docs/passes.md). Pages of the host that the driver has
-registered are memory for the card at the same address, and may lie anywhere: so a few of them are put where descriptors
-are to begin, and each descriptor begins as many steps further before its tensor as it takes to begin in one. Nothing
-reads what is in them, and nothing writes.
+which the descriptor begins, and faults where there is no memory (docs/passes.md). So a range of addresses is reserved
+where descriptors are to begin, one page of the card's memory is mapped wherever one does, and each descriptor begins as
+many steps further before its tensor as it takes to begin there. Nothing writes to that page, and what is read of it
+reaches no kernel. It must be the card's: pages of the host do too, but a box outside costs a hundred times one inside.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from wspec.bridge.cuda import relaxed_capture
 from wspec.host_descriptors import Ground
 
-SIZE = 2 << 20  # bytes of one that descriptors share whose steps are shorter
-PAGE = 4096
-ALONE = 4 * PAGE  # bytes of one for longer steps
-MOST = 256
+PAGE = 2 << 20  # bytes: the least that the driver maps
+RANGE = 32 << 30  # bytes that are reserved: the driver puts a short one elsewhere than it is asked to
+MOST = 16
 TRIES = 16  # places where another thing may lie already
 MIDDLE = 64 << 30  # bytes further before: tensors that lie lower can begin there too, and few of the steps are used up
 _TAIL = 64  # bytes from where a descriptor begins that count as looked up: more than a sector of memory
 
-_READ_WRITE, _PRIVATE_ANONYMOUS, _NOT_OVER_OTHERS = 0x3, 0x22, 0x100000  # mman.h: PROT_, MAP_ and MAP_FIXED_NOREPLACE
-_PORTABLE_MAPPED = 0x3  # CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP
+
+class Addresses(Protocol):
+    """What the driver does."""
+
+    def reserve(self, wanted: int, size: int) -> int | None:
+        """Reserve so many addresses, there or elsewhere."""
+
+    def release(self, at: int, size: int) -> None:
+        """Give back what was reserved."""
+
+    def map(self, at: int) -> bool:
+        """Put the page there."""
 
 
 class Grounds:
-    """Those of a process. `map_at(address, size)` makes one: whether it could."""
+    """Those of one card."""
 
-    def __init__(self, map_at: Callable[[int, int], bool]) -> None:
-        self._map_at = map_at
-        self._found: list[tuple[int, int]] = []  # address, bytes
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._ranges: list[int] = []
+        self._mapped: set[int] = set()
         self._lock = threading.Lock()
 
     def steps(self, address: int, ground: Ground) -> int | None:
         """How many steps before an address a descriptor can begin in memory; None: nowhere."""
-        for at, size in self._found:
-            if (found := _steps_to(at, size, address, ground)) is not None:
-                return found
+        for begin in self._ranges:
+            if (found := _steps_to(begin, address, ground)) is not None:
+                return found if self._is_memory(address - found * ground.step) else None
         with self._lock:
-            return self._new(address, ground)
+            begin_or_none = self._new(address, ground)
+        if begin_or_none is None:
+            return None
+        found = _steps_to(begin_or_none, address, ground)
+        assert found is not None
+        return found if self._is_memory(address - found * ground.step) else None
+
+    def _is_memory(self, address: int) -> bool:
+        for page in {address // PAGE * PAGE, (address + _TAIL) // PAGE * PAGE}:
+            if page not in self._mapped:
+                with self._lock:
+                    if page not in self._mapped and not self._addresses.map(page):
+                        return False
+                    self._mapped.add(page)
+        return True
 
     def _new(self, address: int, ground: Ground) -> int | None:
-        if len(self._found) >= MOST:
+        """A range in which a descriptor can begin."""
+        if len(self._ranges) >= MOST:
             return None
-        size = SIZE if 2 * ground.step <= SIZE else ALONE
-        for at in _places(address, ground):
-            found = _steps_to(at, size, address, ground)
-            if found is not None and self._map_at(at, size):
-                self._found = [(at, size), *self._found]
-                return found
+        for wanted in _places(address, ground):
+            begin = self._addresses.reserve(wanted, RANGE)
+            if begin is None:
+                continue
+            if _steps_to(begin, address, ground) is not None:
+                self._ranges = [*self._ranges, begin]
+                return begin
+            self._addresses.release(begin, RANGE)
         return None
 
 
-def _steps_to(at: int, size: int, address: int, ground: Ground) -> int | None:
-    steps = (address - at) // ground.step
-    fits = 0 <= steps <= ground.most and address - steps * ground.step + _TAIL <= at + size
+def _steps_to(begin: int, address: int, ground: Ground) -> int | None:
+    """Steps to the first place in a range where a descriptor can begin."""
+    steps = (address - begin) // ground.step
+    fits = 0 <= steps <= ground.most and address - steps * ground.step + _TAIL <= begin + RANGE
     return steps if fits else None
 
 
 def _places(address: int, ground: Ground) -> Iterator[int]:
-    """Pages in which a descriptor could begin, so many steps before the address."""
-    middle = min(ground.most // 2, MIDDLE // ground.step)
+    """Pages about so many steps before the address, from the middle outwards."""
+    middle = min(ground.most // 2, MIDDLE // ground.step) * ground.step
     for number in range(TRIES):
-        steps = middle + middle * ((number + 1) // 2) // TRIES * (1 if number % 2 else -1)
-        at = (address - steps * ground.step) // PAGE * PAGE
-        if at > 0:
+        before = middle + middle * ((number + 1) // 2) // TRIES * (1 if number % 2 else -1)
+        if (at := (address - before) // PAGE * PAGE) > 0:
             yield at
 
 
-def registered(address: int, size: int) -> bool:
-    """Make pages of the host at that address, which cards see at the same one; False where that is not possible."""
+# ------------------------------------------------------------------------------------------------ the driver's part
+
+
+class _Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = (
+        ("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", ctypes.c_int), ("device", ctypes.c_int),
+        ("windows", ctypes.c_void_p), ("flags", ctypes.c_ubyte * 8),
+    )  # fmt: skip
+
+
+class _Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = (("location", ctypes.c_int), ("device", ctypes.c_int), ("flags", ctypes.c_int))
+
+
+_PINNED, _DEVICE, _READ = 1, 1, 1  # CU_MEM_ALLOCATION_TYPE_, CU_MEM_LOCATION_TYPE_, CU_MEM_ACCESS_FLAGS_PROT_READ
+
+
+class OfCard:
+    """The addresses of a card, and a page of its memory, mapped as often as it takes. Without CUDA there is neither."""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._page: ctypes.c_uint64 | None = None
+
+    def reserve(self, wanted: int, size: int) -> int | None:
+        """See Addresses."""
+        at, none = ctypes.c_uint64(), ctypes.c_ulonglong(0)
+        given = ctypes.byref(at), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(wanted), none
+        return at.value if _done("cuMemAddressReserve", *given) else None
+
+    def release(self, at: int, size: int) -> None:
+        """See Addresses."""
+        _done("cuMemAddressFree", ctypes.c_uint64(at), ctypes.c_size_t(size))
+
+    def map(self, at: int) -> bool:
+        """See Addresses."""
+        size, none = ctypes.c_size_t(PAGE), ctypes.c_ulonglong(0)
+        if self._page is None:
+            page, properties = ctypes.c_uint64(), _Properties(_PINNED, 0, _DEVICE, self._device)
+            if not _done("cuMemCreate", ctypes.byref(page), size, ctypes.byref(properties), none):
+                return False
+            self._page = page
+        access = _Access(_DEVICE, self._device, _READ)
+        there = ctypes.c_uint64(at)
+        return _done("cuMemMap", there, size, ctypes.c_size_t(0), self._page, none) and _done(
+            "cuMemSetAccess", there, size, ctypes.byref(access), ctypes.c_size_t(1)
+        )
+
+
+def _done(name: str, *given: object) -> bool:
+    """Does the driver do that?"""
     try:
-        host, driver = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libcuda.so.1")
-        reserve, release = host.mmap, host.munmap
-        register, seen_at = driver.cuMemHostRegister_v2, driver.cuMemHostGetDevicePointer_v2
+        call = getattr(ctypes.CDLL("libcuda.so.1"), name)
     except (OSError, AttributeError):
         return False
-    reserve.restype = ctypes.c_uint64
-    reserve.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-    release.argtypes = (ctypes.c_uint64, ctypes.c_size_t)
-    register.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_uint)
-    seen_at.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint)
-    got = reserve(address, size, _READ_WRITE, _PRIVATE_ANONYMOUS | _NOT_OVER_OTHERS, -1, 0)
-    if got == ctypes.c_uint64(-1).value:
-        return False
     with relaxed_capture():
-        if got == address and not register(address, size, _PORTABLE_MAPPED):
-            found = ctypes.c_uint64()
-            if not seen_at(ctypes.byref(found), address, 0) and found.value == address:
-                return True
-            driver.cuMemHostUnregister(ctypes.c_uint64(address))
-    release(got, size)
-    return False
+        return not call(*given)
 
 
-GROUNDS = Grounds(registered)
-"""Of this process; they stay as long as it does."""
+@functools.cache
+def grounds(device: int) -> Grounds:
+    """Of a card, for as long as the process runs."""
+    return Grounds(OfCard(device))

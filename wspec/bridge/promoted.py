@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from triton.compiler import CompiledKernel
+from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.ground import GROUNDS
+from wspec.bridge.ground import grounds
 from wspec.bridge.launcher import keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
@@ -125,7 +126,7 @@ class Descriptors:
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
             if ground is not None:
-                steps = GROUNDS.steps(address + offset, ground)
+                steps = grounds(driver.active.get_current_device()).steps(address + offset, ground)
                 if steps is None:
                     return "there is no memory so far before a tensor that a descriptor could begin in"
                 descriptor.shape = [*fields["shape"]]
