@@ -26,7 +26,8 @@ Tell = Callable[[str], None]
 Measure = Callable[[str, int, "Outcome", Tell], None]
 """Does so many launches of a case, and writes what happened into its outcome. Raises what CUDA reports."""
 Body = Callable[[list[str], int, Path, Connection], None]
-"""What a child does with cases, launches, a log and a place to say ("launched", TTGIR) and ("done", Outcome)."""
+"""What a child does with cases, launches, a log and a place to say ("launched", TTGIR) and ("done", Outcome), or
+("last", Outcome) before it ends with cases left: those are another one's."""
 
 START_S = 90.0  # for a child to reach its first launch: CUDA's start, inputs, reference, compiling
 KILL_S = 30.0  # for the driver to clear away a process that was killed while its kernel ran
@@ -129,6 +130,10 @@ def _serve(answer: Callable[[Any], Any], log: Path, connection: Connection) -> N
             os._exit(1)
 
 
+def start_cuda() -> None:
+    torch.empty(1, device="cuda")
+
+
 def cuda_is_well() -> bool:
     """Can this process go on? After an error in a kernel it cannot."""
     try:
@@ -167,6 +172,7 @@ class _Running:
     deadline: float
     launched: bool = False
     silent: bool = False  # it has said all it will say
+    last: bool = False  # and said so
     ttgir: str = ""
     started: float = 0.0
 
@@ -193,7 +199,7 @@ def run_all(
                     yield _lost(child, "hang" if child.launched else "refused", "no answer")
                 elif not child.silent:
                     continue
-                elif child.todo:
+                elif child.todo and not child.last:
                     child.process.join(KILL_S)
                     yield _lost(child, "fault" if child.launched else "refused", f"exit code {child.process.exitcode}")
                 running.remove(child)
@@ -209,7 +215,7 @@ def run_all(
 def each(measure: Measure, names: list[str], launches: int, log: Path, connection: Connection) -> None:
     """A `Body`, given what measures a case: one after the other; ends the process at the first that raises."""
     _write_to(log, "w")
-    torch.empty(1, device="cuda")  # starts CUDA
+    start_cuda()
     for name in names:
         outcome = Outcome(name)
         try:
@@ -218,7 +224,7 @@ def each(measure: Measure, names: list[str], launches: int, log: Path, connectio
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             outcome.kind = "fault" if outcome.launches else "refused"
             outcome.message = told(error)
-            connection.send(("done", outcome))
+            connection.send(("last", outcome))
             os._exit(1)  # after a CUDA error this process can do no more
         connection.send(("done", outcome))
     connection.close()
@@ -252,6 +258,7 @@ def _receive(child: _Running, timeout_s: float) -> Iterator[Outcome]:
                 child.deadline = time.monotonic() + timeout_s
             else:
                 outcome: Outcome = value
+                child.last = what == "last"
                 outcome.ttgir, outcome.seconds = child.ttgir, time.monotonic() - child.started
                 child.todo.remove(outcome.name)
                 child.launched, child.ttgir, child.started = False, "", time.monotonic()

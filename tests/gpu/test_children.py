@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from multiprocessing.connection import Connection
@@ -46,6 +47,26 @@ def test_every_kind_of_end_is_told_apart(tmp_path: Path) -> None:
 def test_a_group_goes_on_after_a_hang(tmp_path: Path) -> None:
     found = outcomes([["right1", "hang1", "right2", "fault1", "right3"]], tmp_path, jobs=1)
     assert [one.kind for one in found.values()] == ["right", "hang", "right", "fault", "right"]
+
+
+def measure(name: str, launches: int, outcome: children.Outcome, tell: children.Tell) -> None:
+    """Raises, if it is called so, before or after its first launch."""
+    if name.startswith("refused"):
+        raise ValueError(name)
+    tell(f"text of {name}")
+    outcome.launches, outcome.kind = launches, "right"
+    if name.startswith("fault"):
+        raise ValueError(name)
+
+
+def test_what_comes_after_a_fault_is_not_blamed_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "start_cuda", lambda: None)
+    names = ["right1", "fault1", "right2", "refused1", "fault2", "right3"]
+    body = functools.partial(children.each, measure)
+    found = list(children.run_all([names], 5, 5.0, 1, tmp_path, body))
+    assert [(one.name, one.kind) for one in found] == [(name, name[:-1]) for name in names]
+    assert found[1].message == "ValueError: fault1" and found[1].ttgir == "text of fault1"
+    assert [one.launches for one in found] == [5, 5, 5, 0, 5, 5]
 
 
 def test_every_child_has_a_log(tmp_path: Path) -> None:
