@@ -9,13 +9,11 @@ nothing; that it never does for a kind of finding says that the checker is right
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import json
 import multiprocessing
 import os
 import pickle
-import signal
 import sys
 import tempfile
 import time
@@ -23,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,11 +33,12 @@ from triton.compiler import make_backend
 from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from tests.fuzz.isolated import Returned, isolated
+from tests.gpu.children import Outcome, Tell, each, run_all
 from tests.mutants.__main__ import one_thread
 from tests.mutants.drawn import described, drawn
 from tests.mutants.drawn_subjects import PROGRAM, Subject, subjects
 from tests.mutants.goldens import Launch
-from tests.outside import card
 from tests.support.disjoint import all_apart
 from wspec.bridge import cuda, launcher
 from wspec.bridge.backend import assemble
@@ -296,28 +294,8 @@ def _is_known(parameter: Parameter) -> bool:
 
 def _apart(module: Operation) -> Binary | None:
     """The module compiled in a child process, which an assertion of LLVM's may end; None where it does not compile."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        code = 1
-        with contextlib.suppress(BaseException), open(writer, "wb") as file:
-            pickle.dump(compiled(module), file)
-            code = 0
-        os._exit(code)
-    os.close(writer)
-    data, until = b"", time.monotonic() + COMPILE_S
-    with open(reader, "rb", buffering=0) as answer:
-        while wait([answer], timeout=max(0.0, until - time.monotonic())):
-            more = answer.read(1 << 20)
-            if not more:
-                break
-            data += more
-        else:
-            data = b""
-            os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return pickle.loads(data) if data else None
+    made = isolated(lambda: compiled(module), COMPILE_S)
+    return made.value if isinstance(made, Returned) else None
 
 
 def compiled(module: Operation) -> Binary:
@@ -352,42 +330,23 @@ def _on_card(made: Sequence[Refused], launches: int, beside: int) -> Iterator[Ro
     by_name = {one.name: one for one in made}
     groups = [list(by_name)[at : at + TOGETHER] for at in range(0, len(made), TOGETHER)]
     with tempfile.TemporaryDirectory(prefix="wspec-refused-") as folder:
-        body = functools.partial(_in_child, by_name)
-        for seen in card.run_all(groups, launches, TIMEOUT_S, beside, Path(folder), body):
+        body = functools.partial(each, functools.partial(_measure, by_name))
+        for seen in run_all(groups, launches, TIMEOUT_S, beside, Path(folder), body):
             one = by_name[seen.name]
             told = one.name, one.subject, one.edits, one.verdict, one.codes
             yield Row(*told, seen.kind, seen.launches, seen.wrong, round(seen.seconds, 2), seen.message)
 
 
-def _in_child(made: Mapping[str, Refused], names: list[str], launches: int, log: Path, connection: Connection) -> None:
-    """Run modules one after the other; ends the process at the first that CUDA refuses."""
-    with log.open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    torch.empty(1, device="cuda")  # starts CUDA
-    for name in names:
-        outcome = card.Outcome(name)
-        try:
-            _measure(made[name], launches, outcome, connection)
-        except BaseException as error:
-            outcome.kind = "fault" if outcome.launches else "refused"
-            outcome.message = f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
-            connection.send(("done", outcome))
-            os._exit(1)  # after a CUDA error this process can do no more
-        connection.send(("done", outcome))
-    connection.close()
-    os._exit(0)
-
-
-def _measure(one: Refused, launches: int, outcome: card.Outcome, connection: Connection) -> None:
+def _measure(made: Mapping[str, Refused], name: str, launches: int, outcome: Outcome, tell: Tell) -> None:
     """Launch and compare, over and over. Raises what CUDA reports."""
+    one = made[name]
     memory = CardMemory(one.launch)
     plain, mutant = Loaded(one.plain), Loaded(one.binary)
     expected = memory.after(lambda: plain.launch(one.launch.grid, memory.arguments))
     again = memory.after(lambda: plain.launch(one.launch.grid, memory.arguments))
     if not _same(expected, again):
         raise RuntimeError("the unchanged kernel does not give the same bits twice")
-    connection.send(("launched", ""))
+    tell("")
     outcome.launches = 1
     for count in range(launches):
         found = memory.after(lambda: mutant.launch(one.launch.grid, memory.arguments))

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.gpu import children
 from tests.outside import card
 from tests.outside.build import generic, ttgir
 from tests.outside.cases import CASES, Case
@@ -31,7 +32,7 @@ class Row:
 
     case: Case
     report: Report | None
-    outcome: card.Outcome | None
+    outcome: children.Outcome | None
 
     @property
     def verdict(self) -> str:
@@ -88,12 +89,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {reason}; --no-card runs only the checker", file=sys.stderr)
         return 2
     start = time.monotonic()
-    outcomes: dict[str, card.Outcome] = {}
+    outcomes: dict[str, children.Outcome] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(options.logs or scratch)
         folder.mkdir(parents=True, exist_ok=True)
         if not options.no_card:
-            for outcome in card.run_all(groups(names), options.launches, options.timeout, options.jobs, folder):
+            for outcome in children.run_all(
+                groups(names), options.launches, options.timeout, options.jobs, folder, card.in_child
+            ):
                 outcomes[outcome.name] = outcome
                 passed = time.monotonic() - start
                 print(f"[{passed:5.0f} s] {outcome.name}: {outcome.kind} {outcome.message}", flush=True)
@@ -116,7 +119,7 @@ def groups(names: list[str]) -> list[list[str]]:
     return [*([name] for name in alone), *(others[at : at + 10] for at in range(0, len(others), 10))]
 
 
-def judge(case: Case, outcome: card.Outcome | None) -> Report:
+def judge(case: Case, outcome: children.Outcome | None) -> Report:
     """The checker's report on the TTGIR that ran, or, when nothing ran, on what would be compiled."""
     text = generic(outcome.ttgir) if outcome is not None and outcome.ttgir else ttgir(case.make("meta"))
     return check(read(text), limit_s=CHECK_LIMIT_S)

@@ -33,6 +33,11 @@ WRITE, READ_OWN, READ_OTHERS = "st.shared.b32 [%r3], %r9;", "ld.shared.b32 %r8, 
 READ_SLOT, MEET = "ld.shared.b32 %r8, [%r7];", "bar.sync 2, 64;"
 ARRIVE = "@%p1 mbarrier.arrive.shared::cta.b64 _, [%r3+4096];"
 PRODUCT = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, 1, 1, 1, 0, 0;"
+ELECT = "setp.lt.u32 %p2, %r1, 32; elect.sync %r10|%p3, -1; and.pred %p4, %p2, %p3;"
+MAKE, EXPECT = "mbarrier.init.shared::cta.b64 [%r3], 1;", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 64;"
+FIRST, SECOND, NOT_FIRST = (
+    f"setp.{what} %p5, %r1, {number};" for what, number in (("eq.u32", 0), ("eq.u32", 1), ("ne.u32", 0))
+)
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 
 
@@ -53,6 +58,9 @@ RIGHT = [
     (WRITE, MEET, ARRIVE),
     ("cp.async.bulk.wait_group.read 0;", MEET, WRITE),
     ("mbarrier.init.shared::cta.b64 [%r3], 1;", MEET, ARRIVE),
+    (ELECT, FIRST, f"@%p4 {MAKE}", f"@%p5 {EXPECT}"),
+    (ELECT, NOT_FIRST, f"@%p4 {MAKE}", f"@!%p5 {EXPECT}"),
+    (ELECT, SECOND, f"@%p4 {MAKE}", MEET, f"@%p5 {EXPECT}"),
     (FENCE, PRODUCT, PRODUCT, COMMIT, FENCE, PRODUCT, COMMIT),
     (WRITE, READ_SLOT),
 ]
@@ -64,6 +72,11 @@ WRONG = [
     (("cp.async.bulk.wait_group.read 0;", WRITE), "waited for copies"),
     (("cp.async.wait_group 0;", READ_OWN), "copied"),
     (("mbarrier.init.shared::cta.b64 [%r3], 1;", ARRIVE), "initialized"),
+    ((ELECT, SECOND, f"@%p4 {MAKE}", f"@%p5 {EXPECT}"), "initialized"),
+    ((ELECT, FIRST, f"@%p3 {MAKE}", f"@%p5 {EXPECT}"), "initialized"),
+    ((ELECT, f"@%p4 {MAKE}", f"@%p1 {EXPECT}"), "initialized"),
+    ((ELECT, f"@%p1 {MAKE}", f"@%p4 {EXPECT}"), "initialized"),
+    ((ELECT, FIRST, SECOND.replace("%p5", "%p6"), f"@%p5 {MAKE}", f"@%p6 {MAKE}", f"@%p6 {EXPECT}"), "initialized"),
     (("bar.sync 2, 32;", WRITE, "bar.sync 2, 32;", READ_OTHERS), "wrote"),
     ((PRODUCT, COMMIT), "wgmma.fence"),
     ((FENCE, PRODUCT, COMMIT, PRODUCT), "wgmma.fence"),

@@ -118,7 +118,8 @@ def test_several_functions_are_left_to_nvdisasm(tmp_path: Path) -> None:
     (tmp_path / "k.ptx").write_text(called)
     command = [knobs.nvidia.ptxas.path, "-arch=sm_90a", "-O0", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
     subprocess.run(command, check=True)
-    assert kernel_code((tmp_path / "k.cubin").read_bytes()) is None
+    cubin = (tmp_path / "k.cubin").read_bytes()
+    assert kernel_code(cubin) is not None and decoded(cubin) is None
 
 
 # -------------------------------------------------------------------------------------------------- the table

@@ -31,14 +31,14 @@ class _Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The only section of code in a cubin, which holds one kernel and nothing else."""
+    """The only section of code in a cubin: a kernel, and what ptxas put behind it."""
 
     code: bytes
     jumps: Mapping[int, tuple[int, ...]]  # address of an indirect jump -> the addresses it may go to
 
 
 def kernel_code(cubin: bytes) -> KernelCode | None:
-    """That of a cubin; None where there are several functions, or relocations of the code."""
+    """That of a cubin; None where there are several sections of code, or relocations of it."""
     sections = list(_sections(cubin))
     code = [one for one in sections if one.name.startswith(".text.") and one.kind == _PROGBITS]
     functions = [
@@ -48,9 +48,10 @@ def kernel_code(cubin: bytes) -> KernelCode | None:
         for symbol in _SYMBOL.iter_unpack(one.data)
         if symbol[1] & 15 == _FUNCTION
     ]
-    if len(code) != 1 or len(functions) != 1 or len(code[0].data) % INSTRUCTION_BYTES:
+    if len(code) != 1 or len(code[0].data) % INSTRUCTION_BYTES:
         return None
-    if functions[0][4] != 0:  # where it begins in its section
+    starts = sorted(symbol[4] for symbol in functions)
+    if starts[:1] != [0] or 0 in starts[1:]:  # the kernel comes first
         return None
     name = code[0].name.removeprefix(".text.")
     if any(one.data for one in sections if one.kind in (_REL, _RELA) and one.name.endswith(f".text.{name}")):

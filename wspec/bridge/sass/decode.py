@@ -91,13 +91,31 @@ def turn_of(address: int, low: int, high: int, jumps: Mapping[int, tuple[int, ..
     if opcode == _EXIT and not (low >> 16 or high & 0x3FFFF):
         return Flow(falls=sometimes), 0
     if opcode == _BRA and not low >> 24 & 0x3FF:
-        distance = low >> 34 | (high & 0x3FFFF) << 30
-        distance -= (distance & 1 << 47) << 1
-        target = address + INSTRUCTION_BYTES + ((distance << 8 | low >> 16 & 0xFF) << 2)
+        target = jump_target(address, low, high)
         return (Flow(falls=sometimes, targets=(f"{target:#x}",)), 0) if target >= 0 else None
     if opcode == _BRX and address in jumps:
         first = _sets("R", 2, 0)[low >> 24 & 0xFF]
         return Flow(falls=sometimes, targets=tuple(f"{target:#x}" for target in jumps[address])), first
+    return None
+
+
+def jump_target(address: int, low: int, high: int) -> int:
+    """Where a jump, call or return at an address leads that has a distance."""
+    distance = low >> 34 | (high & 0x3FFFF) << 30
+    distance -= (distance & 1 << 47) << 1
+    return address + INSTRUCTION_BYTES + ((distance << 8 | low >> 16 & 0xFF) << 2)
+
+
+def written(low: int, high: int) -> int | None:
+    """The set of registers that an instruction writes; None of one that is not known, jumps among them."""
+    word = low | high << 64
+    for mask, values in _table().get(low & 0xFFF, ()):
+        form = values.get(word & mask)
+        if form is not None:
+            found = 0
+            for shift, bits, sets in form.writes:
+                found |= sets[word >> shift & bits]
+            return found
     return None
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, kernel_code
+from wspec.bridge.sass.calls import GOING_ON, TURNING, NotFollowed, called
+from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, KernelCode, kernel_code
 from wspec.bridge.sass.decode import turn_of
 from wspec.bridge.sass.encodings import TABLE
 
@@ -32,8 +33,6 @@ _FAMILY = 0x1FF  # the bits of an opcode that do not say which operands are regi
 _R2P = 0x004
 _MOSTLY = ((81, 0), (84, 0), (81, _UNIFORM), (84, _UNIFORM))
 _TURNS = frozenset((0x147, 0x149, 0x14D))  # BRA, BRX, EXIT
-_TURNING = range(0x140, 0x160)  # what goes elsewhere is among these
-_GOING_ON = frozenset((0x141, 0x142, 0x145, 0x146, 0x148, 0x155, 0x156, 0x15D))  # BSYNC BREAK BSSY YIELD ...
 
 _PLAIN: dict[int, str] = {
     0x5A7: "wait", 0x9B0: "element arrive", 0xFAE: "element", 0x9AF: "element commit", 0x5B4: "load", 0x3B5: "store",
@@ -86,12 +85,15 @@ def skeleton(cubin: bytes) -> tuple[Block, ...] | None:
     one of those."""
     try:
         kernel = kernel_code(cubin)
-        return None if kernel is None else _blocks(list(struct.iter_unpack("<QQ", kernel.code)), kernel.jumps)
-    except (Unknown, struct.error, IndexError, ValueError):
+        return None if kernel is None else _blocks(kernel)
+    except (Unknown, NotFollowed, struct.error, IndexError, ValueError):
         return None
 
 
-def _blocks(words: list[tuple[int, int]], jumps: Mapping[int, tuple[int, ...]]) -> tuple[Block, ...]:
+def _blocks(kernel: KernelCode) -> tuple[Block, ...]:
+    words = list(struct.iter_unpack("<QQ", kernel.code))
+    calls, end = called(words, kernel.jumps, _computes)
+    words, jumps = words[:end], kernel.jumps
     size = len(words)
     turns: dict[int, tuple[bool, list[int]]] = {}  # place -> may the next one follow, and which others
     for place, (low, high) in enumerate(words):
@@ -101,7 +103,7 @@ def _blocks(words: list[tuple[int, int]], jumps: Mapping[int, tuple[int, ...]]) 
                 raise Unknown
             way, _ = found
             turns[place] = way.falls, [int(label, 16) // INSTRUCTION_BYTES for label in way.targets]
-        elif low & _FAMILY in _TURNING and low & _FAMILY not in _GOING_ON:
+        elif low & _FAMILY in TURNING and low & _FAMILY not in GOING_ON and place not in calls:
             raise Unknown
     targets = [target for _, others in turns.values() for target in others]
     if any(target >= size for target in targets):
@@ -111,21 +113,31 @@ def _blocks(words: list[tuple[int, int]], jumps: Mapping[int, tuple[int, ...]]) 
     blocks: list[Block] = []
     for first, end in zip(ordered, [*ordered[1:], size], strict=True):
         falls, others = turns.get(end - 1, (True, []))
+        if falls and end == size and calls:  # into the functions
+            raise Unknown
         guard, unless = _guard(words[end - 1][0], False) if end - 1 in turns else (None, False)
-        steps = tuple(_steps(words, first, end))
+        steps = tuple(_steps(words, first, end, calls))
         taken, ends = tuple(number[target] for target in others), end - 1 in turns and not others
         blocks.append(Block(steps, taken, number.get(end) if falls else None, ends, guard, unless))
     return _with_needs(blocks)
 
 
-def _steps(words: list[tuple[int, int]], first: int, end: int) -> Iterator[Step]:
-    for low, high in words[first:end]:
+def _steps(words: Sequence[tuple[int, int]], first: int, end: int, calls: Mapping[int, int]) -> Iterator[Step]:
+    for place in range(first, end):
+        low, high = words[place]
         label = label_of(low, high)
-        changes = predicates_of(low, high)
+        changes = calls[place] if place in calls else predicates_of(low, high)
         if label is not None:
             yield Step(label, *_guard(low, low & 0xFFF in _OF_UNIFORM), changes)
         elif changes:
             yield Step(None, None, False, changes)
+
+
+def _computes(low: int, high: int) -> int:
+    """The predicates that an instruction may change. Raises Unknown for one that does something to other threads."""
+    if label_of(low, high) is not None:
+        raise Unknown
+    return predicates_of(low, high)
 
 
 def predicates_of(low: int, high: int) -> int:
@@ -137,7 +149,7 @@ def predicates_of(low: int, high: int) -> int:
     family = low & _FAMILY
     if family == _R2P:
         return _ALL
-    if family in _TURNING:
+    if family in TURNING:
         return 0
     found = 0
     for bit, first in _results().get(family, _MOSTLY):

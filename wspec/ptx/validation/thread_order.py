@@ -8,7 +8,7 @@ are asked for again, on every way through a task, from what each thread may have
 - DRAINED: waited for bulk copies out of shared memory, which the thread that began them alone can do. Then nobody may
   write there.
 - LOADED: waited for its own copies of elements. Then nobody may read or multiply what others copied, or hand it on.
-- MADE mbarriers, one thread for all. Then nobody may use them.
+- MADE mbarriers, one thread for all. Then nobody else may use them.
 - BARE: issued a group of products since its last `wgmma.fence`, or had none. Then no product may be issued.
 
 What was written and has been read again since, by whatever loads, is scratch, in which a layout was changed: nobody
@@ -60,16 +60,24 @@ Kept = tuple[Places, frozenset[Places]]
 class State:
     """What may have been done since all threads met; of accesses to bytes that are known, which.
 
-    `kept`: what was written to buffers and has not all been read again since.
+    `kept`: what was written to buffers and has not all been read again since; `made`: who may have made mbarriers, as
+    numbers of threads in the task.
     """
 
     done: int = 0
+    made: frozenset[int] = frozenset()
     wrote: frozenset[Places] = frozenset()
     read: frozenset[Places] = frozenset()
     kept: frozenset[Kept] = frozenset()
 
     def joined(self, other: State) -> State:
-        return State(self.done | other.done, self.wrote | other.wrote, self.read | other.read, self.kept | other.kept)
+        return State(
+            self.done | other.done,
+            self.made | other.made,
+            self.wrote | other.wrote,
+            self.read | other.read,
+            self.kept | other.kept,
+        )
 
 
 def show_thread_order(
@@ -100,6 +108,7 @@ class _Task:
         self._blocks, self._role, self._strict, self._buffers = blocks, role, strict, buffers
         self._evaluation = evaluation
         self._known: dict[Instruction, Places | None] = {}
+        self._every = frozenset(range(role.threads))
 
     def show(self) -> None:
         """Where a barrier seems to be missing, once more with what is known of predicates."""
@@ -137,6 +146,8 @@ class _Task:
         """What other threads may have done that this needs to be over; None where there is nothing."""
         needs = _needs(one)
         found = state.done & needs
+        if needs & MADE and state.made and len(state.made | self._threads(one)) > 1:
+            found |= MADE
         if _reads(one) or _writes(one):
             places, others = self._places(one), state.wrote if _reads(one) else state.read
             if not self._strict:
@@ -158,7 +169,16 @@ class _Task:
             return replace(state, wrote=state.wrote | {places}, kept=state.kept | kept)
         if one.opcode.startswith("wgmma.fence") and not one.guard:
             return replace(state, done=state.done & ~BARE)
+        if one.opcode.startswith("mbarrier.init."):
+            return replace(state, made=state.made | self._threads(one))
         return replace(state, done=state.done | _does(one))
+
+    def _threads(self, one: Instruction) -> frozenset[int]:
+        """Those that may execute it."""
+        held = self._evaluation.constant(one.guard) if one.guard else None
+        if not isinstance(held, tuple):
+            return self._every
+        return frozenset(thread for thread, value in enumerate(held) if bool(value) != one.unless)
 
     def _is_in_buffer(self, places: Places) -> bool:
         """May a byte of these be a buffer's?"""
@@ -275,6 +295,4 @@ def _does(one: Instruction) -> int:
         return DRAINED
     if opcode.startswith("cp.async.wait_group"):
         return LOADED
-    if opcode.startswith("wgmma.commit_group"):
-        return BARE
-    return MADE if opcode.startswith("mbarrier.init.") else 0
+    return BARE if opcode.startswith("wgmma.commit_group") else 0
