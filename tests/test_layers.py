@@ -6,6 +6,7 @@ Imports inside functions count, and so do those for type checkers: what is not t
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,7 @@ MODULES = dict(modules())
 HEIGHT = {one: height for height, layer in enumerate(LAYERS) for one in layer}
 
 
+@functools.cache
 def graph() -> nx.DiGraph:
     """An edge from each module to each module of ours that it imports."""
     made = nx.DiGraph()
@@ -106,21 +108,18 @@ def graph() -> nx.DiGraph:
     return made
 
 
-GRAPH = graph()
-
-
 def test_every_module_belongs_to_a_layer() -> None:
     assert {name for name in MODULES if part(name) not in HEIGHT} == set(), "say in LAYERS where it belongs"
 
 
 def test_no_file_imports_itself_in_the_end() -> None:
-    assert [sorted(one) for one in nx.strongly_connected_components(GRAPH) if len(one) > 1] == []
+    assert [sorted(one) for one in nx.strongly_connected_components(graph()) if len(one) > 1] == []
 
 
 def test_imports_go_downwards() -> None:
     upwards = [
         (name, other)
-        for name, other in GRAPH.edges
+        for name, other in graph().edges
         if part(name) != part(other) and HEIGHT[part(name)] <= HEIGHT[part(other)]
     ]
     assert upwards == []
@@ -129,7 +128,7 @@ def test_imports_go_downwards() -> None:
 def test_some_parts_know_only_these() -> None:
     strangers = [
         (name, other)
-        for name, other in GRAPH.edges
+        for name, other in graph().edges
         if (known := SPECIAL.get(part(name))) is not None and part(other) not in {*known, part(name)}
     ]
     assert strangers == []
@@ -137,7 +136,7 @@ def test_some_parts_know_only_these() -> None:
 
 def test_rooms_of_passes_do_not_know_each_other() -> None:
     assert {room(name) for name in MODULES} > {"data_partition", "split"}
-    assert [(a, b) for a, b in GRAPH.edges if room(a) and room(b) and room(a) != room(b)] == []
+    assert [(a, b) for a, b in graph().edges if room(a) and room(b) and room(a) != room(b)] == []
 
 
 def test_only_these_import_triton() -> None:
@@ -146,5 +145,5 @@ def test_only_these_import_triton() -> None:
 
 
 def test_a_launch_does_not_import_the_laboratory() -> None:
-    needed = {"wspec.api", *nx.descendants(GRAPH, "wspec.api")}
+    needed = {"wspec.api", *nx.descendants(graph(), "wspec.api")}
     assert sorted(name for name in needed if part(name) in ("lab", "cli", "execute", "kernels")) == []

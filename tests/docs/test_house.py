@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 
 from tests.support.goldens import ROOT, assert_golden
-from tests.test_layers import GRAPH, LAYERS, part
+from tests.test_layers import LAYERS, graph, part
 from wspec.lab.house import FLOORS, arrows, imports, svg
 
 
@@ -19,7 +19,7 @@ def test_floors_are_layers() -> None:
 
 
 def test_its_imports_are_those_of_the_files() -> None:
-    assert set(imports().edges) == {(part(a), part(b)) for a, b in GRAPH.edges if part(a) != part(b)}
+    assert set(imports().edges) == {(part(a), part(b)) for a, b in graph().edges if part(a) != part(b)}
 
 
 def test_arrows_say_all_that_is_imported() -> None:

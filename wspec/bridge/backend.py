@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,14 @@ from triton import knobs
 
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
-from wspec.bridge.ptx.shown import shown_and_read
-from wspec.bridge.sass.beside_ptx import keeps_order
+from wspec.bridge.ptx.shown import shown
+from wspec.bridge.sass.beside_ptx import Automaton, automata_of, keeps_order
+from wspec.bridge.sass.kept_operands import Products, products_of
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
+from wspec.ptx.parser import read
+from wspec.ptx.syntax import Module
 from wspec.ptx.validation.validate import Validation
 
 get_ptxas = internal("triton.backends.nvidia.compiler", "get_ptxas")
@@ -38,6 +41,7 @@ class Finished:
     metadata: dict[str, Any]
     ptxas_log: str
     validation: Validation  # of the PTX
+    products: Products = ()  # of the PTX: whose operands are looked for in the binary
 
 
 Text = Callable[[], str]
@@ -54,24 +58,34 @@ def finish(
     Raises BridgeError with the diagnostics of libtriton or ptxas. An assertion inside libtriton ends the process;
     the text is parsed and verified first, which finds most of what would run into one.
     """
-    made = emit(text, source, told)
-    ptx = edits.apply(made.ptx)
-    cubin, log, said = _assembled(made, ptx, edits.constant, source)
-    if said.refusal and ptx != made.ptx:
-        bare_cubin, bare_log, bare = _assembled(made, made.ptx, None, source)
-        if not bare.refusal:
-            said = Validation(f"{bare.summary}; not edited, for it was not shown that it may be: {said.refusal}")
-            ptx, cubin, log = made.ptx, bare_cubin, bare_log
-    return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said)
+    made, read_once = emit(text, source, told), functools.cache(read)
+    ptx = edits.apply(made.ptx, read_once)
+    done = _assembled(made, ptx, edits.constant, source, read_once)
+    if (refusal := done.validation.refusal) and ptx != made.ptx:
+        bare = _assembled(made, made.ptx, None, source, read_once)
+        if not bare.validation.refusal:
+            said = f"{bare.validation.summary}; not edited, for it was not shown that it may be: {refusal}"
+            done = replace(bare, validation=Validation(said))
+    return done
 
 
-def _assembled(made: Emitted, ptx: str, constant: int | None, source: KernelSource) -> tuple[bytes, str, Validation]:
-    """What ptxas makes of a text, edited or not, and what is shown of it."""
-    with ThreadPoolExecutor(1, "wspec-validation") as beside:  # ptxas leaves the interpreter free
-        validation = beside.submit(lambda: shown_and_read(made.generic(), made.ptx, ptx, constant))
+def _assembled(
+    made: Emitted, ptx: str, constant: int | None, source: KernelSource, read_once: Callable[[str], Module]
+) -> Finished:
+    """What ptxas makes of a text, edited or not, and what is shown of it. All that needs the text alone is done beside
+    ptxas, which leaves the interpreter free."""
+
+    def look() -> tuple[Validation, tuple[Automaton, ...], Products]:
+        said = shown(made.generic(), made.ptx, ptx, constant, read_once)
+        module = None if said.refusal else read_once(ptx)
+        return said, () if module is None else automata_of(module), products_of(ptx, module)
+
+    with ThreadPoolExecutor(1, "wspec-validation") as beside:
+        looking = beside.submit(look)
         cubin, log = assemble(ptx, source)
-    said, module = validation.result()
-    return cubin, log, said if module is None else keeps_order(said, module, cubin)
+    said, automata, products = looking.result()
+    said = said if said.refusal else keeps_order(said, automata, cubin)
+    return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said, products)
 
 
 @dataclass(frozen=True, slots=True)

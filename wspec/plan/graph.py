@@ -70,7 +70,7 @@ class Dataflow:
         return found
 
     @cached_property
-    def _slices(self) -> dict[Operation, frozenset[Operation]]:
+    def _slices(self) -> dict[tuple[frozenset[Value], Operation], frozenset[Operation]]:
         return {}
 
     @cached_property
@@ -99,7 +99,12 @@ class Dataflow:
     def slice_of(self, values: Iterable[Value], within: Operation | None = None) -> frozenset[Operation]:
         """The operations inside `within` (the function) that computing the values takes, through loops and branches,
         with their control."""
-        within = within if within is not None else self.function
+        within, start = within if within is not None else self.function, frozenset(values)
+        if (start, within) not in self._slices:
+            self._slices[start, within] = self._slice(start, within)
+        return self._slices[start, within]
+
+    def _slice(self, values: Iterable[Value], within: Operation) -> frozenset[Operation]:
         seen: set[Node] = set()
         found: set[Operation] = set()
         work: list[Node] = list(values)
@@ -130,10 +135,8 @@ class Dataflow:
 
     def feeding(self, dot: Operation) -> frozenset[Operation]:
         """What the operands of a dot, not its sum, take of the loop around it."""
-        if dot not in self._slices:
-            loop = next((op for op in dot.ancestors() if op.name == "scf.for"), self.function)
-            self._slices[dot] = self.slice_of(dot.operands[:2], loop)
-        return self._slices[dot]
+        loop = next((op for op in dot.ancestors() if op.name == "scf.for"), self.function)
+        return self.slice_of(dot.operands[:2], loop)
 
     def conflicts(self, access: Operation) -> list[Operation]:
         """The stores that may touch the memory of a load or store."""

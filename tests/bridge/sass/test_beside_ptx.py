@@ -13,11 +13,10 @@ import pytest
 from tests.ptx.shipped_ptx import pair
 from tests.support.shipped import offline
 from wspec.bridge.backend import assemble
-from wspec.bridge.sass.beside_ptx import Automaton, Compared, compare, keeps_order
+from wspec.bridge.sass.beside_ptx import Automaton, Compared, automata_of, compare, keeps_order
 from wspec.bridge.sass.encodings import TABLE
 from wspec.bridge.sass.skeleton import Block, Label, Step, label_of, skeleton
 from wspec.ptx.parser import read
-from wspec.ptx.syntax import Function, Module
 from wspec.ptx.validation.validate import Validation
 
 SHIPPED = [
@@ -31,11 +30,11 @@ EVERY = 3  # of the mutants, one in so many is looked at
 
 
 @functools.cache
-def made(kernel: str, variant: str) -> tuple[Module, bytes]:
-    """The edited PTX, and the binary of it."""
+def made(kernel: str, variant: str) -> tuple[tuple[Automaton, ...], bytes]:
+    """What the edited PTX does, and the binary of it."""
     found = pair(kernel, variant)
     assert found is not None
-    return read(found.edited), assemble(found.edited, offline(kernel, variant).source)[0]
+    return automata_of(read(found.edited)), assemble(found.edited, offline(kernel, variant).source)[0]
 
 
 @pytest.mark.parametrize("kernel", SHIPPED, ids=" ".join)
@@ -86,12 +85,12 @@ def is_explained(operator: str, label: Label, past: Label | None) -> bool:
 
 @pytest.mark.parametrize("kernel", SHIPPED, ids=" ".join)
 def test_mutants(kernel: tuple[str, str]) -> None:
-    module, cubin = made(*kernel)
-    code, entry = skeleton(cubin), module.entry()
-    assert code is not None
+    expected, cubin = made(*kernel)
+    code = skeleton(cubin)
+    assert code is not None and expected
     counts: Counter[tuple[str, bool]] = Counter()
     for operator, label, past, mutant in itertools.islice(mutants(code), None, None, EVERY):
-        refused = bool(compare(entry, mutant).difference)
+        refused = bool(compare(expected, mutant).difference)
         counts[operator, refused] += 1
         assert refused or is_explained(operator, label, past), (operator, label, past)
     for operator in ("drop", "double", "move"):
@@ -117,8 +116,8 @@ DOT, PRODUCT = Label("product"), "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.
 INIT, WAIT, ARRIVE = Label("init"), Label("product wait", 1), Label("arrive")
 
 
-def ptx(*lines: str) -> Function:
-    return read(TEXT.replace("BODY", "\n".join(f"\t{line}" for line in lines))).entry()
+def ptx(*lines: str) -> tuple[Automaton, ...]:
+    return automata_of(read(TEXT.replace("BODY", "\n".join(f"\t{line}" for line in lines))))
 
 
 def straight(*labels: Label, guard: int | None = None) -> list[Block]:
@@ -188,7 +187,7 @@ def test_loops_may_be_peeled() -> None:
 
 
 def test_points_of_the_ptx() -> None:
-    automaton = Automaton(ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.arrive 8, 256;", "bar.warp.sync -1;"))
+    automaton, _ = ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.arrive 8, 256;", "bar.warp.sync -1;")
     assert [point.label for point in automaton.points] == [Label("fewer", 24), Label("bar.arrive", 8, 256)]
 
 

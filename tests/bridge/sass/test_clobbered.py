@@ -7,7 +7,8 @@ import triton
 
 from tests.outside.breakers import BREAKERS
 from wspec.bridge.frontend import HOPPER, from_arguments
-from wspec.bridge.sass.clobbered import _of_code, _products, clobbered, innermost
+from wspec.bridge.sass.clobbered import _of_code, clobbered
+from wspec.bridge.sass.kept_operands import innermost, products_of
 from wspec.bridge.sass.machine_code import read_sass
 from wspec.bridge.sass.miscompiled import of_plain
 from wspec.bridge.without_request import WithoutRequest
@@ -54,7 +55,7 @@ def ptx(before: str, inside: str) -> str:
 def found(text: str, *between: str) -> list[str]:
     lines = "\n".join(f"        /*{0x30 + 16 * at:04x}*/  {line} ;" for at, line in enumerate(between))
     (code,) = read_sass(SASS % lines)
-    return [one.register for one in _of_code(code, _products(text))]
+    return [one.register for one in _of_code(code, products_of(text))]
 
 
 def test_an_operand_that_is_overwritten() -> None:
@@ -101,8 +102,8 @@ def test_what_ptxas_makes_of_a_kernel() -> None:
         options={"num_warps": breaker.warps, "num_stages": breaker.stages},
     )
     text, cubin = plain.asm["ptx"], plain.asm["cubin"]
-    assert any(stays for _, stays in _products(text))
-    wrong = clobbered(text, cubin)
+    assert any(stays for _, stays in products_of(text))
+    wrong = clobbered(products_of(text), cubin)
     if not wrong:
         pytest.skip("this ptxas does not overwrite it")
     remark = of_plain("varlen", FileLoc("breakers.py", 1, 0), text, cubin)

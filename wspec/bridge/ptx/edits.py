@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wspec.bridge.ptx.barrier_elision import drop_idle_barriers
@@ -11,6 +12,7 @@ from wspec.bridge.ptx.programmatic_launch import start_early
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import reached
 from wspec.ptx.parser import read
+from wspec.ptx.syntax import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class PtxEdits:
     programmatic_launch: bool = False  # programmatic_launch.py
     constant: int | None = None  # the number of the argument that points to what no kernel writes: the table of tiles
 
-    def apply(self, ptx: str) -> str:
-        """The PTX with the edits made; as it was, where it cannot be read."""
+    def apply(self, ptx: str, read: Callable[[str], Module] = read) -> str:
+        """The PTX with the edits made; as it was, where it cannot be read. `read` may remember what it has read."""
         if not (self.elide_barriers or self.hold_waits or self.programmatic_launch):
             return ptx
         lines = Lines(ptx)

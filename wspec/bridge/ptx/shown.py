@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wspec import ir
 from wspec.bridge.ptx.side_by_side import show_order
 from wspec.bridge.shared_memory import placement
@@ -12,33 +14,27 @@ from wspec.ptx.syntax import Module
 from wspec.ptx.validation.validate import Validation, validate_modules
 
 
-def shown(final: str, emitted: str, edited: str, constant: int | None) -> Validation:
+def shown(
+    final: str, emitted: str, edited: str, constant: int | None, read: Callable[[str], Module] = read
+) -> Validation:
     """Never raises.
 
     `final`: the TTGIR that was compiled, in generic form; `emitted`: the PTX of it, as LLVM writes it; `constant`: the
-    number of the argument that points to what no kernel writes.
+    number of the argument that points to what no kernel writes; `read` may remember what it has read.
     """
-    return shown_and_read(final, emitted, edited, constant)[0]
-
-
-def shown_and_read(final: str, emitted: str, edited: str, constant: int | None) -> tuple[Validation, Module | None]:
-    """The same, and what was read of the edited text; None where something is refused."""
     try:
         before = read(emitted)
         show_module(ir.read(final), before)
     except (PtxError, ir.ReadError, BridgeError) as error:
-        return Validation("PTX: not shown to follow the TTGIR", str(error)), None
+        return Validation("PTX: not shown to follow the TTGIR", str(error))
     order = "PTX: synchronizes as the TTGIR does"
     if emitted == edited:
-        return Validation(order), before
+        return Validation(order)
     try:
-        after = read(edited)
-        said = validate_modules(before, after, constant)
+        said = validate_modules(before, read(edited), constant)
     except PtxError as error:
-        return Validation("PTX: the edits are not proved", str(error)), None
-    if said.refusal:
-        return said, None
-    return Validation(f"{order}; {said.summary.removeprefix('PTX: ')}"), after
+        return Validation("PTX: the edits are not proved", str(error))
+    return said if said.refusal else Validation(f"{order}; {said.summary.removeprefix('PTX: ')}")
 
 
 def show_module(final: ir.Operation, emitted: Module) -> None:

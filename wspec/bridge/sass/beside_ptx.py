@@ -10,6 +10,7 @@ together with stores and waits for them alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from wspec.bridge.sass.skeleton import Block, Label, Step, skeleton, without_ret
 from wspec.ptx import flow
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number, Operand
-from wspec.ptx.syntax import Function, Instruction, Module
+from wspec.ptx.syntax import Instruction, Module
 from wspec.ptx.validation.validate import Validation
 
 MOST_STATES = 100_000
@@ -35,16 +36,13 @@ _PTX = (
 )  # fmt: skip
 
 
-def keeps_order(said: Validation, module: Module, cubin: bytes) -> Validation:
-    """What is said of a PTX, with what its machine code makes of it. Never raises.
+def keeps_order(said: Validation, expected: Sequence[Automaton], cubin: bytes) -> Validation:
+    """What is said of a PTX, with what its machine code makes of it. Never raises. `expected`: `automata_of` the PTX.
 
-    Where the binary or its ways cannot be followed it is not compared, and nothing is refused for that.
+    Where PTX, binary or its ways cannot be followed they are not compared, and nothing is refused for that.
     """
-    try:
-        code = skeleton(cubin)
-        found = Compared(followed=False) if code is None else compare(module.entry(), code)
-    except PtxError:
-        found = Compared(followed=False)
+    code = skeleton(cubin) if expected else None
+    found = Compared(followed=False) if code is None else compare(expected, code)
     if found.difference:
         return Validation(f"{said.summary}; SASS: another order", f"in the machine code {found.difference}")
     return Validation(f"{said.summary}; SASS: {'the same order' if found.followed else 'not compared'}")
@@ -63,9 +61,19 @@ class Compared:
     followed: bool = True  # False: too many states
 
 
-def compare(entry: Function, code: Sequence[Block]) -> Compared:
-    """Raises PtxError where the PTX's control flow cannot be read."""
-    parts = [_compare(Automaton(entry, kinds), code) for kinds in (_ALL - {"commit"}, _STORES)]
+def automata_of(module: Module) -> tuple[Automaton, ...]:
+    """What the entry does: once of everything, once of stores alone; none where its control flow cannot be read."""
+    try:
+        blocks = flow.blocks_of(module.entry())
+        labels = [[(one, label) for one in block.instructions if (label := label_of(one))] for block in blocks]
+        return tuple(Automaton(blocks, labels, kinds) for kinds in (_ALL - {"commit"}, _STORES))
+    except PtxError:
+        return ()
+
+
+def compare(expected: Sequence[Automaton], code: Sequence[Block]) -> Compared:
+    """What the PTX does, and its machine code."""
+    parts = [_compare(one, code) for one in expected]
     return next((one for one in parts if one.difference), next((one for one in parts if not one.followed), Compared()))
 
 
@@ -186,16 +194,19 @@ class Point:
 class Automaton:
     """Of the PTX, as far as these kinds go. Sets of points are sets of bits; the last one is the end."""
 
-    def __init__(self, entry: Function, kinds: frozenset[str] = _ALL) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[flow.Block],
+        labels: Sequence[Sequence[tuple[Instruction, Label]]],  # of each block, those of its instructions that have one
+        kinds: frozenset[str] = _ALL,
+    ) -> None:
         self.kinds = kinds
         self.points: list[Point] = []
         self._of: dict[Label, int] = {}
-        blocks = flow.blocks_of(entry)
         inside: list[list[Point]] = [[] for _ in blocks]
         for block in blocks:
-            for one in block.instructions:
-                label = label_of(one)
-                if label is not None and label.name in kinds:
+            for one, label in labels[block.number]:
+                if label.name in kinds:
                     guard = f"{'!' if one.unless else ''}{one.guard}" if one.guard else ""
                     inside[block.number].append(Point(label, len(self.points), guard))
                     self.points.append(inside[block.number][-1])
@@ -351,22 +362,33 @@ def _is(point: Label, label: Label) -> bool:
 
 def label_of(one: Instruction) -> Label | None:
     """What an instruction of the PTX does; None of what computes, or need not be there again. Raises PtxError."""
-    opcode = one.opcode
-    if one.name in ("bar", "barrier") and not opcode.startswith("bar.warp"):
+    name, place = _named(one.opcode)
+    if name is None:
+        return None
+    if name == _REDUCING_BARRIER:
+        raise PtxError(f"'{one}' is not compared")
+    return Label(name, *map(_number, one.operands[:place]))
+
+
+_REDUCING_BARRIER = "bar.red"
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(opcode: str) -> tuple[str | None, int]:
+    """A label's name and how many operands, from the first on, are its numbers."""
+    if opcode.startswith(("bar.", "barrier.")) and not opcode.startswith("bar.warp"):
         kind = "bar.arrive" if ".arrive" in opcode else "bar.sync"
-        if ".red" in opcode:
-            raise PtxError(f"'{one}' is not compared")
-        return Label(kind, *map(_number, one.operands))
+        return (_REDUCING_BARRIER if ".red" in opcode else kind), 2
     if opcode.startswith("wgmma.wait_group"):
-        return Label("product wait", _number(one.operands[0]))
+        return "product wait", 1
     if opcode.startswith(("cp.async.wait_group", "cp.async.bulk.wait_group")):
-        return Label("copies wait", _number(one.operands[0]))
-    if one.name == "setmaxnreg":
-        return Label("fewer" if ".dec" in opcode else "more", _number(one.operands[0]))
+        return "copies wait", 1
+    if opcode.startswith("setmaxnreg."):
+        return ("fewer" if ".dec" in opcode else "more"), 1
     if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
         reduces = opcode.startswith("cp.reduce")
-        return Label("reduce" if reduces else "load" if ".mbarrier::complete_tx" in opcode else "store")
-    return next((Label(label) for begin, label in _PTX if opcode.startswith(begin)), None)
+        return ("reduce" if reduces else "load" if ".mbarrier::complete_tx" in opcode else "store"), 0
+    return next((label for begin, label in _PTX if opcode.startswith(begin)), None), 0
 
 
 def _number(operand: Operand) -> int:

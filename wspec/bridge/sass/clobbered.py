@@ -12,26 +12,16 @@ operands do not agree nothing is said.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
+from wspec.bridge.sass.kept_operands import Kind, Products, innermost, shape_of
 from wspec.bridge.sass.machine_code import Code, Instruction, read_sass
 from wspec.bridge.sass.program import Block, Program, blocks, program_of
 from wspec.bridge.sass.resources import sass
-from wspec.ptx.effects import writes as written_by
-from wspec.ptx.errors import PtxError
-from wspec.ptx.flow import blocks_of
-from wspec.ptx.operands import Several, registers
-from wspec.ptx.parser import read
-from wspec.ptx.syntax import Function
-from wspec.ptx.syntax import Instruction as PtxInstruction
 
 WGMMA = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
 _OPERAND_REGISTERS = 4  # of a thread: 64 rows by 32 bytes over 128 threads
-_SHAPE = re.compile(r"(\d+)[xnk](\d+)[xk](\d+)")
 _SPILLS = frozenset({"LDL", "LDC", "ULDC", "S2R", "S2UR"})
 """What they bring does not change: constants, and what the thread itself has put aside."""
 _ELSEWHERE = (*WGMMA, "LD", "LDG", "LDS", "LDSM", "LDGSTS", "ATOM", "ATOMG", "ATOMS", "SHFL", "R2UR", "VOTE", "VOTEU")
@@ -51,118 +41,18 @@ class Clobbered:
         return f"{there} needs {self.register} again, which {self.by.address:#x} ({self.by}) overwrites in the loop"
 
 
-def clobbered(ptx: str, cubin: bytes) -> list[Clobbered]:
-    """Those of a kernel, in program order. The binary is disassembled only where there is something to look for."""
-    products = _products(ptx)
+def clobbered(products: Products, cubin: bytes) -> list[Clobbered]:
+    """Those of a kernel, in program order; `products`: of its PTX. The binary is disassembled only where there is
+    something to look for."""
     if not any(stays for _, stays in products):
         return []
     return [one for code in read_sass(sass(cubin, lines=True)) if code.kernel for one in _of_code(code, products)]
 
 
-# ------------------------------------------------------------------------------------------------------------- PTX
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a product is in both texts."""
-
-    shape: tuple[str, ...]  # rows, columns, depth
-    in_registers: bool  # its left operand
-
-
-def _products(ptx: str) -> list[tuple[_Kind, bool]]:
-    """(kind, does its left operand stay the same in the innermost loop around it?) of each wgmma, in order."""
-    if _are_made_beside(ptx):
-        return []
-    try:
-        function = read(ptx).entry()
-        return list(_products_of(function))
-    except PtxError:
-        return []
-
-
-def _are_made_beside(ptx: str) -> bool:
-    """Is every left operand in registers computed between the label before its product and the product? Then none
-    stays. Told from the text, which takes a tenth of the time that reading it does; mostly it is so."""
-    made: set[str] = set()
-    for line in ptx.splitlines():
-        text = line.strip()
-        if text.startswith("$"):
-            made.clear()
-        elif text.startswith("wgmma.mma_async"):
-            _, inside, left = text.partition("}, {")
-            if inside and not made.issuperset(left.partition("}")[0].replace(" ", "").split(",")):
-                return False
-        else:
-            operands = text.partition("\t")[2] or text.partition(" ")[2]
-            first = operands.lstrip().removeprefix("{").partition("}" if operands.lstrip().startswith("{") else ",")[0]
-            made.update(first.replace(" ", "").split(","))
-    return True
-
-
-def _products_of(function: Function) -> Iterator[tuple[_Kind, bool]]:
-    parts = blocks_of(function)
-    products = [(part, one) for part in parts for one in part.instructions if one.opcode.startswith("wgmma.mma_async")]
-    lefts = [one.operands[1] for _, one in products]
-    wanted = {name for left in lefts if isinstance(left, Several) for name in registers(left)}
-    writers: dict[str, set[int]] = {}
-    for part in parts:
-        for one in part.instructions:
-            for name in _targets(one) & wanted:
-                writers.setdefault(name, set()).add(part.number)
-    around = innermost({part.number: part.follow for part in parts}, 0)
-    for (part, one), left in zip(products, lefts, strict=True):
-        inside, loop = isinstance(left, Several), around.get(part.number)
-        stays = inside and loop is not None and not any(writers.get(name, set()) & loop for name in registers(left))
-        yield _Kind(_shape(one.opcode.replace(".m", ".")), inside), stays
-
-
-def _targets(one: PtxInstruction) -> set[str]:
-    """The registers of an instruction's first operand: those that it writes, if it writes any."""
-    if one.declared:
-        return set(written_by(one))
-    text = one.text.strip()
-    first = text[1:].partition("}")[0] if text.startswith("{") else text.partition(",")[0].partition("|")[0]
-    return {name.strip() for name in first.split(",")}
-
-
-def _shape(name: str) -> tuple[str, ...]:
-    found = _SHAPE.search(name)
-    return found.groups() if found is not None else ()
-
-
-def innermost(follow: Mapping[int, Iterable[int]], entry: int) -> dict[int, frozenset[int]]:
-    """The smallest loop around each block that is in one: those from whose end the block that dominates it follows."""
-    graph = nx.DiGraph([(one, other) for one, others in follow.items() for other in others])
-    if entry not in graph:
-        return {}
-    above: dict[int, int | None] = {**nx.immediate_dominators(graph, entry), entry: None}  # some versions lack it
-    loops: dict[int, set[int]] = {}
-    for last, first in graph.edges:
-        if last in above and _dominates(first, last, above):
-            inside = loops.setdefault(first, {first})
-            todo = [last]
-            while todo:
-                if (one := todo.pop()) not in inside:
-                    inside.add(one)
-                    todo += [before for before in graph.predecessors(one) if before in above]
-    found: dict[int, frozenset[int]] = {}
-    for inside in sorted(loops.values(), key=len, reverse=True):
-        found.update(dict.fromkeys(inside, frozenset(inside)))
-    return found
-
-
-def _dominates(first: int, last: int, above: Mapping[int, int | None]) -> bool:
-    one: int | None = last
-    while one is not None and one != first:
-        one = above[one]
-    return one == first
-
-
 # ---------------------------------------------------------------------------------------------------- machine code
 
 
-def _of_code(code: Code, products: Sequence[tuple[_Kind, bool]]) -> Iterator[Clobbered]:
+def _of_code(code: Code, products: Products) -> Iterator[Clobbered]:
     places = [at for at, one in enumerate(code.instructions) if one.name.partition(".")[0] in WGMMA]
     if [_kind(code.instructions[at]) for at in places] != [kind for kind, _ in products]:
         return
@@ -173,9 +63,9 @@ def _of_code(code: Code, products: Sequence[tuple[_Kind, bool]]) -> Iterator[Clo
             yield found
 
 
-def _kind(one: Instruction) -> _Kind:
+def _kind(one: Instruction) -> Kind:
     left = one.operands.split(",")[1].strip()
-    return _Kind(_shape(one.name), left.startswith("R"))
+    return Kind(shape_of(one.name), left.startswith("R"))
 
 
 class _Search:

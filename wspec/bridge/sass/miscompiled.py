@@ -20,6 +20,7 @@ from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.sass.clobbered import Clobbered, clobbered
 from wspec.bridge.sass.decode import decoded
+from wspec.bridge.sass.kept_operands import Products, products_of
 from wspec.bridge.sass.machine_code import EVERYTHING, Instruction, names, read_sass
 from wspec.bridge.sass.program import Program, blocks, program_of
 from wspec.bridge.sass.resources import ptxas_version, sass
@@ -43,7 +44,7 @@ class Unassigned:
 def refusal(name: str, place: Location, finished: Finished, options: Options) -> Remark | None:
     """Why the binary of kernel `name`, whose source is at `place`, may not run; None when it may. Never raises."""
     try:
-        found = wrong_places(finished.ptx, finished.cubin)
+        found = wrong_places(finished.products, finished.cubin)
         if not found:
             return None
         details, first = "\n".join(map(str, found)), found[0].instruction
@@ -55,17 +56,17 @@ def refusal(name: str, place: Location, finished: Finished, options: Options) ->
     return failure(code, message, place, write_reproducer(name, finished.final, details, options))
 
 
-def wrong_places(ptx: str, cubin: bytes) -> Sequence[Unassigned | Clobbered]:
-    """Where ptxas is seen to have done something else than the PTX says, in program order."""
+def wrong_places(products: Products, cubin: bytes) -> Sequence[Unassigned | Clobbered]:
+    """Where ptxas is seen to have done something else than the PTX says, in program order. `products`: of the PTX."""
     if not is_surely_right(cubin) and (found := unassigned(sass(cubin, lines=True))):
         return found
-    return clobbered(ptx, cubin)
+    return clobbered(products, cubin)
 
 
 def of_plain(name: str, place: Location, ptx: str, cubin: bytes) -> Remark | None:
     """What is said of the plain kernel where ptxas overwrites an operand in it, which nobody can help. Never raises."""
     try:
-        found = clobbered(ptx, cubin)
+        found = clobbered(products_of(ptx), cubin)
     except Exception:  # of what Triton alone would have run as well
         return None
     if not found:
