@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.fuzz import data, hand, reference
 from tests.fuzz.case import Case
@@ -105,3 +108,12 @@ def kernel(a_desc, b_desc, c_desc, k):
     c_desc.store([row, 0], acc)
 """
     )
+
+
+def test_a_number_is_one_kernel_whatever_was_imported() -> None:
+    """Processes that compare what a number's kernel does draw it each for itself."""
+    pool = Constants(integers=set(range(2000)), floats={0.5, 3.0})
+    for number in range(40):
+        with mock.patch.object(providers, "_get_local_constants", lambda: pool):
+            found = draw(number)
+        assert found == draw(number)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.fuzz.case import Case, cases
 from tests.fuzz.examine import SECONDS, examine
@@ -133,4 +137,16 @@ def _hypothesis(number: int, test: object, phases: tuple[Phase, ...]) -> None:
         assert callable(test)
         test(case)
 
-    hypothesis.seed(number)(settings(hypothesis.given(cases())(body)))()
+    with _no_constants_of_modules():
+        hypothesis.seed(number)(settings(hypothesis.given(cases())(body)))()
+
+
+@contextlib.contextmanager
+def _no_constants_of_modules() -> Iterator[None]:
+    """hypothesis draws numbers that it finds in modules that were imported: a number's kernel would depend on these."""
+    none = Constants()
+    cache = providers.CONSTANTS_CACHE.cache  # what may be taken of them, by kind
+    cache.clear()
+    with mock.patch.object(providers, "_get_local_constants", lambda: none):
+        yield
+    cache.clear()
