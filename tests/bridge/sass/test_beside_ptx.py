@@ -215,3 +215,12 @@ def test_predicates_are_named_where_most_instructions_have_them() -> None:
     named = {one.lstrip("UP") for line in TABLE.strip().split("\n") for one in line.split()[3].split(",")
              if one.startswith(("P", "UP"))}  # fmt: skip
     assert named == {"81", "84"}
+
+
+def test_every_demand_for_registers_may_be_left_out_or_none() -> None:
+    one = ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.sync 2, 128;", "setmaxnreg.inc.sync.aligned.u32 240;")
+    fewer, more = Label("fewer", 24), Label("more", 240)
+    assert compare(one, straight(fewer, SYNC, more)) == Compared()
+    assert compare(one, straight(SYNC)) == Compared()
+    assert "goes on" in compare(one, straight(fewer, SYNC)).difference
+    assert "nothing like it" in compare(one, straight(SYNC, more)).difference
