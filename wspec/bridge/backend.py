@@ -17,7 +17,7 @@ from triton import knobs
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.ptx.shown import shown
-from wspec.bridge.sass.beside_ptx import Automaton, automata_of, keeps_order
+from wspec.bridge.sass.beside_ptx import Expected, keeps_order
 from wspec.bridge.sass.kept_operands import Products, products_of
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
@@ -75,16 +75,16 @@ def _assembled(
     """What ptxas makes of a text, edited or not, and what is shown of it. All that needs the text alone is done beside
     ptxas, which leaves the interpreter free."""
 
-    def look() -> tuple[Validation, tuple[Automaton, ...], Products]:
+    def look() -> tuple[Validation, Expected | None, Products]:
         said = shown(made.generic(), made.ptx, ptx, constant, read_once)
         module = None if said.refusal else read_once(ptx)
-        return said, () if module is None else automata_of(module), products_of(ptx, module)
+        return said, None if module is None else Expected.of(module), products_of(ptx, module)
 
     with ThreadPoolExecutor(1, "wspec-validation") as beside:
         looking = beside.submit(look)
         cubin, log = assemble(ptx, source)
-    said, automata, products = looking.result()
-    said = said if said.refusal else keeps_order(said, automata, cubin)
+    said, expected, products = looking.result()
+    said = said if said.refusal else keeps_order(said, expected, cubin)
     return Finished(made.final, made.llir, ptx, cubin, made.metadata, log, said, products)
 
 

@@ -85,8 +85,10 @@ class Buffers:
                     self._ordinary(state, index, task, view, step.op, True)
                 elif root in state.buffers:
                     self._give_up(state, index, task, view, step.op)
-            case c.Scratch(root=root):
+            case c.Scratch(root=root, read=read):
                 self._ordinary(state, index, task, c.View(root), step.op, True)
+                if read:
+                    self._ordinary(state, index, task, c.View(root), step.op, False)
             case c.Release(view=register):
                 self._give_up(state, index, task, self._view(task, register, step.op), step.op)
             case c.Access(view=register, writes=writes):

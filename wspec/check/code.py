@@ -188,9 +188,11 @@ class Allocate(Step):
 
 @dataclass(slots=True, eq=False)
 class Scratch(Step):
-    """An operation uses memory of its own: written and read by the threads of the task, done when the step is."""
+    """An operation uses memory of its own: written and, if `read`, read by the threads of the task, done when the step
+    is."""
 
     root: int
+    read: bool
 
 
 @dataclass(slots=True, eq=False)

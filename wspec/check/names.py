@@ -306,8 +306,10 @@ def _roles(step: c.Step) -> Iterator[tuple[Role, Value | None]]:
     """What a step does to which buffers or barriers."""
     buffers = [value for value in step.op.operands if isinstance(value.type, MemDescType)]
     match step:
-        case c.Scratch():
+        case c.Scratch(read=read):
             yield "writes", None
+            if read:
+                yield "reads", None
         case c.Allocate(filled=filled):
             again = filled or any(op.name in ("scf.for", "scf.while") for op in step.op.ancestors())
             yield "writes" if again else "uses", None

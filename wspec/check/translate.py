@@ -238,7 +238,7 @@ class _Task:
         """The scratch of an operation and of those inside it, which are looked at no further."""
         for one in op.walk():
             if one in self.owner.scratch:
-                self.emit(c.Scratch(one, self.owner.root(one)))
+                self.emit(c.Scratch(one, self.owner.root(one), True))
 
     def _for(self, op: Operation) -> None:
         if not is_active(op):
@@ -303,7 +303,7 @@ class _Task:
             pairs = zip(block.args, op.operands, strict=False)
             captured.append(tuple((task.register(a), self.register(v)) for a, v in pairs if a in self.owner.values))
         if op in self.owner.scratch:  # the partitions have read what they are handed before anybody goes on
-            self.emit(c.Scratch(op, self.owner.root(op)))
+            self.emit(c.Scratch(op, self.owner.root(op), False))
         self.emit(c.Fork(op, tuple(tasks), tuple(captured)))
         self.block(ws.default_block(op), op.results)
         self.emit(c.Join(op, tuple(tasks)))

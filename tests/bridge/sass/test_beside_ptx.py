@@ -13,7 +13,7 @@ import pytest
 from tests.ptx.shipped_ptx import pair
 from tests.support.shipped import offline
 from wspec.bridge.backend import assemble
-from wspec.bridge.sass.beside_ptx import Automaton, Compared, automata_of, compare, keeps_order
+from wspec.bridge.sass.beside_ptx import Compared, Expected, compare, keeps_order
 from wspec.bridge.sass.encodings import TABLE
 from wspec.bridge.sass.skeleton import Block, Label, Step, label_of, skeleton
 from wspec.ptx.parser import read
@@ -29,12 +29,18 @@ EXTRA = ("fence", "product wait", "copies wait", "product fence")
 EVERY = 3  # of the mutants, one in so many is looked at
 
 
+def expected(text: str) -> Expected:
+    done = Expected.of(read(text))
+    assert done is not None
+    return done
+
+
 @functools.cache
-def made(kernel: str, variant: str) -> tuple[tuple[Automaton, ...], bytes]:
+def made(kernel: str, variant: str) -> tuple[Expected, bytes]:
     """What the edited PTX does, and the binary of it."""
     found = pair(kernel, variant)
     assert found is not None
-    return automata_of(read(found.edited)), assemble(found.edited, offline(kernel, variant).source)[0]
+    return expected(found.edited), assemble(found.edited, offline(kernel, variant).source)[0]
 
 
 @pytest.mark.parametrize("kernel", SHIPPED, ids=" ".join)
@@ -85,12 +91,12 @@ def is_explained(operator: str, label: Label, past: Label | None) -> bool:
 
 @pytest.mark.parametrize("kernel", SHIPPED, ids=" ".join)
 def test_mutants(kernel: tuple[str, str]) -> None:
-    expected, cubin = made(*kernel)
+    wanted, cubin = made(*kernel)
     code = skeleton(cubin)
-    assert code is not None and expected
+    assert code is not None
     counts: Counter[tuple[str, bool]] = Counter()
     for operator, label, past, mutant in itertools.islice(mutants(code), None, None, EVERY):
-        refused = bool(compare(expected, mutant).difference)
+        refused = bool(compare(wanted, mutant).difference)
         counts[operator, refused] += 1
         assert refused or is_explained(operator, label, past), (operator, label, past)
     for operator in ("drop", "double", "move"):
@@ -116,8 +122,8 @@ DOT, PRODUCT = Label("product"), "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.
 INIT, WAIT, ARRIVE = Label("init"), Label("product wait", 1), Label("arrive")
 
 
-def ptx(*lines: str) -> tuple[Automaton, ...]:
-    return automata_of(read(TEXT.replace("BODY", "\n".join(f"\t{line}" for line in lines))))
+def ptx(*lines: str) -> Expected:
+    return expected(TEXT.replace("BODY", "\n".join(f"\t{line}" for line in lines)))
 
 
 def straight(*labels: Label, guard: int | None = None) -> list[Block]:
@@ -187,7 +193,7 @@ def test_loops_may_be_peeled() -> None:
 
 
 def test_points_of_the_ptx() -> None:
-    automaton, _ = ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.arrive 8, 256;", "bar.warp.sync -1;")
+    automaton = ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.arrive 8, 256;", "bar.warp.sync -1;").all
     assert [point.label for point in automaton.points] == [Label("fewer", 24), Label("bar.arrive", 8, 256)]
 
 
@@ -214,3 +220,12 @@ def test_predicates_are_named_where_most_instructions_have_them() -> None:
     named = {one.lstrip("UP") for line in TABLE.strip().split("\n") for one in line.split()[3].split(",")
              if one.startswith(("P", "UP"))}  # fmt: skip
     assert named == {"81", "84"}
+
+
+def test_every_demand_for_registers_may_be_left_out_or_none() -> None:
+    one = ptx("setmaxnreg.dec.sync.aligned.u32 24;", "bar.sync 2, 128;", "setmaxnreg.inc.sync.aligned.u32 240;")
+    fewer, more = Label("fewer", 24), Label("more", 240)
+    assert compare(one, straight(fewer, SYNC, more)) == Compared()
+    assert compare(one, straight(SYNC)) == Compared()
+    assert "goes on" in compare(one, straight(fewer, SYNC)).difference
+    assert "nothing like it" in compare(one, straight(SYNC, more)).difference

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from triton import knobs
 
-from wspec.bridge.sass.beside_ptx import Compared, compare, keeps_order
+from wspec.bridge.sass.beside_ptx import Compared, Expected, compare, keeps_order
 from wspec.bridge.sass.calls import CALL, RET
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, KernelCode, kernel_code
 from wspec.bridge.sass.decode import jump_target
@@ -55,6 +55,12 @@ def cubin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return (folder / "k").read_bytes()
 
 
+def expected(ptx: str) -> Expected:
+    done = Expected.of(read(ptx))
+    assert done is not None
+    return done
+
+
 def code_of(cubin: bytes) -> tuple[KernelCode, list[tuple[int, int]], int]:
     """(the code, its instructions, the place where functions begin)."""
     kernel = kernel_code(cubin)
@@ -77,14 +83,14 @@ def test_calls_are_followed(cubin: bytes) -> None:
     _, words, first = code_of(cubin)
     assert len(places(words, CALL, 0, first)) >= 2
     code = skeleton(cubin)
-    assert code is not None and compare(read(PTX).entry(), code) == Compared()
-    assert keeps_order(Validation("PTX"), read(PTX), cubin).summary == "PTX; SASS: the same order"
+    assert code is not None and compare(expected(PTX), code) == Compared()
+    assert keeps_order(Validation("PTX"), expected(PTX), cubin).summary == "PTX; SASS: the same order"
 
 
 def test_another_order_is_seen_behind_a_call(cubin: bytes) -> None:
     other = PTX.replace("bar.sync 3, 128", "bar.sync 4, 128")
     code = skeleton(cubin)
-    assert code is not None and "bar.sync 3, 128" in compare(read(other).entry(), code).difference
+    assert code is not None and "bar.sync 3, 128" in compare(expected(other), code).difference
 
 
 def test_a_function_that_synchronizes_or_ends_is_not_followed(cubin: bytes) -> None:

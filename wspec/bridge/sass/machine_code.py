@@ -217,6 +217,8 @@ def _written(root: str, name: str, modifiers: list[str]) -> int:
         return 1 if "32" in modifiers else 2
     if root == "LDSM":
         return _matrices(modifiers)
+    if root == "I2F":  # of 64 bits, but to a float of 32: the type of the result is left out then
+        return 2 if "F64" in modifiers else 1
     if root in _CONVERSIONS:
         return 2 if {"F64", "S64", "U64"} & set(modifiers) else 1
     if root in _DOUBLES or "WIDE" in modifiers:
