@@ -1,4 +1,4 @@
-"""A short run of the fuzzer: a fixed seed, a box of time, so many kernels at least."""
+"""A short run of the fuzzer: a fixed seed and a fixed number of kernels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SECONDS = 12.0
-MOST, LEAST = 60, 4  # kernels; the machine decides how many of the first
+COUNT = 16
 SEED = 2026
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def test_smoke(tmp_path: Path) -> None:
     """In a process of its own, which forks one for every kernel."""
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "tests.fuzz", "--seed", str(SEED), "--count", str(MOST), "--seconds", str(SECONDS)]
+    command = [sys.executable, "-m", "tests.fuzz", "--seed", str(SEED), "--count", str(COUNT)]
     done = subprocess.run(
         [*command, "--shrink", "0", "--report", str(report)], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -24,7 +23,7 @@ def test_smoke(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert found["kernels"] >= LEAST, f"{found['kernels']} kernels in {SECONDS} s"
-    assert found["codes"]["specialized"] >= LEAST // 4
-    assert found["totals"]["compared"] >= LEAST // 4 and found["totals"]["exact"] > 0
+    assert found["kernels"] == COUNT
+    assert found["codes"]["specialized"] >= COUNT // 4
+    assert found["totals"]["compared"] >= COUNT // 4 and found["totals"]["exact"] > 0
     assert sum(found["checker"].values()) == found["codes"]["specialized"]

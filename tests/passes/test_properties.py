@@ -21,7 +21,7 @@ from wspec.ir import print_module, verify
 from wspec.kernels import attention
 
 SETTINGS = hypothesis.settings(
-    max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=30, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
 # Reasons a tile or an option may give; anything else is about the kernel, and these kernels are fine.
 LIMITS = {"not-partitionable", "shared-memory", "registers", "gate-slower"}

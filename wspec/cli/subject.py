@@ -7,9 +7,9 @@ import io
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from wspec import ir
@@ -54,9 +54,9 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Triton's part: the text of each of its stages, and the cubin."""
+    """Triton's part: what gives the text of each of its stages, and the cubin."""
 
-    stages: Mapping[str, str]
+    stages: Mapping[str, Callable[[], str]]  # machine code is disassembled where it is asked for
     cubin: bytes
     resources: Resources
     remarks: tuple[Remark, ...]
@@ -153,7 +153,7 @@ class Subject(ABC):
         if stage not in BINARY_STAGES:
             return self.front.stages[stage]
         assert self.binary is not None
-        return self.binary.stages[stage]
+        return self.binary.stages[stage]()
 
     @property
     @abstractmethod
@@ -279,7 +279,7 @@ class KernelSubject(Subject):
         report = self._report
         kernel = self._compiled(report)
         names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
-        stages = {stage: bridge.stage_text(kernel, theirs) for stage, theirs in names.items()}
+        stages = {stage: partial(bridge.stage_text, kernel, theirs) for stage, theirs in names.items()}
         cubin: bytes = kernel.asm["cubin"]
         return Binary(stages, cubin, report.resources, report.remarks, report.specialized, report.proof)
 
@@ -385,7 +385,10 @@ class TextSubject(Subject):
         finished = self._finished
         shared, total = int(finished.metadata["shared"]), int(finished.metadata["num_warps"])
         resources = bridge.resources(finished.cubin, finished.ptxas_log, shared_bytes=shared, warps=total)
-        texts = (finished.final, finished.llir, finished.ptx, bridge.sass_text(finished.cubin))
+        texts: tuple[Callable[[], str], ...] = (
+            lambda: finished.final, lambda: finished.llir, lambda: finished.ptx,
+            partial(bridge.sass_text, finished.cubin),
+        )  # fmt: skip
         stages = dict(zip(BINARY_STAGES, texts, strict=True))
         return Binary(stages, finished.cubin, resources, self.remarks, proof=self.proof)
 

@@ -14,13 +14,14 @@ from tests.bridge.sample_kernels import gemm_source
 from tests.support import kernels as odd
 from tests.support.cases import GEMM, TILE
 from wspec import bridge, offline
+from wspec.bridge.sass.counts import counts_of
 from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import decoded
 from wspec.bridge.sass.encodings import TABLE, UPDATES
 from wspec.bridge.sass.machine_code import Effects, effects, names, read_sass, registers
 from wspec.bridge.sass.miscompiled import is_surely_right, unassigned
 from wspec.bridge.sass.program import Program, program_of
-from wspec.bridge.sass.resources import sass
+from wspec.bridge.sass.resources import _disassembled_counts, sass
 from wspec.lab.bench.compile_time import offline_of
 
 NOP = 0x000FC00000000000_0000000000007918.to_bytes(16, "little")
@@ -69,6 +70,14 @@ def test_kernels(binaries: dict[str, bytes]) -> None:
         assert is_surely_right(cubin) and unassigned(sass(cubin)) == []
 
 
+def test_counts(binaries: dict[str, bytes]) -> None:
+    """As nvdisasm's text says; every kind is in one of them."""
+    found = [counts_of(cubin) for cubin in binaries.values()]
+    assert found == [_disassembled_counts(cubin) for cubin in binaries.values()]
+    for name in ("hgmma", "usetmaxreg", "bar", "syncs", "tma_loads", "tma_stores"):
+        assert any(getattr(one, name) for one in found), name
+
+
 @pytest.mark.slow
 def test_one_instruction_less(binaries: dict[str, bytes]) -> None:
     """Wherever nvdisasm's text lets us see that a register is not assigned, the binary does."""
@@ -100,6 +109,7 @@ def test_what_is_not_known_is_left_to_nvdisasm(binaries: dict[str, bytes]) -> No
     assert cubin.count(record) == 1
     no_table = cubin.replace(record, b"\x04\x7f" + record[2:])
     assert decoded(no_table) is None, "an indirect jump without its table"
+    assert counts_of(no_table) is None and counts_of(b"") is None
     assert not is_surely_right(cubin[:300]) and not is_surely_right(b"")
 
 

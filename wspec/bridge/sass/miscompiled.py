@@ -58,9 +58,7 @@ def refusal(name: str, place: Location, finished: Finished, options: Options) ->
 
 def wrong_places(products: Products, cubin: bytes) -> Sequence[Unassigned | Clobbered]:
     """Where ptxas is seen to have done something else than the PTX says, in program order. `products`: of the PTX."""
-    if not is_surely_right(cubin) and (found := unassigned(sass(cubin, lines=True))):
-        return found
-    return clobbered(products, cubin)
+    return unassigned_in(cubin) or clobbered(products, cubin)
 
 
 def of_plain(name: str, place: Location, ptx: str, cubin: bytes) -> Remark | None:
@@ -86,6 +84,11 @@ def is_surely_right(cubin: bytes) -> bool:
     except (struct.error, IndexError, ValueError):
         return False
     return program is not None and not _Analysis(program).unassigned()
+
+
+def unassigned_in(cubin: bytes) -> list[Unassigned]:
+    """What reads a register that is not assigned, in program order; nvdisasm is asked only where that may be so."""
+    return [] if is_surely_right(cubin) else unassigned(sass(cubin, lines=True))
 
 
 def sass_line(found: list[Unassigned]) -> str:

@@ -15,6 +15,7 @@ from triton import knobs
 
 from wspec.bridge.backend import assemble
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.sass.counts import Counts, counts_of
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -59,9 +60,9 @@ class Resources:
 
 
 def resources(cubin: bytes, ptxas_log: str, *, shared_bytes: int, warps: int) -> Resources:
-    """Read them from the binary (nvdisasm, about 0.3 s) and from what `ptxas -v` said."""
-    found = instructions(sass(cubin))
-    count = Counter(name.split(".")[0] for name, _ in found)
+    """Read them from the binary and from what `ptxas -v` said. nvdisasm (about 0.3 s) is asked where the binary holds
+    what is not known."""
+    counts = counts_of(cubin) or _disassembled_counts(cubin)
     frame = _FRAME.search(ptxas_log)
     stack, stores, loads = map(int, frame.groups()) if frame else (0, 0, 0)
     registers = _REGISTERS.search(ptxas_log)
@@ -72,14 +73,27 @@ def resources(cubin: bytes, ptxas_log: str, *, shared_bytes: int, warps: int) ->
         stack_bytes=stack,
         shared_bytes=shared_bytes,
         warps=warps,
+        hgmma=counts.hgmma,
+        usetmaxreg=counts.usetmaxreg,
+        bar=counts.bar,
+        syncs=counts.syncs,
+        tma_loads=counts.tma_loads,
+        tma_stores=counts.tma_stores,
+        ptxas_version=ptxas_version(),
+        ptxas_notes=ptxas_notes(ptxas_log),
+    )
+
+
+def _disassembled_counts(cubin: bytes) -> Counts:
+    found = instructions(sass(cubin))
+    count = Counter(name.split(".")[0] for name, _ in found)
+    return Counts(
         hgmma=count["HGMMA"] + count["IGMMA"] + count["QGMMA"],
         usetmaxreg=tuple(int(rest.split()[-1], 0) for name, rest in found if name.startswith("USETMAXREG")),
         bar=sum(name.startswith(("BAR.SYNC", "BAR.ARV")) for name, _ in found),
         syncs=count["SYNCS"],
         tma_loads=count["UTMALDG"],
         tma_stores=count["UTMASTG"] + count["UTMAREDG"],
-        ptxas_version=ptxas_version(),
-        ptxas_notes=ptxas_notes(ptxas_log),
     )
 
 
@@ -129,6 +143,11 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 def ptxas_version() -> str:
     """The full version of the ptxas in use, e.g. 12.8.93."""
-    text = subprocess.run([knobs.nvidia.ptxas.path, "--version"], capture_output=True, text=True, check=True).stdout
+    return _version_of(knobs.nvidia.ptxas.path)
+
+
+@functools.lru_cache(maxsize=4)
+def _version_of(path: str) -> str:
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
     match = _RELEASE.search(text)
     return match[2] if match else "unknown"
