@@ -217,6 +217,16 @@ def test_what_is_expected_to_be_slower_is_left_alone() -> None:
     assert remark.code == "gate-slower" and remark.location == loops[0].location
 
 
+def test_a_loop_of_one_stage_waits_for_its_tiles() -> None:
+    """The plain kernel's, which Triton does not pipeline then: beside one of two stages that has as many blocks."""
+
+    def plain_cycles(stages: int) -> float:
+        case = dataclasses.replace(ATTENTION, values={**ATTENTION.values, "num_stages": stages})
+        return plan_of(case).prediction.plain_iteration_cycles
+
+    assert plain_cycles(1) > plain_cycles(2)
+
+
 def test_trip_counts_that_are_constant() -> None:
     assert [constant_trips(loop) for loop in hot_loops(numbered(plain_module(ODD["trips_2"])))] == [2]
     assert [constant_trips(loop) for loop in hot_loops(program("gemm"))] == [None]

@@ -77,8 +77,8 @@ def _ways(
 ) -> tuple[Way, Way]:  # fmt: skip
     """The loop specialized, and as it is.
 
-    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over. A buffer of ours is
-    handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an
+    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over; a loop of one stage it
+    leaves alone, so that a group waits for its tiles while only others work. A buffer of ours is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an
     iteration later.
     """
     streams = accumulates_only(heaviest, copied)
@@ -97,6 +97,8 @@ def _ways(
     trip = estimate.round_trip(size, waits, work.mma / max(1, dots), machine)
     arrives = trip / (before / own * max(1, stages - 1))
     delay = estimate.plain_delay(loads, awaited, machine)
+    if stages == 1:
+        delay += estimate.round_trip(size, 0, 0, machine)
     return special, Way(work, before, own, 2 if streams else 1, delay, arrives)
 
 
