@@ -31,12 +31,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="variants with this in their name")
     parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
     parser.add_argument("--step", type=int, default=1, help="only every mutant of so many is looked at")
+    parser.add_argument("--first", type=int, default=0, help="the first of them, below STEP: a share of its own")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args(words)
+    if not 0 <= options.first < options.step:
+        parser.error("--first must be below --step")
     chosen = [one for one in variants() if options.only in " ".join(one)]
     counts: Counter[tuple[str, str]] = Counter()
     bad, kernels, longest = [], 0, 0.0
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for found in pool.map(_of_variant, chosen, itertools.repeat(options.step)):
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for found in pool.map(_of_variant, chosen, itertools.repeat(options.step), itertools.repeat(options.first)):
             if found is not None:
                 print(found.said, flush=True)
                 kernels, longest = kernels + 1, max(longest, found.seconds)
@@ -64,7 +68,7 @@ class _Outcome:
     bad: list[str]
 
 
-def _of_variant(variant: tuple[str, str], step: int) -> _Outcome | None:
+def _of_variant(variant: tuple[str, str], step: int, first: int) -> _Outcome | None:
     """None of a kernel that is left alone."""
     found = pair(*variant)
     if found is None:
@@ -74,7 +78,7 @@ def _of_variant(variant: tuple[str, str], step: int) -> _Outcome | None:
     said = shown(found.final, found.emitted, found.edited, found.constant)
     seconds = time.process_time() - begin
     bad = [f"{name}: refused as it is: {said.refusal}"] if said.refusal else []
-    for one in (*judged(found, step), *judged_order(found, EVERY * step)):
+    for one in (*judged(found, step, first), *judged_order(found, EVERY * step, first)):
         counts[one.operator, one.verdict] += 1
         bad += [f"{name}: {one.operator}: {one.what}"] if one.verdict == "unexplained" else []
     return _Outcome(f"{name}: {said.summary} {said.refusal} ({seconds:.2f} s)", seconds, counts, bad)
