@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from wspec.check import scalars
 from wspec.check.conditions import Extents
@@ -119,6 +120,16 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     return _climbs(len(unknown), choices, lambda values: sum(program.agree(values)), len(wanted))
 
 
+class _Test(NamedTuple):
+    """What was asked, of a slot that is filled after so many steps."""
+
+    steps: int
+    slot: int
+    step: int  # of the loop
+    above: int | None
+    holds: bool
+
+
 class _Program:
     """What `_Launch` computes of all that was asked, in steps, each of which is done once for all who need it."""
 
@@ -134,22 +145,25 @@ class _Program:
         self._always = len(wanted) - len(self._tests)
 
     def agree(self, values: Sequence[int]) -> Iterator[bool]:
-        """Of each thing that was asked, whether it is so; `values`: of what is unknown."""
-        slots = list(values)
-        for call, operands in self._steps:
-            slots.append(call(*[slots[operand] for operand in operands]))
+        """Of each thing that was asked, whether it is so; `values`: of what is unknown. Computes no further than is
+        asked for."""
+        slots, done = list(values), 0
+        for test in self._tests:
+            for call, operands in self._steps[done : test.steps]:
+                slots.append(call(*[slots[operand] for operand in operands]))
+            done, found = max(done, test.steps), slots[test.slot]
+            yield (bool(found) if test.above is None else -(-found // test.step) > test.above) == test.holds
         yield from itertools.repeat(True, self._always)
-        for slot, step, above, holds in self._tests:
-            found = slots[slot]
-            yield (bool(found) if above is None else -(-found // step) > above) == holds
 
-    def _test(self, one: Asked) -> tuple[int, int, int | None, bool] | None:
+    def _test(self, one: Asked) -> _Test | None:
         if one.above is None:
-            return self._form(self._extents.form_of_choice[one.number], one.path), 1, None, one.holds
+            slot = self._form(self._extents.form_of_choice[one.number], one.path)
+            return _Test(len(self._steps), slot, 1, None, one.holds)
         extent = self._extents.extents[one.number]
         if extent.step is None or not extent.terms:
             return None
-        return self._form(Linear(extent.terms, extent.rest), one.path), extent.step, one.above, one.holds
+        slot = self._form(Linear(extent.terms, extent.rest), one.path)
+        return _Test(len(self._steps), slot, extent.step, one.above, one.holds)
 
     def _step(self, call: Callable[..., int], *operands: int) -> int:
         self._steps.append((call, operands))
