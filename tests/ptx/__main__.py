@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import itertools
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from tests.ptx.shipped_ptx import pair, variants
 from wspec.bridge.ptx.shown import shown
 
 EVERY = 5  # of the mutants of what LLVM wrote, one in so many is looked at
+PARTS = 8  # of each variant, where there are more than two processes
 BEGIN, END = "<!-- ptx: begin -->", "<!-- ptx: end -->"
 
 
@@ -31,15 +31,23 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="variants with this in their name")
     parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
     parser.add_argument("--step", type=int, default=1, help="only every mutant of so many is looked at")
+    parser.add_argument("--first", type=int, default=0, help="the first of them, below STEP: a share of its own")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args(words)
+    if not 0 <= options.first < options.step:
+        parser.error("--first must be below --step")
     chosen = [one for one in variants() if options.only in " ".join(one)]
     counts: Counter[tuple[str, str]] = Counter()
     bad, kernels, longest = [], 0, 0.0
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for found in pool.map(_of_variant, chosen, itertools.repeat(options.step)):
+    parts = range(PARTS if options.jobs > 2 else 1)
+    tasks = [_Task(one, options.step, options.first, part, len(parts)) for one in chosen for part in parts]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for task, found in zip(tasks, pool.map(_done, tasks), strict=True):
             if found is not None:
-                print(found.said, flush=True)
-                kernels, longest = kernels + 1, max(longest, found.seconds)
+                if task.part == 0:
+                    print(found.said, flush=True)
+                    kernels += 1
+                longest = max(longest, found.seconds)
                 counts.update(found.counts)
                 bad += found.bad
     command = " ".join(["python -m tests.ptx", *(sys.argv[1:] if words is None else words)])
@@ -64,17 +72,33 @@ class _Outcome:
     bad: list[str]
 
 
-def _of_variant(variant: tuple[str, str], step: int) -> _Outcome | None:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A variant's mutants from `first` on, one of every `step`; of these, one of every `parts`."""
+
+    variant: tuple[str, str]
+    step: int
+    first: int
+    part: int
+    parts: int
+
+    def share(self, every: int) -> tuple[int, int]:
+        """(step, first) of those of which only one in `every` is looked at."""
+        step = every * self.step
+        return step * self.parts, self.first + step * self.part
+
+
+def _done(task: _Task) -> _Outcome | None:
     """None of a kernel that is left alone."""
-    found = pair(*variant)
+    found = pair(*task.variant)
     if found is None:
         return None
-    name, counts = " ".join(variant), Counter[tuple[str, str]]()
+    name, counts = " ".join(task.variant), Counter[tuple[str, str]]()
     begin = time.process_time()
     said = shown(found.final, found.emitted, found.edited, found.constant)
     seconds = time.process_time() - begin
     bad = [f"{name}: refused as it is: {said.refusal}"] if said.refusal else []
-    for one in (*judged(found, step), *judged_order(found, EVERY * step)):
+    for one in (*judged(found, *task.share(1)), *judged_order(found, *task.share(EVERY))):
         counts[one.operator, one.verdict] += 1
         bad += [f"{name}: {one.operator}: {one.what}"] if one.verdict == "unexplained" else []
     return _Outcome(f"{name}: {said.summary} {said.refusal} ({seconds:.2f} s)", seconds, counts, bad)

@@ -34,16 +34,16 @@ class Judgement:
     verdict: str  # refused, equivalent, unexplained; of LLVM's PTX beside the TTGIR also: not compared
 
 
-def judged(pair: Pair, step: int = 1) -> Iterator[Judgement]:
-    """All mutants of a variant's edited PTX beside the PTX that LLVM wrote, or every `step`th."""
+def judged(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgement]:
+    """All mutants of a variant's edited PTX beside the PTX that LLVM wrote, or every `step`th from one on."""
     before, edited = read(pair.emitted), read(pair.edited)
     for number, mutant in enumerate(mutants(edited)):
-        if number % step == 0:
+        if number % step == first:
             said = validate_modules(before, mutant.of(edited), pair.constant)
             verdict = "refused" if said.refusal else "equivalent" if is_harmless(mutant) else "unexplained"
             yield Judgement(mutant.operator, mutant.what, verdict)
     for number, (what, text) in enumerate(wrong_edits(pair.emitted, pair.edited)):
-        if number % step == 0:
+        if number % step == first:
             said = validate(pair.emitted, text, pair.constant)
             fine = what.startswith("one more barrier gone") or (
                 what.startswith(("a task", "waits behind")) and waits_for_nothing(pair, text)
@@ -78,14 +78,14 @@ def waits_for_nothing(pair: Pair, text: str) -> bool:
     return True
 
 
-def judged_order(pair: Pair, step: int = 1) -> Iterator[Judgement]:
-    """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th."""
+def judged_order(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgement]:
+    """All mutants of the PTX that LLVM wrote beside the TTGIR, or every `step`th from one on."""
     module = ir.read(pair.final)
     function, placed = next(op for op in module.walk() if op.name == "tt.func"), placement(module)
     emitted = read(pair.emitted)
     strict = is_ordered(emitted)
     for number, mutant in enumerate(mutants(emitted)):
-        if number % step == 0:
+        if number % step == first:
             changed = mutant.of(emitted)
             try:
                 show_order(function, changed.entry(), placed)

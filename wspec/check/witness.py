@@ -9,9 +9,12 @@ the finding is not certain. That never makes a proof of what is not one.
 from __future__ import annotations
 
 import itertools
+import operator
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from wspec.check import scalars
 from wspec.check.conditions import Extents
@@ -111,13 +114,100 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     highest = max((one.above for one in wanted if one.above is not None), default=0)
     choices = _choices(len(unknown), steps, highest)
 
-    def agreeing(values: Sequence[int]) -> int:
-        launch = _Launch(keys, extents, dict(zip(unknown, values, strict=True)))
-        return sum(launch.agrees(one) for one in wanted)
-
+    program = _Program(keys, extents, unknown, wanted)
     if len(choices) ** len(unknown) <= TRIES:
-        return any(agreeing(values) == len(wanted) for values in itertools.product(choices, repeat=len(unknown)))
-    return _climbs(len(unknown), choices, agreeing, len(wanted))
+        return any(all(program.agree(values)) for values in itertools.product(choices, repeat=len(unknown)))
+    return _climbs(len(unknown), choices, lambda values: sum(program.agree(values)), len(wanted))
+
+
+class _Test(NamedTuple):
+    """What was asked, of a slot that is filled after so many steps."""
+
+    steps: int
+    slot: int
+    step: int  # of the loop
+    above: int | None
+    holds: bool
+
+
+class _Program:
+    """What `_Launch` computes of all that was asked, in steps, each of which is done once for all who need it."""
+
+    def __init__(
+        self, keys: dict[int, Key], extents: Extents, unknown: Sequence[Name], wanted: Sequence[Asked]
+    ) -> None:
+        self._keys, self._extents = keys, extents
+        self._slots = {name: slot for slot, name in enumerate(unknown)}
+        self._forms: dict[tuple[Linear, tuple[int, ...]], int] = {}
+        self._steps: list[tuple[Callable[..., int], tuple[int, ...]]] = []  # each fills the next slot
+        self._first = len(unknown)
+        self._tests = [test for one in wanted if (test := self._test(one)) is not None]
+        self._always = len(wanted) - len(self._tests)
+
+    def agree(self, values: Sequence[int]) -> Iterator[bool]:
+        """Of each thing that was asked, whether it is so; `values`: of what is unknown. Computes no further than is
+        asked for."""
+        slots, done = list(values), 0
+        for test in self._tests:
+            for call, operands in self._steps[done : test.steps]:
+                slots.append(call(*[slots[operand] for operand in operands]))
+            done, found = max(done, test.steps), slots[test.slot]
+            yield (bool(found) if test.above is None else -(-found // test.step) > test.above) == test.holds
+        yield from itertools.repeat(True, self._always)
+
+    def _test(self, one: Asked) -> _Test | None:
+        if one.above is None:
+            slot = self._form(self._extents.form_of_choice[one.number], one.path)
+            return _Test(len(self._steps), slot, 1, None, one.holds)
+        extent = self._extents.extents[one.number]
+        if extent.step is None or not extent.terms:
+            return None
+        slot = self._form(Linear(extent.terms, extent.rest), one.path)
+        return _Test(len(self._steps), slot, extent.step, one.above, one.holds)
+
+    def _step(self, call: Callable[..., int], *operands: int) -> int:
+        self._steps.append((call, operands))
+        return self._first + len(self._steps) - 1
+
+    def _form(self, form: Linear, path: tuple[int, ...]) -> int:
+        if (form, path) not in self._forms:
+            atoms = [self._atom(atom, path) for atom, _ in form.terms]
+            factors = [factor for _, factor in form.terms]
+            if form.const or factors != [1]:
+                atoms = [self._step(partial(_sum, form.const, factors), *atoms)]
+            self._forms[form, path] = atoms[0]
+        return self._forms[form, path]
+
+    def _atom(self, atom: int, path: tuple[int, ...]) -> int:
+        depends = self._extents.terms.depends[atom]
+        path = path[: len(depends)]
+        if (atom, path) not in self._slots:
+            self._slots[atom, path] = self._made(atom, path, len(path) == len(depends))
+        return self._slots[atom, path]
+
+    def _made(self, atom: int, path: tuple[int, ...], is_inside: bool) -> int:
+        match self._keys[atom]:
+            case ("iteration", _) if is_inside:
+                return self._step(partial(_sum, path[-1], ()))
+            case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
+                values = [self._form(one, path) for one in operands]
+                return self._step(partial(_computed, kind, dict(attributes)), *values)
+            case ("if", condition, *arms):
+                return self._step(_either, *(self._form(one, path) for one in (condition, *arms[:2])))
+        return self._step(partial(_sum, 0, ()))  # what is not even looked at where all that is unknown is 0
+
+
+def _sum(const: int, factors: Sequence[int], *values: int) -> int:
+    total: int = sum(map(operator.mul, factors, values), const)
+    return total
+
+
+def _computed(kind: str, attributes: Mapping[str, str], *values: int) -> int:
+    return scalars.computed(kind, attributes, values)
+
+
+def _either(condition: int, one: int, other: int) -> int:
+    return one if condition else other
 
 
 def _choices(count: int, steps: set[int], highest: int) -> list[int]:
