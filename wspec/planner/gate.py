@@ -77,9 +77,9 @@ def _ways(
 ) -> tuple[Way, Way]:  # fmt: skip
     """The loop specialized, and as it is.
 
-    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over; a loop of one stage it
-    leaves alone, so that a group waits for its tiles while only others work. A buffer of ours is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an
-    iteration later.
+    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over; a loop of one stage
+    it leaves alone, so that a group waits for its tiles while only others work. A buffer of ours is handed back when
+    the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an iteration later.
     """
     streams = accumulates_only(heaviest, copied)
     loads = sum(op in copied or op.name == "tt.descriptor_load" for op in heaviest.walk())

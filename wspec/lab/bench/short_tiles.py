@@ -91,7 +91,8 @@ def table(found: Sequence[tuple[Case, dict[str, float]]]) -> Table:
         if mine:
             mean = geometric_mean([regret for regret, _ in mine])
             rows.append((str(head_dim), str(len(mine)), number(mean, 3), number(mine[-1][0], 3), mine[-1][1]))
-    return Table("Time of the tile that is chosen over that of the fastest", ("D", "cases", "mean", "most", "of"), tuple(rows))
+    title = "Time of the tile that is chosen over that of the fastest"
+    return Table(title, ("D", "cases", "mean", "most", "of"), tuple(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
