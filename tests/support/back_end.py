@@ -55,7 +55,8 @@ class _Kept:
             def make() -> tuple[str, dict[str, Any]]:
                 return function(own, source, metadata, options, capability), dict(metadata)
 
-            if getattr(CUDABackend, "instrumentation", None) or knobs.compilation.instrumentation_mode:
+            mode = getattr(knobs.compilation, "instrumentation_mode", "")
+            if getattr(CUDABackend, "instrumentation", None) or mode:
                 return make()[0]
             known = (function.__name__, str(source), sorted(metadata.items()), options, capability, own.target)
             text, after = self._answer(make, known, _settings())
