@@ -14,6 +14,8 @@ import pytest
 import torch
 from triton.compiler import CompiledKernel
 
+from tests.support.back_end import kept_in
+
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -25,6 +27,15 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in _wspec_variables():
             patch.delenv(name, raising=False)
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def back_end_is_asked_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What LLVM and ptxas made of a text is kept for the run, whose processes share it."""
+    own = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        kept_in((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "back-end", patch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

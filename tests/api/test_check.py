@@ -254,8 +254,9 @@ def test_the_edits_of_the_ptx_are_shown_to_be_right() -> None:
 def test_an_edit_that_is_wrong_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = bridge.PtxEdits.apply
 
-    def wrong(self: bridge.PtxEdits, ptx: str) -> str:
-        before, arrival, after = re.split(r"(\n[^\n]*mbarrier\.arrive\.shared[^\n]*)", right(self, ptx), maxsplit=1)
+    def wrong(self: bridge.PtxEdits, ptx: str, *read: Any) -> str:
+        made = right(self, ptx, *read)
+        before, arrival, after = re.split(r"(\n[^\n]*mbarrier\.arrive\.shared[^\n]*)", made, maxsplit=1)
         return before + arrival + arrival + after
 
     monkeypatch.setattr(bridge.PtxEdits, "apply", wrong)

@@ -114,12 +114,12 @@ def test_what_is_proved_is_not_reached(pick: Pick) -> None:
         )
 
 
-@pytest.mark.parametrize("maker", [make, make_signals])
-def test_errors_are_errors(maker: Callable[[Pick], Program]) -> None:
+@pytest.mark.parametrize(("maker", "count"), [(make, 45), (make_signals, 80)])
+def test_errors_are_errors(maker: Callable[[Pick], Program], count: int) -> None:
     """Almost every error is seen in some schedule for small arguments; a few need larger ones, and an arrival that is
     harmless since nobody waits for it is refused."""
     errors, unseen = 0, []
-    for seed in range(45):
+    for seed in range(count):
         program = maker(random.Random(seed).choice)
         if maker is make:
             spoil(program, random.Random(-seed).choice)
@@ -132,4 +132,4 @@ def test_errors_are_errors(maker: Callable[[Pick], Program]) -> None:
             if _fault(program, 3) is None:
                 unseen.append(_told(program, report))
     assert errors > 5
-    assert len(unseen) <= 3, "\n\n".join(unseen)
+    assert len(unseen) <= count // 20, "\n\n".join(unseen)
