@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from wspec.check.conditions import Extents
 from wspec.check.linear import Key, Linear
 
 TRIES = 4000
+LIMIT_S = 1.0  # of processor time, for one question: most take some milliseconds
 SMALL = range(13)
 BITS = tuple(1 << bit for bit in range(4, 17))
 
@@ -244,8 +246,8 @@ def _choices(count: int, steps: set[int], highest: int) -> list[int]:
 
 def _climbs(count: int, choices: list[int], program: _Program, wanted: int) -> bool:
     """Does a search that changes one argument at a time for the better get there, from some beginning?"""
-    generator, tries = random.Random(0), 0
-    while tries < TRIES:
+    generator, tries, deadline = random.Random(0), 0, time.thread_time() + LIMIT_S
+    while tries < TRIES and time.thread_time() < deadline:
         values = [generator.choice(choices) for _ in range(count)]
         best, before = sum(program.agree(values)), -1
         while before < best < wanted:
