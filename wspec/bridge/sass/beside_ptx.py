@@ -252,7 +252,7 @@ class Automaton:
 
     def after(self, may: May, label: Label) -> May:
         """What may come behind an instruction of the machine code; nothing where it may not come."""
-        before, is_done = self._now(may), may[1]
+        before, is_done = self.now(may), may[1]
         found = before if label.name in _EXTRA else 0
         for number in bits_of(before & self.like(label)):
             found |= self.points[number].follow
@@ -260,12 +260,12 @@ class Automaton:
             is_done = label == _FOR_ALL
         return (found, is_done) if found else ()
 
-    def _now(self, may: May) -> int:
+    def now(self, may: May) -> int:
         """The points that may come: where all products are done, also those behind waits for products."""
         return self._closed(may[0], self._optional | self._waits) if may[1] else may[0]
 
     def may_end(self, may: May) -> bool:
-        return bool(self._now(may) >> self.end & 1)
+        return bool(self.now(may) >> self.end & 1)
 
 
 class Nearest:
@@ -300,7 +300,7 @@ class Nearest:
         found = next((rank & like for rank in ranks if rank & like), 0)
         if not found and label.name in _EXTRA:
             return (*on, *ranks)
-        found = found or full & like
+        found = found or self._ptx.now((full, is_done)) & like
         self._found |= found
         return (*on, *self._merged(found)) if on else ()
 
