@@ -53,6 +53,10 @@ class Golden:
 
     def module(self) -> Operation:
         """A fresh module."""
+        return self._read.clone({})
+
+    @functools.cached_property
+    def _read(self) -> Operation:
         return read(self.text())
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from wspec.check.conditions import Extents
 from wspec.check.linear import Key, Linear
 
 TRIES = 4000
+LIMIT_S = 1.0  # of processor time, for one question: most take some milliseconds
 SMALL = range(13)
 BITS = tuple(1 << bit for bit in range(4, 17))
 
@@ -117,7 +119,7 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     program = _Program(keys, extents, unknown, wanted)
     if len(choices) ** len(unknown) <= TRIES:
         return any(all(program.agree(values)) for values in itertools.product(choices, repeat=len(unknown)))
-    return _climbs(len(unknown), choices, lambda values: sum(program.agree(values)), len(wanted))
+    return _climbs(len(unknown), choices, program, len(wanted))
 
 
 class _Test(NamedTuple):
@@ -128,6 +130,10 @@ class _Test(NamedTuple):
     step: int  # of the loop
     above: int | None
     holds: bool
+
+    def agrees(self, slots: Sequence[int]) -> bool:
+        found = slots[self.slot]
+        return (bool(found) if self.above is None else -(-found // self.step) > self.above) == self.holds
 
 
 class _Program:
@@ -151,9 +157,29 @@ class _Program:
         for test in self._tests:
             for call, operands in self._steps[done : test.steps]:
                 slots.append(call(*[slots[operand] for operand in operands]))
-            done, found = max(done, test.steps), slots[test.slot]
-            yield (bool(found) if test.above is None else -(-found // test.step) > test.above) == test.holds
+            done = max(done, test.steps)
+            yield test.agrees(slots)
         yield from itertools.repeat(True, self._always)
+
+    def scores(self, values: Sequence[int], at: int, choices: Sequence[int]) -> list[int]:
+        """How much agrees for each choice of one value. What does not hang on it is computed once."""
+        slots = list(values)
+        for call, operands in self._steps:
+            slots.append(call(*[slots[operand] for operand in operands]))
+        hang = {at}
+        again = []
+        for slot, (call, operands) in enumerate(self._steps, start=self._first):
+            if not hang.isdisjoint(operands):
+                hang.add(slot)
+                again.append((slot, call, operands))
+        fixed = self._always + sum(test.agrees(slots) for test in self._tests if test.slot not in hang)
+        tests = [test for test in self._tests if test.slot in hang]
+        found = []
+        for slots[at] in choices:
+            for slot, call, operands in again:
+                slots[slot] = call(*[slots[operand] for operand in operands])
+            found.append(fixed + sum(test.agrees(slots) for test in tests))
+        return found
 
     def _test(self, one: Asked) -> _Test | None:
         if one.above is None:
@@ -218,19 +244,18 @@ def _choices(count: int, steps: set[int], highest: int) -> list[int]:
     return sorted({*SMALL, *BITS, *(value for value in around if value >= 0)})
 
 
-def _climbs(count: int, choices: list[int], agreeing: Callable[[Sequence[int]], int], wanted: int) -> bool:
+def _climbs(count: int, choices: list[int], program: _Program, wanted: int) -> bool:
     """Does a search that changes one argument at a time for the better get there, from some beginning?"""
-    generator, tries = random.Random(0), 0
-    while tries < TRIES:
+    generator, tries, deadline = random.Random(0), 0, time.thread_time() + LIMIT_S
+    while tries < TRIES and time.thread_time() < deadline:
         values = [generator.choice(choices) for _ in range(count)]
-        best, before = agreeing(values), -1
+        best, before = sum(program.agree(values)), -1
         while before < best < wanted:
             before = best
             for at in range(count):
-                scores = [(agreeing([*values[:at], one, *values[at + 1 :]]), -one) for one in choices]
+                scores = zip(program.scores(values, at, choices), choices, strict=True)
                 tries += len(choices)
-                best, value = max(scores)
-                values[at] = -value
+                best, values[at] = max(scores, key=lambda one: (one[0], -one[1]))
         if best == wanted:
             return True
     return False
