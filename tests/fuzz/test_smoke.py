@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COUNT = 16
+COUNT = 10
 SEED = 2026
 ROOT = Path(__file__).parents[2]
 

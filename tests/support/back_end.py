@@ -46,6 +46,7 @@ class _Programs(SimpleNamespace):
 class _Kept:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun: set[str] = set()  # steps that this process has made: the first one sets up LLVM for what follows
 
     def step(self, function: Callable[..., str]) -> Callable[..., str]:
         """A step of the back end: a text and what it adds to the metadata."""
@@ -57,9 +58,13 @@ class _Kept:
 
             mode = getattr(knobs.compilation, "instrumentation_mode", "")
             if getattr(CUDABackend, "instrumentation", None) or mode:
-                return make()[0]
+                return function(own, source, metadata, options, capability)
             known = (function.__name__, str(source), sorted(metadata.items()), options, capability, own.target)
-            text, after = self._answer(make, known, _settings())
+            if function.__name__ not in self._begun:
+                text, after = make()
+                self._begun.add(function.__name__)
+            else:
+                text, after = self._answer(make, known, _settings())
             metadata.update(after)
             return text
 
