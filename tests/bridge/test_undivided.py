@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import wspec
 from tests.bridge.fake_card import Card
 from tests.bridge.fake_driver import FakeDriver
-from wspec.bridge import generic_text, promoted
+from wspec.bridge import generic_text, promoted, undivided
 from wspec.bridge.text import reparse
 from wspec.execute import Kernel
 from wspec.execute.arguments import parameters
@@ -146,3 +146,21 @@ def test_packed_sequences(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -
             return launch
 
     torch.testing.assert_close(case.launch(Executed(), ROWS), case.theirs(), rtol=2e-2, atol=2e-2)
+
+
+def test_what_does_not_compile_is_said(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plain kernel runs."""
+
+    def fails(text: str, source: object) -> None:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(undivided, "finish_undivided", fails)
+    compiled = wspec.compile(product, specialize=False, promote=True)
+    compiled[grid(128, 192)](*arguments(128, 192, 256), **META)
+    assert not any(isinstance(one, TensorDescriptor) for one in driver.launches[0].arguments)
+    assert (
+        "keeps its pointers: with descriptors it does not compile: RuntimeError: no such luck"
+        in capsys.readouterr().err
+    )

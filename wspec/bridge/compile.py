@@ -200,7 +200,9 @@ def _compiled(
     result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
     finished = made.finished if result.specialized else None
     if not result.specialized:
-        result, finished = with_descriptors_alone(source, ttir, text, compiler, options, result)
+        result, finished = with_descriptors_alone(
+            source, ttir, text, compiler, options, result, kernel_location(source)
+        )
     return cache.store(key(), source, result, ttir, finished)
 
 

@@ -19,6 +19,7 @@ from wspec.bridge.text import captured, generic_text, reparse
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import Promotion, compared
 from wspec.ir.disjoint import Disjoint
+from wspec.ir.loc import Location
 from wspec.options import Options
 from wspec.ptx.validation.validate import Validation
 from wspec.target.hopper import BLOCK_SHARED_BYTES
@@ -42,11 +43,18 @@ Undivided = Callable[[Callable[[], str], str], Rewritten | None]
 
 
 def with_descriptors_alone(
-    source: KernelSource, ttir: str, text: str, compiler: Any, options: Options, result: Result
+    source: KernelSource,
+    ttir: str,
+    text: str,
+    compiler: Any,
+    options: Options,
+    result: Result,
+    place: Location,
 ) -> tuple[Result, Finished | None]:
     """What a kernel that is left alone becomes: the same result, or one that runs with descriptors.
 
-    `compiler` may have a method `undivided`. Never raises: what Triton does not compile so stays as it was.
+    `compiler` may have a method `undivided`. Never raises: what Triton does not compile so stays as it was,
+    and a remark at `place` says so.
     """
     ask: Undivided | None = getattr(compiler, "undivided", None)
     if ask is None or not ttir:
@@ -56,8 +64,12 @@ def with_descriptors_alone(
         if rewritten is None or rewritten.text is None:
             return result, None
         finished = finish_undivided(rewritten.text, source)
-    except Exception:  # of ours or of Triton's: the plain kernel runs, as it would have
-        return result, None
+    except Exception as error:  # of ours or of Triton's: the plain kernel runs, as it would have
+        first = (str(error).strip().splitlines() or [""])[0]
+        said = (
+            f"{source.name} keeps its pointers: with descriptors it does not compile: {type(error).__name__}: {first}"
+        )
+        return replace(result, remarks=(*result.remarks, Remark("not-promoted", said, place))), None
     asked = options.promote is True
     spilled = spill_bytes(finished.ptxas_log)
     too_big = finished.metadata["shared"] > BLOCK_SHARED_BYTES
