@@ -136,6 +136,11 @@ def forms(*lines: str) -> tuple[Form, Form]:
     return found.of(address.base, store), found.of(value, store)  # type: ignore[union-attr]
 
 
+EITHER = ("setp.lt.s32 %p2, %r2, 5;", "@%p2 bra $L__BB0_2;", "add.s32 %r91, %r4, 64;", "bra $L__BB0_3;",
+          "$L__BB0_2:", "add.s32 %r91, %r4, 64;", "$L__BB0_3:")  # fmt: skip
+INSIDE = ("$L__BB0_2:", "add.s32 %r8, %r8, 1;", "setp.lt.s32 %p2, %r8, 5;", "@%p2 bra $L__BB0_2;")
+
+
 @pytest.mark.parametrize(
     ("lines", "by"),
     [
@@ -144,6 +149,8 @@ def forms(*lines: str) -> tuple[Form, Form]:
         (("shl.b32 %r90, %r9, 1;", "add.s32 %r4, %r9, 5;", "mul.lo.s32 %r91, %r4, 2;"), 10),
         (("sub.s32 %r90, %r3, %r9;", "mad.lo.s32 %r91, %r9, -1, %r3;"), 0),
         (("mov.b32 %r90, 7;", "mov.b32 %r91, 5;"), 2**32 - 2),
+        (("ld.shared.b32 %r4, [%r1];", *EITHER, "mov.b32 %r90, %r4;"), 64),  # whichever way it came
+        (("add.s32 %r91, %r9, 64;", *INSIDE, "mov.b32 %r90, %r9;"), 64),  # a loop inside leaves %r9 as it is
     ],
 )
 def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
@@ -161,6 +168,8 @@ def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
          "mov.b32 %r90, %r9;"),
         ("mov.b32 %r90, %r2;", "mov.b32 %r91, %r9;"),
         ("mov.b32 %r90, %r9;", "and.b32 %r91, %r9, 64;"),
+        (*EITHER, "ld.shared.b32 %r4, [%r1];", "mov.b32 %r90, %r4;"),  # of what was there before
+        ("add.s32 %r91, %r9, 64;", *INSIDE[:1], "add.s32 %r9, %r9, 1;", *INSIDE[1:], "mov.b32 %r90, %r9;"),
     ],
 )  # fmt: skip
 def test_what_is_not_known(lines: tuple[str, ...]) -> None:

@@ -1,9 +1,10 @@
 """What registers hold, as sums over what is not known: enough to tell that one is so much more than another.
 
-A register's form is taken where it is needed, by the instruction that wrote it last: in the same block or the only one
-from which that is entered, and so on, or elsewhere if only one instruction writes it. Atoms are what a block finds in a
-register when it is entered, and what instructions make that are not followed. Two forms of values that are there at the
-same time, with the same atoms, differ by a number.
+A register's form is taken where it is needed, by the instruction that wrote it last: in the same block, or the last
+one that every way to it comes through if nothing writes it from there on, and so on, or elsewhere if only one
+instruction writes it, or several that are alike. Atoms are what a block finds in a register when it is entered, and
+what instructions make that are not followed. Two forms of values that are there at the same time, with the same atoms,
+differ by a number.
 
 Why that holds across blocks: a register that one instruction writes has, wherever it may be read, what its instruction
 made when it was last executed; and of two such registers that are computed from what the same block found when it was
@@ -22,6 +23,7 @@ from wspec.ptx.evaluation import Evaluation, computes
 from wspec.ptx.operands import Number, Operand, Register
 from wspec.ptx.registers import Writers
 from wspec.ptx.syntax import Instruction
+from wspec.ptx.ways_in import WaysIn
 
 _BITS = 32
 _WHOLE = (1 << _BITS) - 1
@@ -47,7 +49,7 @@ class Forms:
     def __init__(self, blocks: Sequence[flow.Block], writers: Writers, evaluation: Evaluation) -> None:
         self._writers, self._evaluation = writers, evaluation
         self._places = {one: (block, at) for block in blocks for at, one in enumerate(block.instructions)}
-        self._entered_from = _entered_from(blocks)
+        self._ways_in = WaysIn(blocks)
         self._made: dict[Instruction, Form] = {}
         self._bits: dict[str, int] = {}
 
@@ -72,11 +74,29 @@ class Forms:
                 return self._result(last, operand.name)
             if len(makers) == 1 and not inside:
                 return self._result(makers[0], operand.name)
-            before = self._entered_from.get(block.number)
-            if inside or before is None:
+            before = self._ways_in.kept_since(block, {self._places[one][0].number for one in makers})
+            if before is None:
+                if self._are_alike(makers, block, at):
+                    return self._result(makers[0], operand.name)
                 return _atom((operand.name, block.number))
             block, at = before, len(before.instructions)
         return _atom(operand.name)
+
+    def _are_alike(self, makers: Sequence[Instruction], block: flow.Block, at: int) -> bool:
+        """Has a register that several instructions write the same value here, whichever of them came last?
+
+        They do the same, and between what makes their operands and this place stands one of them on every way, as if
+        one instruction made the register there. (LLVM writes a sum that two loops need in front of each.)
+        """
+        first = makers[0]
+        if any(one.guard or (one.opcode, one.operands[1:]) != (first.opcode, first.operands[1:]) for one in makers):
+            return False
+        sources = [[one for one in self._writers.of(name) if one in self._places] for name in reads(first)]
+        stops = [self._places[one] for one in makers]
+        return all(
+            len(those) < 2 and not any(self._ways_in.leads_past(self._places[one], stops, (block, at)) for one in those)
+            for those in sources
+        )
 
     def _place(self, one: Instruction) -> int:
         return self._places[one][1]
@@ -222,17 +242,6 @@ def shifted(form: Form, by: int) -> Form:
     """So much more, of what is the same in all threads."""
     assert isinstance(form.number, int)
     return Form(form.terms, form.number + by & _WHOLE)
-
-
-def _entered_from(blocks: Sequence[flow.Block]) -> dict[int, flow.Block]:
-    """Of each block that only one other leads to, that one. The loop of a wait leads to itself."""
-    before: dict[int, set[int]] = {}
-    numbered = {block.number: block for block in blocks}
-    for block in blocks:
-        for way in block.follow:
-            if way != block.number:
-                before.setdefault(way, set()).add(block.number)
-    return {way: numbered[min(those)] for way, those in before.items() if len(those) == 1 and way != 0}
 
 
 def _number(number: Each) -> Form:
