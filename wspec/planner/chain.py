@@ -15,6 +15,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.ir.shapes import DOTS
+from wspec.ir.types import TensorType
 from wspec.model.machine import Machine
 from wspec.options import Options
 from wspec.passes.data_partition.choice import choose_replicas, slicing_for
@@ -109,6 +110,8 @@ def _plan(
     _check_order(flow, cuts)
     parts = {name: project(function, draft, draft.task(name), sites) for name in names_of(cuts)}
     _check_divided(list(parts.values()), cuts)
+    if STORE in parts:
+        _check_stores(parts[STORE])
     consumer = parts[MULTIPLY]
     warps = source_warps(function)
     replicas, sliced = choose_replicas(consumer.function, consumer.loops, consumer.sites, warps, options)
@@ -228,6 +231,13 @@ def _check_divided(parts: list[Part], cuts: Cuts) -> None:
             for op in part.function.walk():
                 if id_of(op) in other and not op.name.startswith("wspec."):
                     raise decline("no-chain", f"{op.name} would be needed on both sides of the cut", op.location)
+
+
+def _check_stores(part: Part) -> None:
+    """The task behind the last cut is one warp that hands finished tiles to TMA: nothing is left for it to compute."""
+    for op in part.function.walk():
+        if not op.name.startswith("wspec.") and any(isinstance(result.type, TensorType) for result in op.results):
+            raise decline("no-chain", f"{op.name} would be left to the task that stores", op.location)
 
 
 def _tasks(
