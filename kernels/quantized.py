@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -162,6 +162,11 @@ def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     return Config(block_m, block_n, 64 if block_m > 128 else 128, warps, num_stages=3, parts=parts, blocks=blocks)
 
 
+def _whole_steps(config: Config, half: int, group: int) -> Config:
+    """With steps that divide rows of `half` bytes, and groups: shorter ones where these are short."""
+    return replace(config, block_k=math.gcd(config.block_k, half, group))
+
+
 @functools.cache
 def specialized_kernel(bits: int, blocks: int | None = None, **options: Any) -> Any:
     """The jit function for weights of 8 or 4 bits under `wspec.compile`, made on first use; it starts early.
@@ -285,8 +290,8 @@ class Launch:
     def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
         """The launch for inputs that passed `check_int4`."""
         half = weight.shape[1]
-        tile = config or default_config(a.shape[0], weight.shape[0], half, bits=4)
         group = a.shape[1] // scale.shape[0]
+        tile = config or _whole_steps(default_config(a.shape[0], weight.shape[0], half, bits=4), half, group)
         if group % tile.block_k or half % (tile.block_k * tile.parts):
             raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")
         sums, descriptors = _descriptors(a, weight, tile)

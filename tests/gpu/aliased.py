@@ -7,6 +7,7 @@ be compared with, no more than one whose blocks race, so that it leaves other bi
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections import Counter
@@ -42,7 +43,7 @@ RUNS = 2  # more of the plain kernel, to see whether it always leaves the same b
 MORE_RUNS = 30  # where the other one leaves something else
 FAULT_RUNS = 300  # where the other one faults: one of the fuzzer's faults in one of 50
 TOLERANCE = 2e-2
-ANSWER_S = 30.0  # for a launch, and compiling before the first
+ANSWER_S = 120.0  # for a launch, and compiling before the first beside other work
 STEADY, RACES = "steady", "the plain kernel races"
 Bytes = tuple[bytes, ...]
 
@@ -74,15 +75,17 @@ class Launched:
         """The plain kernel in the executor."""
         return Kernel(read(bridge.ttgir(self.source)))
 
-    def is_sound(self, layout: Layout | None) -> bool:
-        """Does the executor find nothing wrong with the plain kernel, such as a place that is out of bounds?"""
+    def after_executed(self, layout: Layout | None) -> Bytes | None:
+        """The bytes of every tensor after the plain kernel in the executor. None where that finds something wrong with
+        it, such as a place that is out of bounds."""
         names = {parameter.name for parameter in self.executed.parameters}
-        given = self.given if layout is None else layout.applied(self.given)
+        given = copy.deepcopy(dict(self.given)) if layout is None else layout.applied(self.given)
         try:
             self.executed.run(self.grid, {name: item for name, item in given.items() if name in names})
         except ExecutionError:
-            return False
-        return True
+            return None
+        tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
+        return tuple(one.contiguous().view(torch.uint8).numpy().tobytes() for one in tensors)
 
     def after(self, kernel: Any, layout: Layout | None) -> Bytes:
         """The bytes of every tensor after a launch. Raises what the launch raises."""
@@ -289,7 +292,21 @@ class Compared:
             return f"the plain kernel does not always run ({again.kind})", ""
         if again.value.seen != (expected,):
             return RACES, ""
-        return ("wrong", wrong) if self.one.is_sound(layout) else ("the executor finds the plain kernel wrong", "")
+        if isinstance(found, Answered) and not self.specialized:
+            return "the plain kernel leaves other numbers in another process", ""
+        return self._judged(layout, wrong, expected, found)
+
+    def _judged(
+        self, layout: Layout | None, wrong: str, expected: Bytes, found: Answered[Answer] | Lost
+    ) -> tuple[str, str]:
+        """By what the executor makes of the plain kernel: is that wrong, as it stands or as the back end made it?"""
+        right = self.one.after_executed(layout)
+        if right is None:
+            return "the executor finds the plain kernel wrong", ""
+        apart = self.one.difference(expected, right, False)
+        if isinstance(found, Answered) and apart and not self.one.difference(found.value.seen[0], right, False):
+            return "the back end made the plain kernel wrong", ""
+        return "wrong", wrong + (f" (plain is not what the executor says: {apart})" if apart else "")
 
 
 def chosen(one: Launched, seed: int, count: int) -> Sequence[Layout]:

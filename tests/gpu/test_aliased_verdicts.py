@@ -26,13 +26,20 @@ Behaviour = Callable[[Question], Answered[Answer] | Lost]
 class Sound(Launched):
     """Whatever happens, the plain kernel is not to blame."""
 
-    def is_sound(self, layout: object) -> bool:
-        return True
+    def after_executed(self, layout: object) -> Bytes | None:
+        return left(RIGHT).value.seen[0]
 
 
 class Unsound(Launched):
-    def is_sound(self, layout: object) -> bool:
-        return False
+    def after_executed(self, layout: object) -> Bytes | None:
+        return None
+
+
+class Spoilt(Launched):
+    """The back end made something else of the plain kernel."""
+
+    def after_executed(self, layout: object) -> Bytes | None:
+        return left(OTHER).value.seen[0]
 
 
 def launched(kind: type[Launched] = Sound) -> Launched:
@@ -127,6 +134,18 @@ def test_what_races_has_no_numbers() -> None:
 def test_out_of_bounds_there_are_no_numbers() -> None:
     wrong, seen = verdict(Process(), Process(overlapping=left(OTHER)), Unsound)
     assert wrong == [] and seen == {"the executor finds the plain kernel wrong": LAYOUTS}
+
+
+def test_a_plain_kernel_that_the_back_end_made_wrong_has_no_numbers() -> None:
+    spoilt = "the back end made the plain kernel wrong"
+    assert verdict(Process(), Process(overlapping=left(OTHER)), Spoilt) == ([], {spoilt: LAYOUTS})
+    wrong, _ = verdict(Process(), Process(overlapping=left(OTHER + 1)), Spoilt)
+    assert len(wrong) == LAYOUTS and "plain is not what the executor says" in wrong[0]
+
+
+def test_what_is_left_alone_is_the_plain_kernel_whatever_it_leaves() -> None:
+    what = "the plain kernel leaves other numbers in another process"
+    assert verdict(Process(), Process(usual=left(OTHER, specialized=False))) == ([], {what: 1})
 
 
 def test_what_the_proof_left_alone_is_not_compared() -> None:

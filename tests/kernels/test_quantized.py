@@ -132,6 +132,13 @@ def test_default_tiles_keep_the_card_busy(bits: int, m: int, n: int, parts: int,
     assert f"p{parts}" in str(config)
 
 
+@pytest.mark.parametrize(("k", "group", "steps"), [(128, 128, 64), (256, 128, 128), (256, 64, 64), (192, 32, 32)])
+def test_short_rows_and_groups_are_whole_steps(k: int, group: int, steps: int) -> None:
+    packed, scales = quantize_int4(torch.ones(64, k), group)
+    launch = Launch.int4(torch.zeros(16, k, dtype=torch.bfloat16), packed, scales)
+    assert launch.meta["BLOCK_K"] == steps
+
+
 @pytest.mark.parametrize(("bits", "m"), [(bits, m) for bits in (8, 4) for m in (16, 64, 128, 256)])
 def test_default_tiles_are_specialized(bits: int, m: int) -> None:
     """As was measured to be the fastest, docs/chains.md: with a third task for int4 from 128 rows on."""
