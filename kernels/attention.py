@@ -312,12 +312,13 @@ def attention(
     found = _launches.get(key) if key is not None else None
     if found is None:
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
-    addresses = q.data_ptr(), k.data_ptr(), v.data_ptr()
-    out, lse = torch.empty_like(q), torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    again = not (addresses[0] | addresses[1] | addresses[2]) % TMA_ALIGNMENT_BYTES
-    if not (again and found[0](*addresses, out.data_ptr(), lse.data_ptr())):
+    again, unread, _ = found
+    at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
+    lse = None if unread and not return_lse else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
+    if not (aligned and again(at_q, at_k, at_v, out.data_ptr(), unread if lse is None else lse.data_ptr())):
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
-    return (out, lse) if return_lse else out
+    return out if lse is None or not return_lse else (out, lse)
 
 
 def _computed(
@@ -343,7 +344,16 @@ _operator = operator(
 )
 _SCALES = (float, int, type(None))
 _launches = Memo()
-"""By what decides a launch, the launch to be made again, and the kernel, whose identity is part of that."""
+"""By what decides a launch, the launch to be made again, where its log-sum-exp may go if nobody reads it (0: nowhere),
+and the kernel, whose identity is part of that."""
+UNREAD_ROWS = 1 << 20  # 4 MiB; what takes longer to compute than memory takes to be had gets memory of its own
+
+
+@functools.cache
+def _unread(device: torch.device, stream: int) -> torch.Tensor:
+    """Memory for the log-sum-exp of launches of a stream that nobody asked for: they may all write there, one after the
+    other. It is never given back, for a graph may keep its address."""
+    return torch.empty(UNREAD_ROWS, dtype=torch.float32, device=device)
 
 
 def _key(q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any) -> tuple[Any, ...] | None:
@@ -394,7 +404,8 @@ def _attention(
         like = (q.dtype, *launch.meta.values()) if len(parts) == 1 else None
         again = launch.run(attention_fwd_ws(tile.coarsening) if kernel is None else kernel, like)
         if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
-            _launches.keep(key, (again, kernel))
+            unread = _unread(q.device, key[-1]).data_ptr() if lse.numel() <= UNREAD_ROWS else 0
+            _launches.keep(key, (again, unread, kernel))
     return (out, lse) if return_lse else out
 
 

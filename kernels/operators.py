@@ -40,7 +40,10 @@ def is_traced(*tensors: Any) -> bool:
     """Is somebody following the call who has to see an operator: a compiler, a mode, a tensor of a kind of its own?"""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return True
-    return any(isinstance(tensor, torch.Tensor) and type(tensor) not in _ORDINARY for tensor in tensors)
+    for tensor in tensors:  # noqa: SIM110  # a generator takes longer, and every call counts
+        if type(tensor) not in _ORDINARY and isinstance(tensor, torch.Tensor):
+            return True
+    return False
 
 
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)

@@ -120,6 +120,24 @@ def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -
     assert len(seen) == 2 and len(card.launched()) == 6, "five, and a table"
 
 
+def test_what_nobody_reads_gets_no_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log-sum-exp of a launch that is made again goes where those of others went; one that is asked for is the
+    caller's own."""
+    made: list[torch.Tensor] = []
+    given, empty = inputs(300, 128), torch.empty
+
+    def counted(*args: Any, **named: Any) -> torch.Tensor:
+        made.append(empty(*args, **named))
+        return made[-1]
+
+    attention(*given)
+    monkeypatch.setattr(torch, "empty", counted)
+    attention(*given)
+    assert made == []
+    _, lse = attention(*given, return_lse=True)
+    assert len(made) == 1 and lse is made[0]
+
+
 def test_numbers_that_triton_tells_apart() -> None:
     assert special(16, 48, 4096) == special(32, 16, 16) != special(17, 48, 4096)
     assert special(1) != special(17) and special(1 << 32) != special(16) != special((1 << 31) + 16)
