@@ -59,7 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """One of several processes takes one core, and so do the programs that it starts."""
+    """One of several processes takes one core, and so do the programs that it starts. Nothing is garbage yet."""
+    gc.disable()
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -82,6 +83,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(2_000, 20, 200)
+    gc.enable()
 
 
 @pytest.fixture
