@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import tempfile
 import time
@@ -99,7 +100,11 @@ def _started(folder: Path, limits: Limits) -> _Worker:
 
 
 def _work(pipe: Connection, folder: Path, limits: Limits) -> None:
-    """The life of a worker."""
+    """The life of a worker. What it has imported its children need not, nor look for garbage in it."""
+    from wspec.bridge import backend, frontend  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
     while True:
         try:
             number, known = pipe.recv()

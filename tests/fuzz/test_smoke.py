@@ -1,4 +1,8 @@
-"""A short run of the fuzzer: a fixed seed and a fixed number of kernels."""
+"""A short run of the fuzzer: a fixed seed and a fixed number of kernels.
+
+Six kernels of that seed are five specialized ones, of which one is undecided and one goes down to the cubin; of other
+seeds there is one on which the checker takes all the time it has. `python -m tests.fuzz` runs as many as one likes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import sys
 from pathlib import Path
 
 COUNT = 6
-SEED = 2026
+SEED = 2029
 ROOT = Path(__file__).parents[2]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import resource
@@ -60,7 +61,7 @@ def good() -> Good:
 
 
 def warm() -> None:
-    """Import what the commands import, so that each need not; no thread is started."""
+    """Import what the commands import, so that each need not, nor look for garbage in it; no thread is started."""
     import wspec.api
     import wspec.cli.compile_command
     import wspec.cli.run_command
@@ -69,6 +70,9 @@ def warm() -> None:
     import wspec.proof
     import wspec.verdict  # noqa: F401
     from wspec.bridge import backend, compile, persistent  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
 
 
 def run(case: Case) -> Ended:
