@@ -140,7 +140,7 @@ def test_rings_are_told_apart(body: tuple[str, ...]) -> None:
     ],
 )
 def test_slots_of_one_ring_are_not(body: tuple[str, ...]) -> None:
-    with pytest.raises(PtxError, match="wrote|read"):
+    with pytest.raises(PtxError, match=r"wrote|read"):
         show(RING.replace("BODY", "\n".join(body)))
 
 
