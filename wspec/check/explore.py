@@ -89,6 +89,7 @@ class _Search:
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Seen]] = {}  # by shape, those that lack the most
         self.weighed: Counter[Hashable] = Counter()  # place of an error -> how many ways there were looked at
+        self.holds_first: dict[Operation, bool] = {}
         self.states = 0
         self.merged = False
 
@@ -118,7 +119,9 @@ class _Search:
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
                 # Usually short runs first: errors are shown where they are smallest.
-                ways = [other, state] if holds_first(need.op) else [state, other]
+                if need.op not in self.holds_first:
+                    self.holds_first[need.op] = holds_first(need.op)
+                ways = [other, state] if self.holds_first[need.op] else [state, other]
                 stack += [(way, new) for way in ways]
 
     def _weighed(self, one: Finding, state: State) -> Finding:

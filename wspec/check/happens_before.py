@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from wspec.check.code import View
 from wspec.check.engine import Engine
@@ -26,8 +26,7 @@ Lacks = tuple[
 ]  # by holder, which events it does not know of, as bits; last the buffers that nobody has written
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that is asked for: an event of a stream; its bit."""
 
     bit: int
@@ -36,8 +35,7 @@ class Event:
     fenced: bool = False  # it is asked for in what asynchronous units see
 
 
-@dataclass(slots=True)
-class Holder:
+class Holder(NamedTuple):
     """Something that knows of events: who it is, the names of its two clocks, and to whom it may hand them on."""
 
     of: Task | Barrier | NamedBarrier
@@ -139,10 +137,14 @@ class Past:
                     seen = memo[id(visible), True] = _behind(visible, fenced)
                 wanted &= every & ~(behind | seen)
             self.lacks.append(wanted)
+        self.every = every
+        return self.lacking()
+
+    def lacking(self) -> Lacks:
+        """What `form` said."""
         written = 0
         for bit, _, _ in self.written:
             written |= bit
-        self.every = every
         return *self.lacks, ~written
 
     # ---- holders
