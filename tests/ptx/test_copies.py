@@ -126,6 +126,10 @@ TAIL = """
 """
 
 
+INNER, AGAIN = "$L__BB0_2:", "@%p2 bra 	$L__BB0_2;"
+SKIP, HERE, OUT = "@%p3 bra 	$L__BB0_3;", "$L__BB0_3:", "@%p4 bra 	$L__BB0_1;"
+
+
 def forms(*lines: str) -> tuple[Form, Form]:
     """Of %r90 and %r91, in a loop."""
     entry = read(HEAD + "\n".join(lines) + TAIL).entry()
@@ -144,6 +148,19 @@ def forms(*lines: str) -> tuple[Form, Form]:
         (("shl.b32 %r90, %r9, 1;", "add.s32 %r4, %r9, 5;", "mul.lo.s32 %r91, %r4, 2;"), 10),
         (("sub.s32 %r90, %r3, %r9;", "mad.lo.s32 %r91, %r9, -1, %r3;"), 0),
         (("mov.b32 %r90, 7;", "mov.b32 %r91, 5;"), 2**32 - 2),
+        (("add.s32 %r4, %r9, 64;", INNER, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", AGAIN), 64),
+        (
+            (
+                "add.s32 %r4, %r9, 64;",
+                SKIP,
+                "add.s32 %r5, %r9, 1;",
+                HERE,
+                "mov.b32 %r90, %r9;",
+                "mov.b32 %r91, %r4;",
+                OUT,
+            ),
+            64,
+        ),
     ],
 )
 def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
@@ -159,6 +176,8 @@ def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
         ("mov.b32 %r90, %r2;", "or.b32 %r91, %r2, 64;"),  # the bit may be there
         ("mov.b32 %r90, %r9;", "add.s32 %r9, %r9, 64;", "mov.b32 %r91, %r9;", "ld.shared.b32 %r9, [%r1];",
          "mov.b32 %r90, %r9;"),
+        ("add.s32 %r4, %r9, 64;", INNER, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", "add.s32 %r9, %r9, 1;", AGAIN),
+        ("add.s32 %r4, %r9, 64;", SKIP, "add.s32 %r9, %r9, 1;", HERE, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", OUT),
         ("mov.b32 %r90, %r2;", "mov.b32 %r91, %r9;"),
         ("mov.b32 %r90, %r9;", "and.b32 %r91, %r9, 64;"),
     ],

@@ -1,13 +1,15 @@
 """What registers hold, as sums over what is not known: enough to tell that one is so much more than another.
 
 A register's form is taken where it is needed, by the instruction that wrote it last: in the same block or the only one
-from which that is entered, and so on, or elsewhere if only one instruction writes it. Atoms are what a block finds in a
+from which that is entered, and so on; or, before a loop that does not write it, in the block that every way to the loop
+leads through; or elsewhere if only one instruction writes it. Atoms are what a block finds in a
 register when it is entered, and what instructions make that are not followed. Two forms of values that are there at the
 same time, with the same atoms, differ by a number.
 
 Why that holds across blocks: a register that one instruction writes has, wherever it may be read, what its instruction
 made when it was last executed; and of two such registers that are computed from what the same block found when it was
-entered, both were last computed by the same execution of that block, as it comes before whatever reads either.
+entered, both were last computed by the same execution of that block, as it comes before whatever reads either. What a
+block leaves in a register is still there where no way on, up to the next time that the block is entered, writes it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import NamedTuple
 
 from wspec.ptx import flow
 from wspec.ptx.arithmetic import width
+from wspec.ptx.dominators import between, dominators
 from wspec.ptx.effects import reads, writes
 from wspec.ptx.evaluation import Evaluation, computes
 from wspec.ptx.operands import Number, Operand, Register
@@ -47,7 +50,9 @@ class Forms:
     def __init__(self, blocks: Sequence[flow.Block], writers: Writers, evaluation: Evaluation) -> None:
         self._writers, self._evaluation = writers, evaluation
         self._places = {one: (block, at) for block in blocks for at, one in enumerate(block.instructions)}
+        self._blocks = {block.number: block for block in blocks}
         self._entered_from = _entered_from(blocks)
+        self._around: dict[int, tuple[flow.Block, set[int]]] | None = None
         self._made: dict[Instruction, Form] = {}
         self._bits: dict[str, int] = {}
 
@@ -72,11 +77,21 @@ class Forms:
                 return self._result(last, operand.name)
             if len(makers) == 1 and not inside:
                 return self._result(makers[0], operand.name)
-            before = self._entered_from.get(block.number)
-            if inside or before is None:
+            before = None if inside else self._entered_from.get(block.number) or self._unwritten(block, makers)
+            if before is None:
                 return _atom((operand.name, block.number))
             block, at = before, len(before.instructions)
         return _atom(operand.name)
+
+    def _unwritten(self, block: flow.Block, makers: Sequence[Instruction]) -> flow.Block | None:
+        """The block that every way to this one leads through last, if none of those instructions comes behind it."""
+        if self._around is None:
+            blocks = [self._blocks[number] for number in sorted(self._blocks)]
+            found = dominators(blocks) if blocks[0].number == 0 else {}
+            self._around = {to: (self._blocks[by], between(by, to, blocks)) for to, by in found.items()
+                            if to not in self._entered_from}  # fmt: skip
+        before, behind = self._around.get(block.number, (None, set[int]()))
+        return None if any(self._places[one][0].number in behind for one in makers) else before
 
     def _place(self, one: Instruction) -> int:
         return self._places[one][1]
