@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from wspec import bridge, ir
 from wspec.bridge import Proof
+from wspec.bridge.collector import collector_paused
 from wspec.check import Finding, Report, check
 from wspec.ir.disjoint import NONE, Disjoint
 
@@ -29,7 +30,9 @@ def checked(module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, 
     crash on it.
     """
     try:
-        return check(module, limit_s=limit_s, disjoint=disjoint, placement=bridge.placement(module, apart=outside))
+        placed = bridge.placement(module, apart=outside)
+        with collector_paused():
+            return check(module, limit_s=limit_s, disjoint=disjoint, placement=placed)
     except bridge.BridgeError as error:
         report = check(module, limit_s=limit_s, disjoint=disjoint)
         message = f"Triton does not say where this is put in shared memory: {error.message.splitlines()[0]}"

@@ -126,6 +126,10 @@ TAIL = """
 """
 
 
+INNER, AGAIN = "$L__BB0_2:", "@%p2 bra 	$L__BB0_2;"
+SKIP, HERE, OUT = "@%p3 bra 	$L__BB0_3;", "$L__BB0_3:", "@%p4 bra 	$L__BB0_1;"
+
+
 def forms(*lines: str) -> tuple[Form, Form]:
     """Of %r90 and %r91, in a loop."""
     entry = read(HEAD + "\n".join(lines) + TAIL).entry()
@@ -151,6 +155,19 @@ INSIDE = ("$L__BB0_2:", "add.s32 %r8, %r8, 1;", "setp.lt.s32 %p2, %r8, 5;", "@%p
         (("mov.b32 %r90, 7;", "mov.b32 %r91, 5;"), 2**32 - 2),
         (("ld.shared.b32 %r4, [%r1];", *EITHER, "mov.b32 %r90, %r4;"), 64),  # whichever way it came
         (("add.s32 %r91, %r9, 64;", *INSIDE, "mov.b32 %r90, %r9;"), 64),  # a loop inside leaves %r9 as it is
+        (("add.s32 %r4, %r9, 64;", INNER, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", AGAIN), 64),
+        (
+            (
+                "add.s32 %r4, %r9, 64;",
+                SKIP,
+                "add.s32 %r5, %r9, 1;",
+                HERE,
+                "mov.b32 %r90, %r9;",
+                "mov.b32 %r91, %r4;",
+                OUT,
+            ),
+            64,
+        ),
     ],
 )
 def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
@@ -166,6 +183,8 @@ def test_how_much_more_one_is(lines: tuple[str, ...], by: int) -> None:
         ("mov.b32 %r90, %r2;", "or.b32 %r91, %r2, 64;"),  # the bit may be there
         ("mov.b32 %r90, %r9;", "add.s32 %r9, %r9, 64;", "mov.b32 %r91, %r9;", "ld.shared.b32 %r9, [%r1];",
          "mov.b32 %r90, %r9;"),
+        ("add.s32 %r4, %r9, 64;", INNER, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", "add.s32 %r9, %r9, 1;", AGAIN),
+        ("add.s32 %r4, %r9, 64;", SKIP, "add.s32 %r9, %r9, 1;", HERE, "mov.b32 %r90, %r9;", "mov.b32 %r91, %r4;", OUT),
         ("mov.b32 %r90, %r2;", "mov.b32 %r91, %r9;"),
         ("mov.b32 %r90, %r9;", "and.b32 %r91, %r9, 64;"),
         (*EITHER, "ld.shared.b32 %r4, [%r1];", "mov.b32 %r90, %r4;"),  # of what was there before

@@ -41,14 +41,14 @@ FIRST, SECOND, NOT_FIRST = (
 FENCE, COMMIT = "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;"
 
 
-def show(*lines: str, strict: bool = False, buffers: Collection[range] | None = None) -> None:
+def show(*lines: str, buffers: Collection[range] | None = None) -> None:
     """Of a text that two warps execute."""
     head = ".visible .entry kernel()\n.reqntid 64\n{\n	.reg .pred %p<9>;\n	.reg .b32 %r<99>;\n"
     text = f".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 global_smem[];\n{head}"
     entry = read(text + PLACE + "\n".join(lines) + "\n	ret;\n}\n").entry()
     blocks = blocks_of(entry)
     role = Role((0, 1), frozenset(range(len(blocks))), (0, 0), None)
-    show_thread_order(blocks, [role], Writers(entry), strict, buffers)
+    show_thread_order(blocks, [role], Writers(entry), buffers)
 
 
 RIGHT = [
@@ -62,7 +62,6 @@ RIGHT = [
     (ELECT, NOT_FIRST, f"@%p4 {MAKE}", f"@!%p5 {EXPECT}"),
     (ELECT, SECOND, f"@%p4 {MAKE}", MEET, f"@%p5 {EXPECT}"),
     (FENCE, PRODUCT, PRODUCT, COMMIT, FENCE, PRODUCT, COMMIT),
-    (WRITE, READ_SLOT),
 ]
 WRONG = [
     ((WRITE, READ_OTHERS), "wrote"),
@@ -80,6 +79,7 @@ WRONG = [
     (("bar.sync 2, 32;", WRITE, "bar.sync 2, 32;", READ_OTHERS), "wrote"),
     ((PRODUCT, COMMIT), "wgmma.fence"),
     ((FENCE, PRODUCT, COMMIT, PRODUCT), "wgmma.fence"),
+    ((WRITE, READ_SLOT), "wrote"),
 ]
 
 
@@ -94,9 +94,54 @@ def test_what_is_not(lines: tuple[str, ...], why: str) -> None:
         show(*lines)
 
 
-def test_what_is_not_known_is_the_same_if_asked_for() -> None:
-    with pytest.raises(PtxError, match="wrote"):
-        show(WRITE, READ_SLOT, strict=True)
+RING = """
+	mov.b32 	%r30, 0;
+	mov.b32 	%r31, 0;
+$L__again:
+	shl.b32 	%r32, %r30, 8;
+	add.s32 	%r33, %r3, %r32;
+	shl.b32 	%r34, %r31, 8;
+	add.s32 	%r35, %r5, %r34;
+	BODY
+	add.s32 	%r36, %r30, 1;
+	setp.eq.b32 	%p6, %r36, 3;
+	selp.b32 	%r30, 0, %r36, %p6;
+	add.s32 	%r37, %r31, 1;
+	setp.eq.b32 	%p7, %r37, 2;
+	selp.b32 	%r31, 0, %r37, %p7;
+	@%p8 bra 	$L__again;
+"""
+LOAD_SLOT, LOAD_OTHER_RING = "ld.shared.b32 %r8, [%r35];", "ld.shared.b32 %r8, [%r35+768];"
+STORE_SLOT = "st.shared.b32 [%r33], %r9;"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (LOAD_OTHER_RING, STORE_SLOT),  # three slots of 256 bytes, and two behind them
+        (STORE_SLOT, LOAD_OTHER_RING),
+        (LOAD_OTHER_RING, "st.shared.b32 [%r3+1280], %r9;"),  # behind both
+        (LOAD_SLOT, MEET, STORE_SLOT, MEET),
+    ],
+)
+def test_rings_are_told_apart(body: tuple[str, ...]) -> None:
+    show(RING.replace("BODY", "\n".join(body)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (LOAD_SLOT, STORE_SLOT),
+        (LOAD_SLOT, MEET, STORE_SLOT),  # and round the loop
+        (LOAD_OTHER_RING.replace("768", "764"), STORE_SLOT),
+        (STORE_SLOT.replace("%r33", "%r33+4"), LOAD_OTHER_RING),
+        (LOAD_OTHER_RING, "st.shared.b32 [%r3+1276], %r9;"),
+        (LOAD_OTHER_RING, "st.shared.b32 [%r7], %r9;"),  # anywhere
+    ],
+)
+def test_slots_of_one_ring_are_not(body: tuple[str, ...]) -> None:
+    with pytest.raises(PtxError, match=r"wrote|read"):
+        show(RING.replace("BODY", "\n".join(body)))
 
 
 WRITE_TWO = "st.shared.v2.b32 [%r12], {%r9, %r10};"

@@ -1,4 +1,4 @@
-"""Compiling without the garbage collector: a compilation makes some 100,000 objects that all live until it ends.
+"""Compiling and checking without the garbage collector: it makes some 100,000 objects that all live until the end.
 
 A full collection walks everything that torch and Triton have loaded as well, and takes 0.1 to 0.25 s; while a kernel is
 compiled one or two of them come, and find nothing.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wspec.check.conditions import Condition, Threshold
 from wspec.check.findings import Kind
@@ -14,8 +15,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """A part of shared memory: an allocation, the indices taken of it, and a box inside that."""
 
     root: int  # number of the allocation

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
@@ -70,20 +70,35 @@ def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[l
     return list(exact.found.values()), merged.states + exact.states
 
 
+@dataclass(slots=True)
+class Seen:
+    """A state that is followed: what it does not know of the past.
+
+    `replaced`: one like it that lacks more is followed in its place, and goes the same ways. What is left to follow of
+    it need not be then.
+    """
+
+    lacks: Lacks = ()
+    replaced: bool = False
+
+
 class _Search:
     def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
         self.engine, self.deadline, self.merge = engine, deadline, merge
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
-        self.seen: dict[Hashable, list[Lacks]] = {}  # shape -> what was not known of the past, the most each time
+        self.seen: dict[Hashable, list[Seen]] = {}  # by shape, those that lack the most
         self.weighed: Counter[Hashable] = Counter()  # place of an error -> how many ways there were looked at
+        self.holds_first: dict[Operation, bool] = {}
         self.states = 0
         self.merged = False
 
     def run(self) -> None:
-        stack: list[State] = [self.engine.start()]
+        stack: list[tuple[State, Seen]] = [(self.engine.start(), Seen())]
         while stack and len(self.found) < MAX_FINDINGS:
-            state = stack.pop()
+            state, seen = stack.pop()
+            if seen.replaced:
+                continue
             self.engine.deadline = self.deadline
             try:
                 self.engine.run(state)
@@ -95,7 +110,8 @@ class _Search:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
             except NeedsChoice as need:
-                if not self._is_new(state, need):
+                new = self._new(state, need)
+                if new is None:
                     continue
                 if self.states > MAX_STATES or time.thread_time() > self.deadline:
                     return self._give_up(need.op)
@@ -103,7 +119,10 @@ class _Search:
                 self.engine.decide(other, need, False)
                 self.engine.decide(state, need, True)
                 # Usually short runs first: errors are shown where they are smallest.
-                stack += [other, state] if holds_first(need.op) else [state, other]
+                if need.op not in self.holds_first:
+                    self.holds_first[need.op] = holds_first(need.op)
+                ways = [other, state] if self.holds_first[need.op] else [state, other]
+                stack += [(way, new) for way in ways]
 
     def _weighed(self, one: Finding, state: State) -> Finding:
         """An error on a way that the kernel may never take is not certain."""
@@ -122,17 +141,19 @@ class _Search:
             message = f"gave up after {self.states} states"
             self.found["limit"] = Finding("undecided", "too-many-states", message, op.location)
 
-    def _is_new(self, state: State, need: NeedsChoice) -> bool:
-        """Must the state be followed? It may be made to forget something first."""
+    def _new(self, state: State, need: NeedsChoice) -> Seen | None:
+        """None where the state need not be followed. It may be made to forget something first."""
         shape, lacks, past = self.normal.form(state)
         asked = (isinstance(need.condition, Threshold), need.key[0], need.op)
         before = self.seen.setdefault((shape, asked), [])
-        if any(at_least(lacks, more) for more in before):
-            return False
+        if any(at_least(lacks, one.lacks) for one in before):
+            return None
         self.states += 1
         if self.merge and len(before) >= ALIKE:
             self.merged = True
-            lacks = merge(past, together(before))
-        before[:] = [one for one in before if not at_least(one, lacks)]
-        before.append(lacks)
-        return True
+            lacks = merge(past, together([one.lacks for one in before]))
+        for one in before:
+            one.replaced = at_least(one.lacks, lacks)
+        before[:] = [one for one in before if not one.replaced]
+        before.append(Seen(lacks))
+        return before[-1]

@@ -116,6 +116,8 @@ class _Reader:
         self._flow, self._terms, self._memory = flow, terms, memory
         self._rests = Congruences(flow)
         self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
+        self._atoms: dict[int, Any] = {}  # what `_keys` found
+        self._descriptions: dict[Value, Any] = {}  # what `_told` found
 
     # ---- accesses
 
@@ -293,7 +295,7 @@ class _Reader:
 
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
-        keys = {number: key for key, number in self._terms.numbers.items()}
+        keys = self._keys()
 
         def inside(part: Linear) -> Linear:
             found = Linear((), part.const)
@@ -343,7 +345,9 @@ class _Reader:
 
     def _told(self, value: Value) -> Any:
         """How a number is computed, with the first tile of a team in the place of another member's."""
-        return self._described(self._terms.of(value), 0)
+        if value not in self._descriptions:
+            self._descriptions[value] = self._described(self._terms.of(value), 0)
+        return self._descriptions[value]
 
     def _described(self, part: Any, depth: int) -> Any:
         if isinstance(part, Linear) and depth < _DEEP:
@@ -355,7 +359,9 @@ class _Reader:
         return part
 
     def _keys(self) -> dict[int, Any]:
-        return {number: key for key, number in self._terms.numbers.items()}
+        if len(self._atoms) != len(self._terms.numbers):  # they only become more
+            self._atoms = {number: key for key, number in self._terms.numbers.items()}
+        return self._atoms
 
     def _leader(self, form: Linear) -> Linear:
         """With the first tile of a team in the place of another member's."""

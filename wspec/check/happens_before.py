@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from wspec.check.code import View
 from wspec.check.engine import Engine
 from wspec.check.future_uses import Ahead
+from wspec.check.names import Role
 from wspec.check.rings import Turn
 from wspec.check.state import Barrier, Clock, History, NamedBarrier, State, Task, Touch, Unit
 
@@ -25,8 +26,7 @@ Lacks = tuple[
 ]  # by holder, which events it does not know of, as bits; last the buffers that nobody has written
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that is asked for: an event of a stream; its bit."""
 
     bit: int
@@ -35,8 +35,7 @@ class Event:
     fenced: bool = False  # it is asked for in what asynchronous units see
 
 
-@dataclass(slots=True)
-class Holder:
+class Holder(NamedTuple):
     """Something that knows of events: who it is, the names of its two clocks, and to whom it may hand them on."""
 
     of: Task | Barrier | NamedBarrier
@@ -108,6 +107,8 @@ class Past:
         """Who lacks what."""
         self.written: list[tuple[int, History, bool]] = []  # bit, part, whether its write is asked for
         self.events: list[Event] = []
+        self._clocks: dict[tuple[Role, int], list[Clock]] = {}
+        self._views: dict[tuple[Role, int], list[Clock]] = {}
         self.holders = [*self._of_tasks()]
         for key, view, barrier in self.barriers:
             self.holders += self._of_barrier(key, view, barrier)
@@ -136,10 +137,14 @@ class Past:
                     seen = memo[id(visible), True] = _behind(visible, fenced)
                 wanted &= every & ~(behind | seen)
             self.lacks.append(wanted)
+        self.every = every
+        return self.lacking()
+
+    def lacking(self) -> Lacks:
+        """What `form` said."""
         written = 0
         for bit, _, _ in self.written:
             written |= bit
-        self.every = every
         return *self.lacks, ~written
 
     # ---- holders
@@ -150,9 +155,10 @@ class Past:
 
     def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[Holder]:
         """The events of a barrier, and what it hands on: to those who may wait, now or for its last completion."""
-        tasks_of, asking, root = self._ahead.tasks, self._asking, view.root
+        asking, root = self._asking, view.root
         stream = self.engine.buffers.stream(("barrier", view))
-        arrivers, users, waiting = tasks_of("arrives", root), tasks_of("uses", root), tasks_of("waits", root)
+        arrivers, users = self._asking_for("arrives", root), self._asking_for("uses", root)
+        waiting = self._ahead.tasks("waits", root)
         if self._ask(("now", key), stream, barrier.completions, users):  # who knows of it knows of the last one
             self._ask(("last", key), stream, barrier.completions - 1, users)
         self._ask(("made", key), *barrier.maker, users)
@@ -169,22 +175,17 @@ class Past:
 
     def _of_named(self) -> Iterator[Holder]:
         everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
+        clocks = self._known_by(range(len(self.state.tasks)))
         for number, named in self._named:
-            self._ask(
-                ("named", number),
-                self.engine.buffers.stream(("named", number)),
-                named.completions,
-                range(len(self.state.tasks)),
-            )
+            self._ask(("named", number), self.engine.buffers.stream(("named", number)), named.completions, clocks)
             yield Holder(named, "known", "visible", everybody)
 
     # ---- events
 
     def _of_buffers(self) -> None:
-        tasks_of = self._ahead.tasks
         key, tiles = self.turn.key, self.engine.buffers.tiles
         for root, parts in self.state.buffers.items():
-            writers, users = tasks_of("writes", root), tasks_of("uses", root)
+            used = bool(self._ahead.tasks("uses", root))
             for part, history in parts.items():
                 name = key(part)
                 if history.write is not None:
@@ -192,41 +193,52 @@ class Past:
                     tile = tiles.get(touch.stream)
                     source = touch.stream if tile is None else key(tile)
                     # That copies are over is asked at the end as well; for other units, their own task has to know.
-                    askers = (*users, 0) if touch.unit == "tile" else users
-                    asked = self._touched(("write", name, source), touch, askers)
-                    if users and not history.maybe:
+                    asked = self._touched(("write", name, source), touch, "uses", root, touch.unit == "tile")
+                    if used and not history.maybe:
                         self.written.append((self.bits.of(("written", name)), history, asked))
                 for stream, touch in history.reads.items():
-                    self._touched(("read", name, stream), touch, writers)
+                    self._touched(("read", name, stream), touch, "writes", root)
 
-    def _touched(self, name: tuple[Hashable, ...], touch: Touch, askers: Iterable[int]) -> bool:
-        """The events of an access; is one of them asked for?"""
+    def _touched(self, name: tuple[Hashable, ...], touch: Touch, role: Role, root: int, at_end: bool = False) -> bool:
+        """The events of an access; is one of them asked for, by tasks with that role or at the end?"""
         behind = self.behind(touch)
-        asked = self._ask((*name, behind), touch.stream, touch.epoch, askers, False, behind is not None)
+        last = self._known_by((0,)) if at_end else []
+        clocks = self._asking_for(role, root)
+        asked = self._ask((*name, behind), touch.stream, touch.epoch, [*clocks, *last], behind is not None)
         if touch.fenced:
-            asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, askers, True)
+            views = self._asking_for_fenced(role, root)
+            asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, views, fenced=True)
         return asked != 0
 
+    def _known_by(self, tasks: Iterable[int]) -> list[Clock]:
+        """What those know that tasks ask through, of those that may ask."""
+        return [self.state.tasks[index].known for one in tasks if (index := self._asking[one]) is not None]
+
+    def _asking_for(self, role: Role, root: int) -> list[Clock]:
+        """What the tasks know that may still have a role for an allocation."""
+        found = self._clocks.get((role, root))
+        if found is None:
+            found = self._clocks[role, root] = self._known_by(self._ahead.tasks(role, root))
+        return found
+
+    def _asking_for_fenced(self, role: Role, root: int) -> list[Clock]:
+        """What asynchronous units of those see."""
+        found = self._views.get((role, root))
+        if found is None:
+            asking = (self._asking[one] for one in self._ahead.tasks(role, root))
+            found = self._views[role, root] = [self.state.tasks[at].visible for at in asking if at is not None]
+        return found
+
     def _ask(
-        self,
-        name: Hashable,
-        stream: int,
-        epoch: int,
-        askers: Iterable[int],
-        fenced: bool = False,
-        always: bool = False,
+        self, name: Hashable, stream: int, epoch: int, clocks: list[Clock], always: bool = False, fenced: bool = False
     ) -> int:
-        """The bit of an event, when there is a task that may ask for it and does not know of it."""
-        tasks, asking = self.state.tasks, self._asking
-        for one in askers:
-            index = asking[one]
-            if index is not None:
-                clock = tasks[index].visible if fenced else tasks[index].known
-                if clock.get(stream, 0) < epoch:
-                    always = True
-                    break
+        """The bit of an event, when one of those who may ask for it does not know of it."""
         if not always:
-            return 0
+            for clock in clocks:
+                if clock.get(stream, 0) < epoch:
+                    break
+            else:
+                return 0
         bit = self.bits.of(name)
         self.events.append(Event(bit, stream, epoch, fenced))
         return bit
@@ -240,28 +252,39 @@ class Past:
         return counts[touch.unit] - touch.epoch
 
 
-Steps = list[tuple[int, list[int], list[int]]]  # stream, its events, the bits of those up to each
+Steps = tuple[list[tuple[int, int, int]], list[tuple[int, list[int], list[int]]]]
+"""Streams of one event, with it and its bit; and those of several, with the bits of those up to each."""
 
 
-def _steps(events: list[Event]) -> Steps:
+def _steps(events: Iterable[Event]) -> Steps:
     streams: dict[int, dict[int, int]] = {}
     for event in events:
-        epochs = streams.setdefault(event.stream, {})
-        epochs[event.epoch] = epochs.get(event.epoch, 0) | event.bit
-    found: Steps = []
+        epochs = streams.get(event.stream)
+        if epochs is None:
+            streams[event.stream] = {event.epoch: event.bit}
+        else:
+            epochs[event.epoch] = epochs.get(event.epoch, 0) | event.bit
+    single, several = [], []
     for stream, epochs in streams.items():
+        if len(epochs) == 1:
+            single.append((stream, *next(iter(epochs.items()))))
+            continue
         order, bits = sorted(epochs), [0]
         for epoch in order:
             bits.append(bits[-1] | epochs[epoch])
-        found.append((stream, order, bits))
-    return found
+        several.append((stream, order, bits))
+    return single, several
 
 
 def _behind(clock: Clock, steps: Steps) -> int:
     """The bits of the events a clock has behind it."""
     found = 0
     if clock:
-        for stream, order, bits in steps:
-            if (epoch := clock.get(stream, 0)) >= order[0]:
-                found |= bits[bisect_right(order, epoch)]
+        known = clock.get
+        for stream, epoch, bit in steps[0]:
+            if known(stream, 0) >= epoch:
+                found |= bit
+        for stream, order, bits in steps[1]:
+            if (last := known(stream, 0)) >= order[0]:
+                found |= bits[bisect_right(order, last)]
     return found

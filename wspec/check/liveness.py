@@ -22,7 +22,8 @@ def live_registers(code: c.Code) -> list[tuple[int, ...]]:
             before = read | (after & ~written)
             if before != live[at]:
                 live[at], changed = before, True
-    return [tuple(r for r in range(code.registers) if bits >> r & 1) for bits in live[:count]]
+    numbers = {bits: tuple(r for r in range(code.registers) if bits >> r & 1) for bits in set(live[:count])}
+    return [numbers[bits] for bits in live[:count]]
 
 
 def _bits(registers: list[int]) -> int:

@@ -25,6 +25,7 @@ class Memory:
         self.program, self.names = program, names
         areas = program.placement.areas if program.placement is not None else {}
         self._areas = [areas.get(op) for op in program.roots]
+        self._barriers: dict[c.View, c.View | None] = {}  # what `barrier` said
         roots = range(len(program.roots))
         self.beside = [tuple(other for other in roots if other != root and self._share(root, other)) for root in roots]
         filled = {root for code in program.codes for step in code.steps for root in _data(step, names)}
@@ -55,6 +56,11 @@ class Memory:
 
     def barrier(self, view: c.View) -> c.View | None:
         """The barrier at the beginning of a view, however it is seen: its number among the words; None: unknown."""
+        if view not in self._barriers:
+            self._barriers[view] = self._beginning(view)
+        return self._barriers[view]
+
+    def _beginning(self, view: c.View) -> c.View | None:
         part = self._part(view)
         if part is None or view.offset is None:
             return None

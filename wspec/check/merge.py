@@ -9,7 +9,7 @@ own, so that exactly those do not know of it who do not in the other state.
 from __future__ import annotations
 
 from wspec.check.code import View
-from wspec.check.happens_before import Lacks, Past
+from wspec.check.happens_before import Lacks, Past, at_least
 from wspec.check.state import Clock, History, Touch
 
 
@@ -18,6 +18,9 @@ def merge(past: Past, wanted: Lacks) -> Lacks:
 
     `past` must have its form, and `wanted` be of states of the same shape.
     """
+    lacks = past.lacking()
+    if at_least(wanted, lacks):
+        return lacks
     bits = 0
     for one in wanted[:-1]:
         bits |= one

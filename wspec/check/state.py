@@ -9,7 +9,7 @@ are dicts that are never changed, only replaced.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wspec.check.code import Content, View
 from wspec.check.witness import Asked
@@ -122,8 +122,7 @@ class NamedBarrier:
 Unit = Literal["threads", "dots", "stores", "elements", "tile"]
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(NamedTuple):
     """An access to a buffer that may matter to later ones."""
 
     stream: int

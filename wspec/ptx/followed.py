@@ -9,7 +9,7 @@ the others, which takes as many steps as the parts have values together, and not
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wspec.ptx import flow
@@ -41,7 +41,8 @@ class Step:
 
 class Followed:
     """Of one role. `own`: barriers of a task's own threads; `evaluation`: of the role, where there is one already;
-    `counted`: are loops followed that are left at a number?
+    `counted`: are loops followed that are left at a number? `shapes`: the events of a block, where they are others than
+    those by which threads synchronize.
 
     Raises PtxError for an event that is not known.
     """
@@ -51,15 +52,17 @@ class Followed:
         blocks: Sequence[flow.Block],
         role: Role,
         writers: Writers,
-        own: frozenset[int],
+        own: frozenset[int] = frozenset(),
         evaluation: Evaluation | None = None,
         counted: bool = False,
+        shapes: Callable[[flow.Block], Iterable[tuple[Instruction, Shape]]] | None = None,
     ) -> None:
         self.blocks, self.role, self._writers, self._counted = blocks, role, writers, counted
         self.evaluation = evaluation or evaluation_of(role, writers)
         numbers = sorted(role.blocks | {role.start[0]})
         barriers = BarrierNumbers(blocks, writers)
-        self._events = {number: dict(_events(blocks[number], own, barriers, role)) for number in numbers}
+        shapes = shapes or functools.partial(_events, own=own, barriers=barriers, role=role)
+        self._events = {number: dict(shapes(blocks[number])) for number in numbers}
         leave = self._left_at_numbers() if counted else ()
         self.always = self._closure((*_deciding(self._events.values()), *leave))
         places = [

@@ -8,7 +8,8 @@ differ by a number.
 
 Why that holds across blocks: a register that one instruction writes has, wherever it may be read, what its instruction
 made when it was last executed; and of two such registers that are computed from what the same block found when it was
-entered, both were last computed by the same execution of that block, as it comes before whatever reads either.
+entered, both were last computed by the same execution of that block, as it comes before whatever reads either. What a
+block leaves in a register is still there where no way on, up to the next time that the block is entered, writes it.
 """
 
 from __future__ import annotations

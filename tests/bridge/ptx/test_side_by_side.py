@@ -94,7 +94,7 @@ def test_who_arrives_is_all_the_same() -> None:
     assert shown(one.final, changed, changed, None).refusal == ""
 
 
-@pytest.mark.parametrize("name", ["constant_trips", "three_dots", "gated"])
+@pytest.mark.parametrize("name", ["constant_trips", "three_dots", "gated", "nested_loops"])
 def test_other_kernels(name: str) -> None:
     """A loop whose length LLVM knows, and kernels with many rings."""
     case = next(one for one in odd_cases() if one.name == name)

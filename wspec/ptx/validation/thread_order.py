@@ -14,9 +14,9 @@ are asked for again, on every way through a task, from what each thread may have
 What was written and has been read again since, by whatever loads, is scratch, in which a layout was changed: nobody
 else asks for it. Nor does anybody for what lies in no buffer of the TTGIR, where those are known.
 
-Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of two
-accesses of threads of which either is elsewhere (in a ring's slot), the bytes are not compared; `strict`: they are
-taken for the same.
+Bytes are told apart, warp by warp, where an address hangs on constants and the threads' numbers alone. Of an access
+that is elsewhere (in a ring's slot) all bytes count that it may touch in any iteration (reach.py), as if any warp did;
+where those are not known either, all of shared memory.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from wspec.ptx import flow
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, evaluation_of
+from wspec.ptx.operands import Operand
+from wspec.ptx.reach import reached
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
@@ -48,6 +50,7 @@ _WORDS = {
 }
 _WIDTH = re.compile(r"(?:\.v(\d))?\.[bufs](\d+)$")
 _ROW = 16  # bytes of a row of a matrix
+_ANYWHERE = range(1 << 32)
 
 Places = tuple[tuple[int, ...], int]
 """Where each thread of the task begins, and how many bytes it touches."""
@@ -58,7 +61,8 @@ Kept = tuple[Places, frozenset[Places]]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What may have been done since all threads met; of accesses to bytes that are known, which.
+    """What may have been done since all threads met; of accesses to bytes that are known, which; and in `somewhere` the
+    accesses to others.
 
     `kept`: what was written to buffers and has not all been read again since; `made`: who may have made mbarriers, as
     numbers of threads in the task.
@@ -69,6 +73,7 @@ class State:
     wrote: frozenset[Places] = frozenset()
     read: frozenset[Places] = frozenset()
     kept: frozenset[Kept] = frozenset()
+    somewhere: frozenset[Instruction] = frozenset()
 
     def joined(self, other: State) -> State:
         return State(
@@ -77,6 +82,7 @@ class State:
             self.wrote | other.wrote,
             self.read | other.read,
             self.kept | other.kept,
+            self.somewhere | other.somewhere,
         )
 
 
@@ -84,7 +90,6 @@ def show_thread_order(
     blocks: Sequence[flow.Block],
     roles: Sequence[Role],
     writers: Writers,
-    strict: bool = False,
     buffers: Collection[range] | None = None,
     evaluations: Callable[[Role], Evaluation] | None = None,
 ) -> None:
@@ -93,7 +98,7 @@ def show_thread_order(
     for role in roles:
         if role.threads > WARP:
             evaluation = evaluations(role) if evaluations is not None else evaluation_of(role, writers)
-            _Task(blocks, role, evaluation, strict, buffers).show()
+            _Task(blocks, role, writers, evaluation, buffers).show()
 
 
 class _Task:
@@ -101,12 +106,12 @@ class _Task:
         self,
         blocks: Sequence[flow.Block],
         role: Role,
+        writers: Writers,
         evaluation: Evaluation,
-        strict: bool,
         buffers: Collection[range] | None,
     ) -> None:
-        self._blocks, self._role, self._strict, self._buffers = blocks, role, strict, buffers
-        self._evaluation = evaluation
+        self._blocks, self._role, self._buffers = blocks, role, buffers
+        self._writers, self._evaluation = writers, evaluation
         self._known: dict[Instruction, Places | None] = {}
         self._every = frozenset(range(role.threads))
 
@@ -145,20 +150,40 @@ class _Task:
     def _missed(self, one: Instruction, state: State) -> int | None:
         """What other threads may have done that this needs to be over; None where there is nothing."""
         needs = _needs(one)
-        found = state.done & needs
+        found = state.done & (needs & ~(WROTE | READ) if _reads(one) or _writes(one) else needs)
         if needs & MADE and state.made and len(state.made | self._threads(one)) > 1:
             found |= MADE
         if _reads(one) or _writes(one):
-            places, others = self._places(one), state.wrote if _reads(one) else state.read
-            if not self._strict:
-                found &= ~(WROTE | READ)
-            elif (places is None and others) or state.done & (WROTE if _reads(one) else READ):
-                found |= WROTE if _reads(one) else READ
-            if places is not None and any(_of_another(places, other) for other in others):
+            if self._is_disturbed(one, state):
                 found |= WROTE if _reads(one) else READ
         else:
             found |= needs & (WROTE if state.kept else 0) | needs & (READ if state.read else 0)
         return next((bit for bit in _WORDS if found & bit), None)
+
+    def _is_disturbed(self, one: Instruction, state: State) -> bool:
+        """Does it read a byte that another warp may have written, or write one that another may have read?"""
+        places, others = self._places(one), state.wrote if _reads(one) else state.read
+        if places is not None and any(_of_another(places, other) for other in others):
+            return True
+        elsewhere = [other for other in state.somewhere if _reads(other) != _reads(one)]
+        if places is None:
+            own = self._region(one)
+            return any(_meet(own, _span(other)) for other in others) or any(
+                _meet(own, self._region(other)) for other in elsewhere
+            )
+        return any(_meet(_span(places), self._region(other)) for other in elsewhere)
+
+    @functools.cached_property
+    def _reached(self) -> dict[Instruction, range]:
+        """Of all accesses whose places are no constants. It is seldom asked for: most tasks have none that matter."""
+        inside = (one for number in self._role.blocks for one in self._blocks[number].instructions)
+        accesses = {one: (_address(one), _bytes(one)) for one in inside
+                    if (_reads(one) or _writes(one)) and self._places(one) is None}  # fmt: skip
+        return reached(self._blocks, self._role, self._writers, self._evaluation, accesses)
+
+    def _region(self, one: Instruction) -> range:
+        """The bytes that an access whose place is no constant may touch."""
+        return self._reached.get(one, _ANYWHERE)
 
     def _after(self, one: Instruction, state: State) -> State:
         places = self._places(one) if _reads(one) or _writes(one) else None
@@ -171,7 +196,8 @@ class _Task:
             return replace(state, done=state.done & ~BARE)
         if one.opcode.startswith("mbarrier.init."):
             return replace(state, made=state.made | self._threads(one))
-        return replace(state, done=state.done | _does(one))
+        somewhere = state.somewhere | {one} if _reads(one) or _writes(one) else state.somewhere
+        return replace(state, done=state.done | _does(one), somewhere=somewhere)
 
     def _threads(self, one: Instruction) -> frozenset[int]:
         """Those that may execute it."""
@@ -190,7 +216,7 @@ class _Task:
     def _places(self, one: Instruction) -> Places | None:
         """None where they are not known."""
         if one not in self._known:
-            found = self._evaluation.value(one.operands[1 if _reads(one) else 0], {})
+            found = self._evaluation.value(_address(one), {})
             each = (found,) * self._role.threads if isinstance(found, int) else found
             self._known[one] = None if each is None else (each, _bytes(one))
         return self._known[one]
@@ -237,6 +263,19 @@ def _cover(several: frozenset[Places], wrote: Places) -> bool:
     unit = math.gcd(length, *places, *(number for begins, size in several for number in (size, *begins)))
     seen = {at for begins, size in several for begin in begins for at in range(begin, begin + size, unit)}
     return all(at in seen for place in places for at in range(place, place + length, unit))
+
+
+def _span(places: Places) -> range:
+    """From the first byte to the last."""
+    return range(min(places[0]), max(places[0]) + places[1])
+
+
+def _meet(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
+
+
+def _address(one: Instruction) -> Operand:
+    return one.operands[1 if _reads(one) or one.name == "atom" else 0]
 
 
 def _bytes(one: Instruction) -> int:
