@@ -56,6 +56,33 @@ def test_the_limit_holds_where_nothing_branches() -> None:
     assert time.thread_time() - start < 1.0
 
 
+def test_numbers_that_many_branches_change() -> None:
+    """Each of forty conditions changes the number or does not: there are more ways through them than can be counted."""
+    lines = "".join(f"                if x > {at}:\n                    x = x + {at}\n" for at in range(40))
+    text = f"""
+def kernel(n):
+    done = barriers(1)
+    with specialize():
+        with task(4):
+            x = n
+            for i in range(0, n, 1):
+{lines}                if x % 7 > 2:
+                    wait(done[0], 0)
+        with task(4):
+            pass
+"""
+    start = time.thread_time()
+    report = check(kernel(text), limit_s=5)
+    assert report.undecided and not report.errors
+    assert time.thread_time() - start < 2.0
+
+
+def test_numbers_that_are_computed_from_each_other_for_ever() -> None:
+    lines = "".join(f"    x = (x * x + {at}) ^ x\n" for at in range(2000))
+    text = f"def kernel(n):\n    x = n\n{lines}    done = barriers(1)\n    if x > 3:\n        arrive(done[0])\n"
+    assert [one.code for one in check(kernel(text)).findings] == ["too-many-states"]
+
+
 @pytest.mark.parametrize(("limit", "right"), [(168, False), (136, False), (128, True), (121, True)])
 def test_a_block_has_no_more_registers_than_an_sm(limit: int, right: bool) -> None:
     """16 warps; a thread gets a multiple of eight."""

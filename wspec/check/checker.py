@@ -57,7 +57,11 @@ def check(
             message = "the function branches in a way that is not a for or an if"
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
-        reports.append(_function(module, function, start + limit_s, disjoint, placement))
+        try:
+            reports.append(_function(module, function, start + limit_s, disjoint, placement))
+        except RecursionError:  # thousands of operations, each of the one before
+            message = "numbers are computed from each other through too many operations to be followed"
+            findings.append(Finding("undecided", "too-many-states", message, function.location))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),

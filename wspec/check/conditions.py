@@ -154,11 +154,14 @@ class Extents:
         return (count, count) if count <= MAX_EXACT else (SOME, FAR)
 
     def _is_unsure(self, value: Value) -> bool:
-        """Does it come from a load that another task may see changed?"""
+        """Does it come from a load that another task may see changed?
+
+        Or from shared memory, where others may read the same: numbers in it are not followed.
+        """
         load = self.terms.doubt(value)
         if load is not None:
             self.changing[load] = None
-        return load is not None
+        return load is not None or self.terms.is_of_shared(value)
 
     def is_vague(self, number: int) -> bool:
         """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?
