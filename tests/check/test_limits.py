@@ -83,6 +83,25 @@ def test_numbers_that_are_computed_from_each_other_for_ever() -> None:
     assert [one.code for one in check(kernel(text)).findings] == ["too-many-states"]
 
 
+def test_the_limit_holds_where_tasks_touch_global_memory_very_often() -> None:
+    one, other = (
+        "".join(f"            write(at(p, n * {2 * at + 2} + {more}), {at})\n" for at in range(400)) for more in (0, 1)
+    )
+    text = f"""
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+{one}
+        with task(4):
+{other}
+"""
+    module = kernel(text)
+    start = time.thread_time()
+    report = check(module, limit_s=0.5)
+    assert [one.code for one in report.findings] == ["too-many-states"]
+    assert time.thread_time() - start < 2.0
+
+
 @pytest.mark.parametrize(("limit", "right"), [(168, False), (136, False), (128, True), (121, True)])
 def test_a_block_has_no_more_registers_than_an_sm(limit: int, right: bool) -> None:
     """16 warps; a thread gets a multiple of eight."""

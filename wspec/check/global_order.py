@@ -20,6 +20,7 @@ the launches of our own kernels compare. Memory of the launcher's own is left ou
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,9 +79,11 @@ class _Access:
     spins: bool = False  # may a loop go on until it sees something there?
 
 
-def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
+def global_order(
+    function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names, deadline: float = math.inf
+) -> Iterator[Finding]:
     """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
-    one for each operation that writes."""
+    one for each operation that writes. `deadline`: of time.thread_time()."""
     assert terms.memory is not None
     reader = _Reader(flow, terms, terms.memory)
     first = 1
@@ -91,6 +94,10 @@ def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoi
         found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
         told: set[Operation] = set()
         for at, one in enumerate(found):
+            if time.thread_time() > deadline:
+                message = "the tasks touch global memory too often to compare all of that in the time there is"
+                yield Finding("undecided", "too-many-states", message, region.location)
+                return
             for other in found[at + 1 :]:
                 if one.task == other.task or not (one.writes or other.writes):
                     continue
