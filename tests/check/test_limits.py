@@ -115,3 +115,67 @@ def test_registers_of_a_kernel_without_tasks() -> None:
     module = kernel("def kernel(n):\n    pass", warps=16)
     module.attributes["ttg.maxnreg"] = i32(255)
     assert [one.code for one in check(module).errors] == ["registers"]
+
+
+LONG = "x = (x * x + {}) ^ x"  # what one line needs twice: 2 to the 40 ways
+PLACES = """
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                x = i
+                {lines}
+                write(at(p, x * 2), 1)
+        with task(4):
+            for i in range(0, n, 1):
+                x = i
+                {lines}
+                write(at(p, x * 2 + 1), 1)
+"""
+LATER = """
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                if i > 0:
+                    x = (i ^ n) * 2
+                    {lines}
+                    write(at(p, x * 2), 1)
+        with task(4):
+            pass
+"""
+SLOTS = """
+def kernel(p: ptr, n):
+    tile = buffer(2, 64, 64)
+    x = 1
+    for i in range(0, n, 1):
+        {lines}
+        store(tile[x & 1])
+"""
+CONDITIONS = """
+def kernel(n, x: i1):
+    done = barriers(1)
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                {lines}
+                if x:
+                    arrive(done[0])
+        with task(4):
+            wait(done[0], 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(PLACES, LONG), (LATER, LONG), (SLOTS, LONG), (CONDITIONS, "x = x and (i + {} < n) or x")],
+    ids=["places", "later", "slots", "conditions"],
+)
+def test_what_is_computed_in_very_many_ways_is_looked_at_once(text: str, line: str) -> None:
+    spot = next(one for one in text.splitlines() if "{lines}" in one)
+    deep = " " * (len(spot) - len(spot.lstrip()))
+    lines = f"\n{deep}".join(line.format(at) for at in range(40))
+    module = kernel(text.replace("{lines}", lines))
+    start = time.thread_time()
+    check(module, limit_s=5)
+    assert time.thread_time() - start < 4.0

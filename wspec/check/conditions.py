@@ -91,6 +91,7 @@ class Extent:
 
 MAX_EXACT = 512  # constant loops with more iterations are taken for loops of any length, from SOME on
 SOME = 64
+MAX_PARTS = 64  # of one condition
 FAR = 1 << 30
 
 
@@ -193,12 +194,19 @@ class Extents:
     def condition(self, value: Value, user: Operation, task: int, places: Mapping[Operation, int]) -> Condition:
         """What an i1 that a task computes asks where `user` uses it."""
         self._task, self._places, self._user = task, places, user
+        self._parts = 0
         if self.terms.diverges(self.terms.of(value)):
             return Divergent()
         return self._condition(value)
 
     def _condition(self, value: Value) -> Condition:
         op = value.op
+        self._parts += 1
+        if self._parts > MAX_PARTS:  # and, or, and so on, many times over: one thing that is not understood
+            choice = self._choice(value)
+            if isinstance(choice, Choice):
+                self.computed.add(choice.number)
+            return choice
         if op is not None and value.type == ScalarType("i1"):
             if op.name == "arith.constant":
                 return Always(bool(constant(op)))

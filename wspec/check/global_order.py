@@ -321,9 +321,15 @@ class _Reader:
 
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
-        keys = {number: key for key, number in self._terms.numbers.items()}
+        keys = self._keys()
+        known: dict[Linear, Linear] = {}
 
         def inside(part: Linear) -> Linear:
+            if part not in known:
+                known[part] = replaced(part)
+            return known[part]
+
+        def replaced(part: Linear) -> Linear:
             found = Linear((), part.const)
             for atom, factor in part.terms:
                 key = keys[atom]
