@@ -77,9 +77,9 @@ CALLS: dict[str, frozenset[int | str]] = {
     "pid": frozenset((0,)),
     "warp_id": frozenset(),
     **dict.fromkeys(
-        ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "use", "select",
-         "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add", "extui", "extsi", "trunc", "convert",
-         "keep", "fetch", "byte", "tma_store_back", "at"),
+        ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
+         "set_number", "use", "select", "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add",
+         "extui", "extsi", "trunc", "convert", "keep", "fetch", "byte", "tma_store_back", "at"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -160,6 +160,21 @@ class Calls:
     def _tensor(self, type: TensorType) -> Value:
         zero = "0" if type.element == I8 else "0.000000e+00"
         return self.builder.create("arith.constant", [], [type], {"value": DenseAttr(zero, type)}).result
+
+    def number(self, view: Value) -> Value:
+        """The first of integers of 64 bits in shared memory, as every thread reads it."""
+        held = (("sizePerThread", (1,)), ("threadsPerWarp", (32,)), ("warpsPerCTA", (4,)), ("order", (0,)))
+        tile = TensorType(_type(view).shape, I64, Layout("ttg.blocked", held))
+        loaded = self.builder.create("ttg.local_load", [view], [tile]).result
+        wide = self.builder.create("tt.unsplat", [loaded], [I64]).result
+        return self.builder.create("arith.trunci", [wide], [I32], {"overflowFlags": OpaqueAttr(_WRAP)}).result
+
+    def set_number(self, view: Value, value: Value) -> None:
+        """Write it there."""
+        held = (("sizePerThread", (1,)), ("threadsPerWarp", (32,)), ("warpsPerCTA", (4,)), ("order", (0,)))
+        wide = self.builder.create("arith.extsi", [value], [I64]).result
+        tile = TensorType(_type(view).shape, I64, Layout("ttg.blocked", held))
+        self.builder.create("ttg.local_store", [self.builder.create("tt.splat", [wide], [tile]).result, view])
 
     def fetch(self) -> Value:
         """A tile from global memory."""

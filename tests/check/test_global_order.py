@@ -72,6 +72,8 @@ def kernel(p: ptr, n):
         ("0", "1", True),
         ("n", "n + 1", True),
         ("i % 8 * 2", "i * 2 - 1", True),
+        ("i", "i + 1", False),  # the one task's next iteration
+        ("i * 3", "i * 3 - 1", True),
     ],
 )
 def test_places_of_two_tasks(one: str, other: str, apart: bool) -> None:
@@ -104,6 +106,8 @@ OUTSIDE = "2147418112"  # where the kernel's own copies go that a condition leav
     [
         ("i * n", "i * n + 64", True),
         ("i * n", "i * n + 63", False),
+        ("i * 128", "i * 128 + 64", True),
+        ("i * 64", "i * 64 + 64", False),  # the next iteration's
         (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 64", True),
         (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 32", False),
         (f"select(i < m, i * n, {OUTSIDE})", f"select(i < n, i * n, {OUTSIDE}) + 64", True),

@@ -56,6 +56,52 @@ def test_the_limit_holds_where_nothing_branches() -> None:
     assert time.thread_time() - start < 1.0
 
 
+def test_numbers_that_many_branches_change() -> None:
+    """Each of forty conditions changes the number or does not: there are more ways through them than can be counted."""
+    lines = "".join(f"                if x > {at}:\n                    x = x + {at}\n" for at in range(40))
+    text = f"""
+def kernel(n):
+    done = barriers(1)
+    with specialize():
+        with task(4):
+            x = n
+            for i in range(0, n, 1):
+{lines}                if x % 7 > 2:
+                    wait(done[0], 0)
+        with task(4):
+            pass
+"""
+    start = time.thread_time()
+    report = check(kernel(text), limit_s=5)
+    assert report.undecided and not report.errors
+    assert time.thread_time() - start < 2.0
+
+
+def test_numbers_that_are_computed_from_each_other_for_ever() -> None:
+    lines = "".join(f"    x = (x * x + {at}) ^ x\n" for at in range(2000))
+    text = f"def kernel(n):\n    x = n\n{lines}    done = barriers(1)\n    if x > 3:\n        arrive(done[0])\n"
+    assert [one.code for one in check(kernel(text)).findings] == ["too-many-states"]
+
+
+def test_the_limit_holds_where_tasks_touch_global_memory_very_often() -> None:
+    one, other = (
+        "".join(f"            write(at(p, n * {2 * at + 2} + {more}), {at})\n" for at in range(400)) for more in (0, 1)
+    )
+    text = f"""
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+{one}
+        with task(4):
+{other}
+"""
+    module = kernel(text)
+    start = time.thread_time()
+    report = check(module, limit_s=0.5)
+    assert [one.code for one in report.findings] == ["too-many-states"]
+    assert time.thread_time() - start < 2.0
+
+
 @pytest.mark.parametrize(("limit", "right"), [(168, False), (136, False), (128, True), (121, True)])
 def test_a_block_has_no_more_registers_than_an_sm(limit: int, right: bool) -> None:
     """16 warps; a thread gets a multiple of eight."""
@@ -69,3 +115,67 @@ def test_registers_of_a_kernel_without_tasks() -> None:
     module = kernel("def kernel(n):\n    pass", warps=16)
     module.attributes["ttg.maxnreg"] = i32(255)
     assert [one.code for one in check(module).errors] == ["registers"]
+
+
+LONG = "x = (x * x + {}) ^ x"  # what one line needs twice: 2 to the 40 ways
+PLACES = """
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                x = i
+                {lines}
+                write(at(p, x * 2), 1)
+        with task(4):
+            for i in range(0, n, 1):
+                x = i
+                {lines}
+                write(at(p, x * 2 + 1), 1)
+"""
+LATER = """
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                if i > 0:
+                    x = (i ^ n) * 2
+                    {lines}
+                    write(at(p, x * 2), 1)
+        with task(4):
+            pass
+"""
+SLOTS = """
+def kernel(p: ptr, n):
+    tile = buffer(2, 64, 64)
+    x = 1
+    for i in range(0, n, 1):
+        {lines}
+        store(tile[x & 1])
+"""
+CONDITIONS = """
+def kernel(n, x: i1):
+    done = barriers(1)
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                {lines}
+                if x:
+                    arrive(done[0])
+        with task(4):
+            wait(done[0], 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(PLACES, LONG), (LATER, LONG), (SLOTS, LONG), (CONDITIONS, "x = x and (i + {} < n) or x")],
+    ids=["places", "later", "slots", "conditions"],
+)
+def test_what_is_computed_in_very_many_ways_is_looked_at_once(text: str, line: str) -> None:
+    spot = next(one for one in text.splitlines() if "{lines}" in one)
+    deep = " " * (len(spot) - len(spot.lstrip()))
+    lines = f"\n{deep}".join(line.format(at) for at in range(40))
+    module = kernel(text.replace("{lines}", lines))
+    start = time.thread_time()
+    check(module, limit_s=5)
+    assert time.thread_time() - start < 4.0

@@ -7,9 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.check.script import kernel
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wspec
 from tests.support.goldens import ROOT
+from wspec.cli.run_command import given_memory
+from wspec.execute import Kernel, ProgramError
 from wspec.ir import print_module, read
 
 D64 = (ATTENTION, "--variant", "d64")
@@ -182,3 +186,24 @@ def test_an_example_that_is_not_there(tmp_path: Path) -> None:
     spec.write_text(text.replace("examples.attention", "examples.atention"))
     message = refused("run", *D64, "--spec", str(spec))
     assert "examples.py has no function 'atention'; did you mean attention" in message
+
+
+def test_tasks_are_run_with_the_memory_that_triton_gives_them() -> None:
+    """Barriers in use are under the tile, as Triton's allocator takes them for done with."""
+    text = """
+def kernel(n):
+    done = barriers(1)
+    arrive(done[0])
+    wait(done[0], 0)
+    tile, full = buffer(64, 64), barriers(1)
+    with specialize():
+        with task(4):
+            wait(full[0], 0)
+            keep(load(tile))
+        with task(1):
+            expect(full[0], 8192)
+            copy(tile, full[0])
+"""
+    made = Kernel(given_memory(print_module(kernel(text)), final=True))
+    with pytest.raises(ProgramError, match="overwrites a barrier that is in use"):
+        made.run(1, [2, torch.ones(1, dtype=torch.float16), torch.ones(64, 64, dtype=torch.float16)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
 from wspec.ir.types import StringAttr
-from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
+from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, reads, space, writes
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import BRANCHES
 from wspec.ptx.inline import is_straight, read_inline
@@ -43,6 +43,7 @@ class Meaning:
     meetings: tuple[Meeting, ...] = ()
     differs: bool = True  # may a result differ from thread to thread, or from time to time?
     unknown: str = ""  # what cannot be followed
+    written: frozenset[str] = frozenset()  # operands that are written, whatever happens
 
 
 def is_active(op: Operation) -> bool:
@@ -53,7 +54,10 @@ def is_active(op: Operation) -> bool:
 
 def differs(op: Operation) -> bool:
     """Is it assembly with a result that may differ from thread to thread, or from time to time?"""
-    return op.name == NAME and meaning(text_of(op)).differs
+    if op.name != NAME:
+        return False
+    found = meaning(text_of(op))
+    return found.differs or any(f"${number}" not in found.written for number in range(len(op.results)))
 
 
 def text_of(op: Operation) -> str:
@@ -73,14 +77,15 @@ def meaning(text: str) -> Meaning:
         straight = is_straight(function)
         found = [_meeting(one) for one in instructions]
         why = next((f"inline assembly with {one.opcode} is not followed" for one in instructions if _odd(one)), "")
-        differ = any(map(_differs, instructions))
+        written = _written(instructions)
+        differ = written is None or any(map(_differs, instructions))
     except PtxError as error:
         return Meaning(unknown=f"inline assembly cannot be read: {error.message}")
     meetings = tuple(one for one in found if one is not None)
     branches = any(one.name in BRANCHES for one in instructions)
     if not straight or (branches and meetings):
         why = why or "branches in inline assembly are not followed"
-    return Meaning(meetings, differ, why)
+    return Meaning(meetings, differ, why, written or frozenset())
 
 
 def _meeting(one: Instruction) -> Meeting | None:
@@ -105,6 +110,22 @@ def _odd(one: Instruction) -> bool:
     if one.opcode.startswith(_ORDER_ONLY) or one.opcode == "bar.warp.sync":
         return False
     return _meeting(one) is None
+
+
+def _written(instructions: list[Instruction]) -> frozenset[str] | None:
+    """The registers that are written on every way; None where one is read that may not have been, and holds anything.
+
+    What stands under a predicate, or behind a branch, may not be executed.
+    """
+    known: set[str] = set()
+    sure = True
+    for one in instructions:
+        asked = (name for name in reads(one) if name[0] not in "$%" or name == "$0")  # those behind it may be operands
+        if any(name not in known for name in asked):
+            return None
+        sure = sure and one.name not in BRANCHES
+        known.update(() if one.guard or not sure else writes(one))
+    return frozenset(known)
 
 
 def _differs(one: Instruction) -> bool:

@@ -49,7 +49,7 @@ def check(
     without it every allocation has memory of its own. Never raises for what is in the module.
     """
     start = time.thread_time()
-    functions = [op for op in module.walk() if op.name == "tt.func" and op.regions and op.regions[0].blocks]
+    functions = list(_kernels(module))
     findings: list[Finding] = list(_clusters(module))
     reports: list[Report] = []
     for function in functions:
@@ -57,7 +57,11 @@ def check(
             message = "the function branches in a way that is not a for or an if"
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
-        reports.append(_function(module, function, start + limit_s, disjoint, placement))
+        try:
+            reports.append(_function(module, function, start + limit_s, disjoint, placement))
+        except RecursionError:  # thousands of operations, each of the one before
+            message = "numbers are computed from each other through too many operations to be followed"
+            findings.append(Finding("undecided", "too-many-states", message, function.location))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),
@@ -72,6 +76,14 @@ def check(
             *(text for function in functions for text in _assumed(function, disjoint)),
         ),
     )  # fmt: skip
+
+
+def _kernels(module: Operation) -> Iterator[Operation]:
+    """The functions but for those that others call: what such a call does is not followed, and the caller told so."""
+    called = {str(op.attr("callee")).lstrip("@") for op in module.walk() if op.name == "tt.call"}
+    for op in module.walk():
+        if op.name == "tt.func" and op.regions and op.regions[0].blocks and op.str_attr("sym_name") not in called:
+            yield op
 
 
 def _clusters(module: Operation) -> Iterator[Finding]:
@@ -110,7 +122,9 @@ def _function(
     if any(one.kind == "undecided" for one in found):
         found = [*found, *_overwritten(extents)]
     findings = [*resources(module, function, program, names), *found]
-    findings += global_order(function, names.flow, extents.terms, disjoint, names)
+    order = global_order(function, names.flow, extents.terms, disjoint, names, deadline)
+    over = any(one.code == "too-many-states" for one in found)  # that is said once
+    findings += [one for one in order if not over or one.code != "too-many-states"]
     if placement is None:
         findings += lifetimes(function, program, names)
     if "overwritten" in {one.code for one in found} and not disjoint.every:

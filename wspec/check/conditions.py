@@ -91,6 +91,7 @@ class Extent:
 
 MAX_EXACT = 512  # constant loops with more iterations are taken for loops of any length, from SOME on
 SOME = 64
+MAX_PARTS = 64  # of one condition
 FAR = 1 << 30
 
 
@@ -154,11 +155,14 @@ class Extents:
         return (count, count) if count <= MAX_EXACT else (SOME, FAR)
 
     def _is_unsure(self, value: Value) -> bool:
-        """Does it come from a load that another task may see changed?"""
+        """Does it come from a load that another task may see changed?
+
+        Or from shared memory, where others may read the same: numbers in it are not followed.
+        """
         load = self.terms.doubt(value)
         if load is not None:
             self.changing[load] = None
-        return load is not None
+        return load is not None or self.terms.is_of_shared(value)
 
     def is_vague(self, number: int) -> bool:
         """Are there loops with the same step, which is not constant, whose extents hang together in an unknown way?
@@ -190,12 +194,19 @@ class Extents:
     def condition(self, value: Value, user: Operation, task: int, places: Mapping[Operation, int]) -> Condition:
         """What an i1 that a task computes asks where `user` uses it."""
         self._task, self._places, self._user = task, places, user
+        self._parts = 0
         if self.terms.diverges(self.terms.of(value)):
             return Divergent()
         return self._condition(value)
 
     def _condition(self, value: Value) -> Condition:
         op = value.op
+        self._parts += 1
+        if self._parts > MAX_PARTS:  # and, or, and so on, many times over: one thing that is not understood
+            choice = self._choice(value)
+            if isinstance(choice, Choice):
+                self.computed.add(choice.number)
+            return choice
         if op is not None and value.type == ScalarType("i1"):
             if op.name == "arith.constant":
                 return Always(bool(constant(op)))

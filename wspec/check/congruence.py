@@ -60,13 +60,16 @@ class Congruences:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._known: dict[Value, Congruence | None] = {}
+        self._begun: dict[tuple[Value, frozenset[Operation]], Congruence] = {}
 
     def of(self, value: Value, begun: frozenset[Operation] = frozenset()) -> Congruence:
         """`begun`: loops whose carried values are not those that they began with: they have come round once."""
         op = value.op
         if op is not None and not op.regions and op.name != "arith.constant" and begun:
-            found = self._computed(op, [self.of(one, begun) for one in self._from(value)])
-            return ANYTHING if found is None else found
+            if (value, begun) not in self._begun:
+                found = self._computed(op, [self.of(one, begun) for one in self._from(value)])
+                self._begun[value, begun] = ANYTHING if found is None else found
+            return self._begun[value, begun]
         loop = op if op is not None else _loop_of(value)
         if loop is not None and loop.name == "scf.for" and loop in begun and not _is_position(value):
             at = value.index if op is not None else value.index - 1

@@ -23,6 +23,7 @@ CODES: dict[str, str] = {
     "in-flight": "an asynchronous operation may still run when what it uses is given up",
     "range": "an index is outside its ring",
     "registers": "the registers asked for do not exist",
+    "shared-memory": "a block has less shared memory than is asked for",
     "warps": "a task has the wrong number of warps for what it does",
     "named-barrier": "a named barrier is used in two ways",
     "unknown-index": "the place of a buffer or the phase of a wait cannot be followed",

@@ -9,14 +9,14 @@ assumption that the checker is given; without one, all may.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import value_name
-from wspec.ir.ops import info, is_pure
+from wspec.ir.ops import info
 from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType, TensorType
 
 _ASM_READS = re.compile(r"\b(?:ld|ldu|atom|tex|suld)\b")
@@ -54,21 +54,24 @@ class GlobalMemory:
 
     def doubt(self, value: Value) -> Operation | None:
         """A load that the value is computed from, and that another task may see changed; None when there is none."""
-        if value in self._doubts:
-            return self._doubts[value]
+        if value not in self._doubts:
+            loads = (op for op in self.origins(value) if self.changed_by(op) is not None)
+            self._doubts[value] = next(loads, None)
+        return self._doubts[value]
+
+    def origins(self, value: Value) -> Iterator[Operation]:
+        """The operations that a value is computed from, wherever it comes from."""
         seen: set[Value] = set()
-        pending, found = [value], None
-        while pending and found is None:
+        pending = [value]
+        while pending:
             one = pending.pop()
             if one in seen:
                 continue
             seen.add(one)
             if one.op is not None:
-                found = one.op if self.changed_by(one.op) is not None else None
+                yield one.op
                 pending += one.op.operands if one.op.name != ws.NAME else []
             pending += self.sources(one)
-        self._doubts[value] = found
-        return found
 
     def text(self, load: Operation) -> str:
         """What comes between, in words."""
@@ -137,7 +140,7 @@ class GlobalMemory:
     def stores_something(op: Operation) -> bool:
         """Does it write global memory?"""
         if op.name == _ASM:
-            return not is_pure(op) and bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))
+            return bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))  # whatever its flag says
         row = info(op.name)
         if row is None:
             return not op.regions and any(isinstance(_element(v), PointerType | TensorDescType) for v in op.operands)

@@ -4,8 +4,9 @@ followed for this. So what two tasks touch must be shown to lie apart, or the mo
 Two boxes of a tensor, or two tiles of pointers, lie apart where
 
 - in one dimension their coordinates never meet, by their rests: rows 128 x and 128 y + 64, of 64 rows each;
-- or the coordinates differ by a number that is large enough. Where they change from iteration to iteration, that says
-  it of one and the same; tiles of different iterations are taken to lie apart then, as those of different blocks are;
+- or the coordinates differ by a number that is large enough, also where the tasks are in different iterations, as far
+  as coordinates change by numbers from one to the next. Where what they change by is no number, tiles of different
+  iterations are taken to lie apart, as those of different blocks are;
 - or one is the other's for another tile, `min(x + 1, last)` for `x`, and both tasks do the same with their tiles,
   operation by operation: a tile that is done twice is stored twice, the same. Which scalars go into it is not asked.
 
@@ -18,7 +19,9 @@ the launches of our own kernels compare. Memory of the launcher's own is left ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,11 +76,14 @@ class _Access:
     arguments: frozenset[int] | None
     what: Any
     sides: tuple[_Side, ...] | None
+    spins: bool = False  # may a loop go on until it sees something there?
 
 
-def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
+def global_order(
+    function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names, deadline: float = math.inf
+) -> Iterator[Finding]:
     """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
-    one for each operation that writes."""
+    one for each operation that writes. `deadline`: of time.thread_time()."""
     assert terms.memory is not None
     reader = _Reader(flow, terms, terms.memory)
     first = 1
@@ -88,8 +94,14 @@ def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoi
         found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
         told: set[Operation] = set()
         for at, one in enumerate(found):
+            if time.thread_time() > deadline:
+                message = "the tasks touch global memory too often to compare all of that in the time there is"
+                yield Finding("undecided", "too-many-states", message, region.location)
+                return
             for other in found[at + 1 :]:
-                if one.task == other.task or not (one.writes or other.writes) or (one.atomic and other.atomic):
+                if one.task == other.task or not (one.writes or other.writes):
+                    continue
+                if one.atomic and other.atomic and not (one.spins or other.spins):
                     continue
                 writer, second = (one, other) if one.writes else (other, one)
                 if writer.op in told or not reader.may_meet(one, other, disjoint) or reader.apart(one, other):
@@ -135,7 +147,8 @@ class _Reader:
                     atomic = row is not None and row.category == "atomic"
                     arguments = self._memory.touched(op)
                     what, sides = self._tile(op) if row is not None else (None, None)
-                    yield _Access(op, task, writes, atomic, arguments, what, sides)
+                    spins = reads and any(outer.name == "scf.while" for outer in op.ancestors())
+                    yield _Access(op, task, writes, atomic, arguments, what, sides, spins)
 
     def _tile(self, op: Operation) -> tuple[Any, tuple[_Side, ...] | None]:
         begun = self._begun(op)
@@ -260,10 +273,15 @@ class _Reader:
     # ---- pairs
 
     def may_meet(self, one: _Access, other: _Access, disjoint: Disjoint) -> bool:
-        """Do they go through one argument? Of one that is not known they may."""
+        """Do they go through one argument? Of one that is not known they may.
+
+        Where one waits for what it sees there, through two that may overlap.
+        """
         if one.arguments is None or other.arguments is None:
             return True
         own = disjoint.own
+        if one.spins or other.spins:
+            return any(not disjoint.apart(a, b) for a in one.arguments for b in other.arguments)
         return any(own is None or argument < own for argument in one.arguments & other.arguments)
 
     def apart(self, one: _Access, other: _Access) -> bool:
@@ -274,7 +292,17 @@ class _Reader:
             [replace(side, form=self._in_the_loop(side.form)) for side in each] for each in (one.sides, other.sides)
         )
         pairs = list(zip(*sides, strict=True))
-        return any(_apart(a, b) for a, b in pairs) or (self._of_another_tile(pairs) and self._alike(one, other))
+        if any(_apart(a, b, self._leap) for a, b in pairs):
+            return True
+        return self._of_another_tile(pairs) and self._alike(one, other)
+
+    def _leap(self, terms: tuple[tuple[int, int], ...]) -> int:
+        """By a multiple of what a form's values in two iterations differ, as far as that is a number; 0: of nothing.
+
+        What is multiplied by something else, as the number of a tile by a size, is taken to lead to another tile.
+        """
+        keys = self._keys()
+        return math.gcd(*(factor for atom, factor in terms if keys[atom][0] in ("iteration", "carried", "position")))
 
     def never_both(self, one: _Access, other: _Access) -> bool:
         """Does one need a condition, and the other that it does not hold?"""
@@ -296,8 +324,14 @@ class _Reader:
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
         keys = self._keys()
+        known: dict[Linear, Linear] = {}
 
         def inside(part: Linear) -> Linear:
+            if part not in known:
+                known[part] = replaced(part)
+            return known[part]
+
+        def replaced(part: Linear) -> Linear:
             found = Linear((), part.const)
             for atom, factor in part.terms:
                 key = keys[atom]
@@ -424,15 +458,26 @@ def _product(left: _Side, right: _Side) -> _Side | None:
     return _Side(ANYTHING, Linear(), 0, 1, ((row, base + left.first, base + left.last - 1),))
 
 
-def _apart(one: _Side, other: _Side) -> bool:
-    """By their rests, or by a difference that is known."""
+def _apart(one: _Side, other: _Side, leap: Callable[[tuple[tuple[int, int], ...]], int]) -> bool:
+    """By their rests, or by a difference that is known, in whichever iterations the tasks are."""
     if not one.rows and not other.rows:
         first = one.rest.plus(Congruence(0, one.first))
         second = other.rest.plus(Congruence(0, other.first))
         if first.keeps_apart(one.last - one.first, second, other.last - other.first):
             return True
         number = (other.form - one.form).constant
-        return number is not None and (number + other.first >= one.last or number + other.last <= one.first)
+        if number is None:
+            return False
+        return _never_meet((one.first, one.last), (number + other.first, number + other.last), leap(one.form.terms))
     if [row for row, _, _ in one.rows] != [row for row, _, _ in other.rows] or one.form.terms != other.form.terms:
         return False
-    return any(a[2] < b[1] or b[2] < a[1] for a, b in zip(one.rows, other.rows, strict=True))
+    pairs = zip(one.rows, other.rows, strict=True)
+    return any(_never_meet((a[1], a[2] + 1), (b[1], b[2] + 1), leap(a[0][1])) for a, b in pairs)
+
+
+def _never_meet(one: tuple[int, int], other: tuple[int, int], leap: int) -> bool:
+    """Are two ranges apart, and stay so when one of them is moved by any multiple of `leap`?"""
+    if leap == 0:
+        return one[1] <= other[0] or other[1] <= one[0]
+    ahead = (other[0] - one[0]) % leap
+    return ahead >= one[1] - one[0] and ahead + other[1] - other[0] <= leap

@@ -14,7 +14,7 @@ from typing import Any
 from wspec.check import assembly, scalars
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.ops import is_pure
+from wspec.ir.ops import info, is_pure
 from wspec.ir.types import DenseAttr, IntegerAttr, ScalarType, TensorType
 
 Key = tuple[Any, ...]
@@ -180,7 +180,7 @@ class Terms:
             return self.of(op.operands[0])
         if op.regions:
             return self._structured(op, value)
-        if assembly.differs(op) or not (is_pure(op) or op.name in _READS):
+        if assembly.differs(op) or not (_computes(op) or op.name in _READS):
             return self._unique(value)
         return self._unique(value) if self.may_change(op) else self._pure(op, value)
 
@@ -191,6 +191,12 @@ class Terms:
     def doubt(self, value: Value) -> Operation | None:
         """A load that the value is computed from and for which that is so."""
         return self.memory.doubt(value) if self.memory is not None else None
+
+    def is_of_shared(self, value: Value) -> bool:
+        """Is the value computed from what somebody has written to shared memory, and others may read as well?"""
+        origins = self.memory.origins(value) if self.memory is not None else ()
+        rows = (info(op.name) for op in origins if op.name != "scf.for")
+        return any(row is not None and not row.nested and "shared" in row.reads for row in rows)
 
     def _unique(self, value: Value) -> Linear:
         owner = value.op if value.op is not None else value.owner
@@ -321,7 +327,7 @@ class _Trees:
             return None
         if assembly.differs(op):
             return (_DIFFERENT, id(op))
-        if not (is_pure(op) or op.name == "tt.load") or self.terms.may_change(op):
+        if not (_computes(op) or op.name == "tt.load") or self.terms.may_change(op):
             return None
         parts = [self.tree(operand, above) for operand in op.operands]
         return self._joined((op.name, value.index, meaning(op), str(value.type)), parts)
@@ -353,6 +359,11 @@ def _threads_differ(tree: Any, terms: Terms) -> bool:
     if isinstance(tree, tuple):
         return any(_threads_differ(part, terms) for part in tree)
     return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
+
+
+def _computes(op: Operation) -> bool:
+    """Does an operation give the same for the same operands? Assembly may, whatever its flag says (`differs`)."""
+    return op.name == assembly.NAME or is_pure(op)
 
 
 def _is_bit(op: Operation) -> bool:

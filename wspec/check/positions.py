@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from wspec.check import code as c
 from wspec.check.liveness import live_registers, reads, successors, writes
 from wspec.check.names import Names
+from wspec.check.scalars import kept
 
 Pair = tuple[int | None, int]  # registers of a task: the slot (None: a ring of one) and the phase
 Node = tuple[str, int, int]  # ("register", task, register) or ("root", 0, allocation)
@@ -177,6 +178,7 @@ class _Code:
         self.groups: dict[Pair, int] = {}
         self.live = live_registers(code)
         self._places: dict[int, Place | None] = {}
+        self._leaves: dict[int, frozenset[int]] = {}
 
     # ---- single registers
 
@@ -214,30 +216,38 @@ class _Code:
 
     def leaves(self, register: int) -> frozenset[int]:
         """What an integer is computed from, less constants."""
-        if self.constant(register) is not None:
-            return frozenset()
-        sources = self._made(self._only(register))
-        if sources is None:
-            return frozenset((register,))
-        return frozenset().union(*(self.leaves(source) for source in sources))
+        if register not in self._leaves:
+            self._leaves[register] = frozenset((register,))  # while its own are asked for
+            sources = self._made(self._only(register))
+            if self.constant(register) is not None:
+                self._leaves[register] = frozenset()
+            elif sources is not None:
+                self._leaves[register] = frozenset().union(*(self.leaves(source) for source in sources))
+        return self._leaves[register]
 
     def value(self, register: int, given: dict[int, int]) -> int | None:
         """The integer when some registers are given."""
-        if register in given:
-            return given[register]
+        return self._value(register, dict(given))
+
+    def _value(self, register: int, found: dict[int, int | None]) -> int | None:
+        if register not in found:
+            found[register] = self._computed(register, found)
+        return found[register]
+
+    def _computed(self, register: int, found: dict[int, int | None]) -> int | None:
         known = self.constant(register)
         if known is not None:
             return known
         step = self._only(register)
         sources = self._made(step)
-        values = [self.value(source, given) for source in sources] if sources is not None else [None]
+        values = [self._value(source, found) for source in sources] if sources is not None else [None]
         ready = [value for value in values if value is not None]
         if len(ready) < len(values):
             return None
         if isinstance(step, c.Select):
             return ready[1] if ready[0] else ready[2]
         assert isinstance(step, c.Compute)
-        return int(step.function(*ready))
+        return kept(int(step.function(*ready)))
 
     # ---- positions
 

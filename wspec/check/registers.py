@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from wspec.check import code as c
+from wspec.check.scalars import kept
 from wspec.check.state import Task
 
 
 def _compute(task: Task, step: c.Compute) -> None:
     values = [task.registers[source] for source in step.sources]
     ready = [value for value in values if isinstance(value, int)]
-    task.registers[step.dst] = step.function(*ready) if len(ready) == len(values) else None
+    task.registers[step.dst] = kept(step.function(*ready)) if len(ready) == len(values) else None
     task.pc += 1
 
 

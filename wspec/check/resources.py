@@ -9,11 +9,13 @@ from wspec.check.findings import Finding
 from wspec.check.names import Names
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
-from wspec.ir.types import DenseArrayAttr
+from wspec.ir.shared_memory import size_bytes
+from wspec.ir.types import DenseArrayAttr, MemDescType
 
 REGISTERS = 65536  # of an SM
 THREADS = 1024  # of a block
 LEAST, MOST = 24, 256  # registers a thread that setmaxnreg takes
+SHARED_BYTES = 232448  # of a block
 GROUP = 4  # warps of a warp group
 NAMED = 16  # hardware barriers of a block
 
@@ -26,8 +28,9 @@ def resources(module: Operation, function: Operation, program: c.Program, names:
         yield from _specialized(module, region, base)
     if not regions:
         yield from _launch(module, base, function)
+    yield from _shared(program, function)
     yield from _dots(program, names)
-    yield from _named(program, names, sum(len(ws.partition_blocks(region)) for region in regions))
+    yield from _named(program, names, max((len(ws.partition_blocks(region)) for region in regions), default=0))
 
 
 def _specialized(module: Operation, region: Operation, base: int) -> Iterator[Finding]:
@@ -87,6 +90,19 @@ def _launch(module: Operation, total: int, place: Operation) -> Iterator[Finding
         yield Finding("error", "registers", message, place.location, note="set maxnreg lower, or leave it out")
 
 
+def _shared(program: c.Program, function: Operation) -> Iterator[Finding]:
+    """What the back end gives out in all; where that is not known, the largest allocation."""
+    placement = program.placement
+    sizes = {root: size_bytes(root.result.type) for root in program.roots if root.name == "ttg.local_alloc"
+             and isinstance(root.result.type, MemDescType)}  # fmt: skip
+    largest = max(sizes, key=lambda root: sizes[root], default=None)
+    total = placement.total_bytes if placement is not None else sizes[largest] if largest is not None else 0
+    if total > SHARED_BYTES:
+        message = f"{total} bytes of shared memory are asked for; a block has at most {SHARED_BYTES}"
+        place = largest.location if largest is not None else function.location
+        yield Finding("error", "shared-memory", message, place, note="use smaller tiles or fewer of them")
+
+
 def _rounded(warps: int) -> int:
     return -(-warps // GROUP) * GROUP
 
@@ -125,7 +141,10 @@ def _dots(program: c.Program, names: Names) -> Iterator[Finding]:
 
 
 def _named(program: c.Program, names: Names, partitions: int) -> Iterator[Finding]:
-    """Triton itself takes the lowest numbers: one for each task, and one to start and end the partitions."""
+    """Triton itself takes the lowest numbers: one for each task of a region, and one to start and end the partitions.
+
+    Regions one after the other take the same ones (`bar.sync 2` and `3` in the PTX of two regions of two partitions).
+    """
     taken = 2 + partitions if partitions else 1
     for index, code in enumerate(program.codes):
         for step in code.steps:

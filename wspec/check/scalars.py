@@ -57,6 +57,7 @@ _CASTS = frozenset(
 
 
 SAFE_BITS = 32
+WIDEST = 1 << 64
 _OVERFLOWING = frozenset(("arith.addi", "arith.subi", "arith.muli", "arith.shli"))
 
 
@@ -109,6 +110,11 @@ def _safe(plain: Callable[[int, int], int]) -> Callable[[int, int], int]:
             return 0
 
     return computed
+
+
+def kept(value: int) -> int | None:
+    """The number, unless it is beyond all that registers hold: squares of squares soon fill the memory."""
+    return value if abs(value) < WIDEST else None
 
 
 def is_computed(name: str) -> bool:

@@ -15,6 +15,7 @@ STRUCTURE = frozenset(("scf.for", "scf.if", "scf.while", "scf.yield", "scf.condi
 _ROUNDING = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.shrsi", "arith.shrui"))
 _RISING = frozenset(("arith.addi", "arith.muli", "arith.extsi", "arith.trunci", "arith.index_cast", "arith.maxsi"))
 MAX_FLOOR = 32
+MAX_STEPS = 5000  # of values looked at for one question
 MAX_COUNTED = 24  # constant loops with more iterations than this are taken for loops of any length
 _GROWING = frozenset(
     ("arith.addi", "arith.subi", "arith.muli", "arith.shli", "arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui",
@@ -46,6 +47,7 @@ class Flow:
         self.root = root
         self.floor = 0  # integers below it are told apart whatever their modulus
         self._unbounded: dict[Value, bool] = {}
+        self._steps = 0  # of one question
         self.captured: dict[Value, Value] = {}
         self.targets: dict[Value, list[Value]] = {}  # value -> block arguments and results that take it over
         for op in root.walk():
@@ -73,38 +75,46 @@ class Flow:
         elif op.name == ws.NAME:
             yield ws.default_block(op).terminator.operands[value.index]
 
-    def unbounded(self, value: Value, inside: frozenset[Value] = frozenset()) -> bool:
+    def unbounded(self, value: Value) -> bool:
         """Does the integer grow with the iterations of a loop that may have any number of them?"""
         if value not in self._unbounded:
-            if value in inside:
-                return False
-            found = self._grows(value, inside | {value})
-            if inside:
-                return found  # within a cycle: not final
+            seen, pending = {value}, [value]
+            found = False
+            while pending and not found:  # each value once: through many branches the ways are too many
+                one = pending.pop()
+                found = self._begins_to_grow(one)
+                fresh = [source for source in self._grown_from(one) if source not in seen]
+                seen.update(fresh)
+                pending += fresh
             self._unbounded[value] = found
         return self._unbounded[value]
 
-    def _grows(self, value: Value, inside: frozenset[Value]) -> bool:
+    def _begins_to_grow(self, value: Value) -> bool:
+        """Is it the position of a loop that may have any number of iterations, or added to in each of them?"""
+        block = value.owner
+        loop = block.parent_op if value.op is None and isinstance(block, Block) else None
+        if loop is None or loop.name != "scf.for" or few_iterations(loop):
+            return False
+        return value.index == 0 or _adds(loop, value)
+
+    def _grown_from(self, value: Value) -> Iterable[Value]:
+        """What it grows with."""
         op = value.op
         if op is not None and op.name in _GROWING:
-            if remainder(op) is not None:
-                return False
-            return any(self.unbounded(operand, inside) for operand in op.operands)
+            return () if remainder(op) is not None else op.operands
         if op is not None and op.name not in STRUCTURE:
-            return False
+            return ()
         block = value.owner
-        parent = block.parent_op if isinstance(block, Block) else None
-        if parent is not None and parent.name == "scf.for":
-            if value.index == 0:
-                return not few_iterations(parent)
-            if _adds(parent, value) and not few_iterations(parent):
-                return True
-        return any(self.unbounded(source, inside) for source in self.sources(value))
+        loop = block.parent_op if op is None and isinstance(block, Block) else None
+        return () if loop is not None and loop.name == "scf.for" and value.index == 0 else self.sources(value)
 
     def positive(self, value: Value, inside: frozenset[Value] = frozenset()) -> bool:
-        """Can the integer never be negative, short of an overflow?"""
+        """Can the integer never be negative, short of an overflow? No as well where that takes too long to see."""
+        self._steps = self._steps + 1 if inside else 0
         if value in inside:
             return True
+        if self._steps > MAX_STEPS:
+            return False
         op, inside = value.op, inside | {value}
         if op is not None and op.name not in STRUCTURE:
             if op.name == "arith.constant":

@@ -16,7 +16,7 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
 from wspec.ir.shared_memory import Placement, size_bytes
-from wspec.ir.types import DenseArrayAttr, MemDescType, ScalarType, TensorDescType
+from wspec.ir.types import DenseArrayAttr, Layout, MemDescType, ScalarType, TensorDescType
 
 _BARRIERS = frozenset(("ttng.init_barrier", "ttng.inval_barrier", "ttng.barrier_expect", "ttng.wait_barrier",
                        "ttng.arrive_barrier", "ttng.async_copy_mbarrier_arrive"))  # fmt: skip
@@ -148,6 +148,21 @@ class _Translator:
             self.numbers[op] = len(self.roots)
             self.roots.append(op)
         return self.numbers[op]
+
+
+def _is_strip(type: MemDescType) -> bool:
+    """Is it a part of each row of a buffer, and no whole columns of what swizzling keeps together?
+
+    TMA fills bytes in a row, which the part does not have (Triton does not lower such a copy).
+    """
+    if type.alloc_shape is None or not isinstance(type.encoding, Layout) or not isinstance(type.element, ScalarType):
+        return False
+    fields = dict(type.encoding.fields)
+    at = -2 if fields.get("transposed") is True and len(type.shape) > 1 else -1
+    width, row = fields.get("swizzlingByteWidth"), type.shape[at] * type.element.bits // 8
+    if type.shape[at] == type.alloc_shape[at] or type.encoding.name != "ttg.nvmma_shared":
+        return False
+    return not isinstance(width, int) or width == 0 or row % width != 0
 
 
 def _coordinate(op: Operation, value: Value) -> bool:
@@ -365,6 +380,9 @@ class _Task:
 
     def _tile(self, op: Operation) -> None:
         views = [v for v in op.operands if isinstance(v.type, MemDescType)]
+        if any(_is_strip(v.type) for v in views if isinstance(v.type, MemDescType)):
+            message = "which bytes a copy of a part of rows is about is not followed"
+            self.emit(c.Stuck(op, "unknown-operation", message))
         if op.name in _STORES:
             self.emit(c.StoreTile(op, self.register(views[0])))
             return

@@ -18,7 +18,7 @@ from wspec.cli.modules import read_text
 from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_sizes, random_maker
 from wspec.cli.run_table import Line, Worst, view
 from wspec.cli.screen import counted, remark_text, show
-from wspec.cli.subject import Front, Subject
+from wspec.cli.subject import Front, Subject, source_of
 from wspec.diagnostics import WspecError, bad_input
 from wspec.execute import (
     ExecutionError,
@@ -33,6 +33,8 @@ from wspec.execute import (
     minimize,
     one_thread,
 )
+from wspec.ir import warp_specialize as ws
+from wspec.ir.shared_memory import placed
 from wspec.lab.persistent_launch import descriptors_of, executed_launch
 from wspec.specs.kernel_file import load_kernel
 from wspec.tile_scheduler import PARTIALS, TABLE
@@ -70,11 +72,29 @@ def _kernels(args: argparse.Namespace, subject: Subject, recorded: _Recording | 
     wanted = SPECIALIZED if args.specialized_only else wanted
     if wanted and wanted not in texts:
         raise bad_input(f"there is no {wanted} kernel of {subject.name} to run", reason.message if reason else "")
-    return {name: _ready(text) for name, text in texts.items() if name == wanted or not wanted}
+    return {name: _ready(text, given) for name, text in texts.items() if name == wanted or not wanted}
 
 
-def _ready(text: str) -> Kernel:
-    return _as_input(lambda: Kernel(ir.read(text)))
+def _ready(text: str, final: bool) -> Kernel:
+    """`final`: it is the text that Triton lowers; otherwise, if it has tasks, Triton's last passes come first."""
+    return _as_input(lambda: Kernel(given_memory(text, final)))
+
+
+def given_memory(text: str, final: bool) -> ir.Operation:
+    """A module with tasks as Triton gives it shared memory: buffers may have the same bytes one after the other.
+
+    Without tasks it is pipelined first, and what it keeps there is not known yet.
+    """
+    from wspec import bridge
+
+    module = ir.read(text)
+    if not any(op.name == ws.NAME for op in module.walk()):
+        return module
+    try:
+        lowered = module if final else ir.read(bridge.final_ttgir(text, source_of(text)))
+        return placed(lowered, bridge.placement(lowered, apart=True))
+    except bridge.BridgeError:
+        return module  # every buffer has bytes of its own
 
 
 def _as_input(make: Callable[[], T]) -> T:

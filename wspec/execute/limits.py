@@ -51,8 +51,8 @@ def _check_registers(
 
 def first_named(module: Operation) -> int:
     """The lowest number of a hardware barrier that a kernel may use itself: Triton takes one for each task, and one to
-    start and end the partitions."""
-    partitions = sum(len(_numbers(op, "partitionNumWarps")) for op in module.walk() if op.name == ws.NAME)
+    start and end the partitions. Regions one after the other take the same ones."""
+    partitions = max((len(_numbers(op, "partitionNumWarps")) for op in module.walk() if op.name == ws.NAME), default=0)
     return 2 + partitions if partitions else 1
 
 
