@@ -351,3 +351,16 @@ def test_a_copy_may_overtake_reads_into_registers() -> None:
     launch(read_then_refilled(fence=True))
     with pytest.raises(ProgramError, match=r"fills b .* which default read with ttg.local_load and did not fence"):
         launch(read_then_refilled(fence=False))
+
+
+def test_what_is_written_over_in_parts_is_gone() -> None:
+    """Rows of 32 numbers: a tile, and another one at the same place whose halves are written one after the other."""
+    op = Operation.create("ttg.local_alloc")
+    old = Buffer.allocate(op, (8, 32), torch.float16).whole()
+    new = old.under_type(op, (8, 32), torch.float16)
+    upper, lower = (new.part(at, new.data[at : at + 4]) for at in (0, 4))
+    (left,) = old.without(upper)
+    assert (left.first, left.last) == (lower.first, lower.last)
+    assert left.without(lower) == [] and left.without(upper) == [left]
+    column = new.part("column", new.data[:, :8])
+    assert old.without(column) == [old], "it has gaps"

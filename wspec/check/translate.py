@@ -478,6 +478,9 @@ class _Task:
             offsets = op.attr("offsets")
             starts = offsets.values if isinstance(offsets, DenseArrayAttr) else (0,) * len(after.shape)
             box = tuple(zip(starts, after.shape, strict=True))
+            if any(start < 0 or start + size > whole for (start, size), whole in zip(box, before.shape, strict=True)):
+                message = f"a part of {after.shape} from {tuple(starts)} on is taken of a buffer of {before.shape}"
+                self.emit(c.Stuck(op, "range", message, "error"))
             self.emit(c.Part(op, dst, source, None if before.shape == after.shape else box, True))
         else:
             same = (before.shape, before.element, before.encoding) == (after.shape, after.element, after.encoding)

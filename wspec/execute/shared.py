@@ -22,6 +22,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 
 BARRIER_BYTES = 8
+SWIZZLED_BYTES = 128  # of a row, at most (CUDA driver API, CU_TENSOR_MAP_SWIZZLE_128B)
 WRITTEN, EMPTY, FLYING, LOST, FREED, TAKEN = range(6)
 _STATES = {
     EMPTY: "has never been written",
@@ -141,6 +142,26 @@ class View:
             return False
         start, its_start = self.buffer.base_bytes, other.buffer.base_bytes
         return start + self.first <= its_start + other.first and its_start + other.last <= start + self.last
+
+    def without(self, other: View) -> list[View]:
+        """What of it is left where the other is written over it: itself, where that cannot be told.
+
+        Bytes of another buffer lie as this one's do only as far as rows are no wider than what is swizzled together.
+        """
+        if other.covers(self):
+            return []
+        size, base = self.data.element_size(), self.buffer.base_bytes
+        row = other.data.shape[-1] * other.data.element_size() if other.data.ndim else 0
+        alike = self.buffer is other.buffer or row <= SWIZZLED_BYTES
+        if self.buffer.group is not other.buffer.group or not (self.is_dense and other.is_dense and alike):
+            return [self]
+        first, last = (other.buffer.base_bytes + at - base for at in (other.first, other.last))
+        if first >= self.last or last <= self.first or first % size or last % size:
+            return [self]
+        parts = [(begin, end) for begin, end in ((self.first, first), (last, self.last)) if begin < end]
+        whole = self.buffer.data
+        return [View(self.buffer, whole.as_strided(((end - begin) // size,), (1,), begin // size), self.path)
+                for begin, end in parts]  # fmt: skip
 
     @property
     def is_dense(self) -> bool:

@@ -135,8 +135,9 @@ def put(task: Task, op: Operation, view: View, tensor: torch.Tensor) -> None:
 def forget_written(task: Task, view: View) -> None:
     """What was written there before is overwritten: nobody will see it, and nobody need fence it."""
     for other in task.machine.everyone:
-        for before in [before for before in other.written if view.covers(before)]:
-            del other.written[before]
+        for before in [before for before in other.written if view.overlaps(before)]:
+            store = other.written.pop(before)
+            other.written |= dict.fromkeys(before.without(view), store)
 
 
 def poisoned(view: View) -> torch.Tensor:
