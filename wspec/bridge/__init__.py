@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from wspec.bridge.persistent import load_kernel
     from wspec.bridge.proof import Checker, Proof, Ruling, rule
     from wspec.bridge.ptx.edits import PtxEdits
-    from wspec.bridge.sass.miscompiled import sass_line, unassigned_in
+    from wspec.bridge.sass.miscompiled import sass_line, wrong_by_itself
     from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
     from wspec.bridge.sass.resources import sass as sass_text
     from wspec.bridge.shared_memory import placement
@@ -116,7 +116,7 @@ _HOMES = {
     "ttgir": "frontend",
     "ttir": "frontend",
     "tuned": "tuning",
-    "unassigned_in": "sass.miscompiled",
+    "wrong_by_itself": "sass.miscompiled",
     "unknown_version": "versions",
 }
 _RENAMED = {"cache_key": ("cache", "key"), "sass_text": ("sass.resources", "sass")}
@@ -184,8 +184,8 @@ __all__ = [
     "ttgir",
     "ttir",
     "tuned",
-    "unassigned_in",
     "unknown_version",
+    "wrong_by_itself",
 ]
 
 

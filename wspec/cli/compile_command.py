@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     if binary is not None and specialized:
         from wspec import bridge
 
-        found = bridge.unassigned_in(binary.cubin)
+        found = bridge.wrong_by_itself(binary.cubin)
         faulty = bool(found)
         show(*filter(None, [subject.proof]), bridge.sass_line(found), "")
     elif subject.proof:

@@ -19,7 +19,7 @@ from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import decoded
 from wspec.bridge.sass.encodings import TABLE, UPDATES
 from wspec.bridge.sass.machine_code import Effects, effects, names, read_sass, registers
-from wspec.bridge.sass.miscompiled import is_surely_right, unassigned
+from wspec.bridge.sass.miscompiled import is_surely_right, wrong_in
 from wspec.bridge.sass.program import Program, program_of
 from wspec.bridge.sass.resources import _disassembled_counts, sass
 from wspec.lab.bench.compile_time import offline_of
@@ -67,7 +67,7 @@ def _turns(program: Program) -> dict[int, tuple[bool, set[int]]]:
 def test_kernels(binaries: dict[str, bytes]) -> None:
     for cubin in binaries.values():
         same_as_nvdisasm(cubin)
-        assert is_surely_right(cubin) and unassigned(sass(cubin)) == []
+        assert is_surely_right(cubin) and wrong_in(sass(cubin)) == []
 
 
 def test_counts(binaries: dict[str, bytes]) -> None:
@@ -89,7 +89,7 @@ def test_one_instruction_less(binaries: dict[str, bytes]) -> None:
         for place in random.Random(7).sample(range(len(kernel.code) // 16), 8):
             at = start + 16 * place
             without = cubin[:at] + NOP + cubin[at + 16 :]
-            wrong = bool(unassigned(sass(without)))
+            wrong = bool(wrong_in(sass(without)))
             assert is_surely_right(without) != wrong, hex(16 * place)
             removed += wrong
         every = range(start, start + len(kernel.code), 16)

@@ -18,7 +18,7 @@ from tests.support import kernels as odd
 from tests.support.cases import GEMM, TILE
 from wspec import api, bridge
 from wspec.bridge.sass import miscompiled
-from wspec.bridge.sass.miscompiled import sass_line, unassigned
+from wspec.bridge.sass.miscompiled import sass_line, wrong_in
 from wspec.ir.loc import FileLoc
 
 # Two loops of one tile after another, each over a descriptor of the same buffer. ptxas made one of the two descriptors,
@@ -62,7 +62,7 @@ MERGED = """
 
 
 def found(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    return [(item.instruction.address, item.registers) for item in unassigned(text)]
+    return [(item.instruction.address, item.registers) for item in wrong_in(text)]
 
 
 def numbered(text: str) -> str:
@@ -75,7 +75,7 @@ def numbered(text: str) -> str:
 
 
 def registers(text: str) -> list[str]:
-    return [name for item in unassigned(numbered(text)) for name in item.registers]
+    return [name for item in wrong_in(numbered(text)) for name in item.registers]
 
 
 # ------------------------------------------------------------------------------------------------- excerpts
@@ -84,7 +84,7 @@ def registers(text: str) -> list[str]:
 def test_a_descriptor_that_only_the_first_loop_makes() -> None:
     assert found(MERGED) == [(0x130, ("UR32",)), (0x140, ("UR33",))]
     expected = "SASS: the instruction at 0x130 (UMOV UR16, UR32) reads UR32, which some way there does not assign"
-    assert sass_line(unassigned(MERGED)) == expected
+    assert sass_line(wrong_in(MERGED)) == expected
 
 
 def test_the_same_with_the_descriptor_before_the_branch() -> None:
@@ -236,7 +236,7 @@ def unassigned_by_hand(blocks: list[Block], size: int) -> set[str]:
 @given(programs())
 def test_the_same_as_walking_all_ways(program: tuple[list[Block], int]) -> None:
     blocks, size = program
-    told = [name for item in unassigned(text_of(blocks, size)) for name in item.registers]
+    told = [name for item in wrong_in(text_of(blocks, size)) for name in item.registers]
     assert len(told) == len(set(told))
     assert set(told) == unassigned_by_hand(blocks, size)
 
@@ -247,9 +247,9 @@ def test_the_same_as_walking_all_ways(program: tuple[list[Block], int]) -> None:
 def test_kernels_of_triton() -> None:
     kernel = bridge.load_kernel(gemm_source(), bridge.Result(False, ()), {})
     text = bridge.stage_text(kernel, "sass")
-    assert unassigned(text) == []
+    assert wrong_in(text) == []
     first = re.search(r"^.*\*/ +ULDC\S* UR.*\n", text, re.MULTILINE)
-    assert first is not None and unassigned(text.replace(first[0], "", 1)), "one instruction less"
+    assert first is not None and wrong_in(text.replace(first[0], "", 1)), "one instruction less"
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ operands do not agree nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wspec.bridge.sass.kept_operands import Kind, Products, innermost, shape_of
-from wspec.bridge.sass.machine_code import Code, Instruction, read_sass
-from wspec.bridge.sass.program import Block, Program, blocks, program_of
+from wspec.bridge.sass.machine_code import WGMMA, Code, Instruction, read_sass
+from wspec.bridge.sass.program import blocks, program_of
+from wspec.bridge.sass.reaching import Reaching, single
 from wspec.bridge.sass.resources import sass
 
-WGMMA = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
 _OPERAND_REGISTERS = 4  # of a thread: 64 rows by 32 bytes over 128 threads
 _SPILLS = frozenset({"LDL", "LDC", "ULDC", "S2R", "S2UR"})
 """What they bring does not change: constants, and what the thread itself has put aside."""
@@ -53,11 +53,10 @@ def clobbered(products: Products, cubin: bytes) -> list[Clobbered]:
 
 
 def _of_code(code: Code, products: Products) -> Iterator[Clobbered]:
-    places = [at for at, one in enumerate(code.instructions) if one.name.partition(".")[0] in WGMMA]
+    places = [at for at, one in enumerate(code.instructions) if one.root in WGMMA]
     if [_kind(code.instructions[at]) for at in places] != [kind for kind, _ in products]:
         return
-    program = program_of(code)
-    search = _Search(code, program, blocks(program))
+    search = _Search(code)
     for at, (_, stays) in zip(places, products, strict=True):
         if stays and (found := search.overwritten(at)) is not None:
             yield found
@@ -71,13 +70,11 @@ def _kind(one: Instruction) -> Kind:
 class _Search:
     """Where the values in registers come from."""
 
-    def __init__(self, code: Code, program: Program, parts: Mapping[int, Block]) -> None:
-        self.code, self.program, self.parts = code, program, parts
-        self.block_of = {at: first for first, part in parts.items() for at in range(first, part.end)}
-        self.before: dict[int, list[int]] = {}
-        for first, part in parts.items():
-            for after in part.next:
-                self.before.setdefault(after, []).append(first)
+    def __init__(self, code: Code) -> None:
+        self.code, self.program = code, program_of(code)
+        parts = blocks(self.program)
+        self.reaching = Reaching(self.program, parts)
+        self.block_of = self.reaching.block_of
         self.around = innermost({first: part.next for first, part in parts.items()}, 0)
 
     def overwritten(self, at: int) -> Clobbered | None:
@@ -88,7 +85,7 @@ class _Search:
             return None
         first = int(product.operands.split(",")[1].strip().partition(".")[0].removeprefix("R"))
         for number in range(first, first + _OPERAND_REGISTERS):
-            for place in self._reaching(1 << number, at):
+            for place in self.reaching.at(at, 1 << number):
                 if self.block_of[place] in loop and not self._stays(place, loop, set()):
                     return Clobbered(product, self.code.instructions[place], f"R{number}")
         return None
@@ -98,40 +95,14 @@ class _Search:
         if place in seen:
             return True
         seen.add(place)
-        root = self.code.instructions[place].name.partition(".")[0]
+        root = self.code.instructions[place].root
         if root in _SPILLS:
             return True
         if root in _ELSEWHERE:
             return False
         return all(
             self._stays(source, loop, seen)
-            for bit in _bits(self.program.reads[place])
-            for source in self._reaching(bit, place)
+            for register in single(self.program.reads[place])
+            for source in self.reaching.at(place, register)
             if self.block_of[source] in loop
         )
-
-    def _reaching(self, bit: int, at: int) -> set[int]:
-        """The instructions whose value of that register may be there before the one at `at`."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        todo = [(self.block_of[at], at)]
-        while todo:
-            first, end = todo.pop()
-            for place in range(end - 1, first - 1, -1):
-                if self.program.writes[place] & bit:
-                    found.add(place)
-                    if self.code.instructions[place].guard in ("", "PT", "UPT"):
-                        break
-            else:
-                for before in self.before.get(first, ()):
-                    if before not in seen:
-                        seen.add(before)
-                        todo.append((before, self.parts[before].end))
-        return found
-
-
-def _bits(found: int) -> Iterator[int]:
-    while found:
-        low = found & -found
-        yield low
-        found ^= low

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, kernel_code
 from wspec.bridge.sass.encodings import TABLE, UPDATES
-from wspec.bridge.sass.machine_code import Flow, registers
+from wspec.bridge.sass.machine_code import UPPER_HALVES, WGMMA, Flow, registers
 from wspec.bridge.sass.program import Program
 
 _BITS = {"R": 8, "UR": 6, "P": 3, "UP": 3}  # of a field that names a register; all of them set: none
@@ -36,6 +36,7 @@ class _Form:
     reads: tuple[Field, ...]
     writes: tuple[Field, ...]
     updates: bool  # what it writes it need not read, as machine_code.py has it
+    product: bool
 
 
 _Forms = tuple[tuple[int, dict[int, _Form]], ...]  # (mask, its bits in the instruction -> form), to be tried in order
@@ -50,10 +51,14 @@ def decoded(cubin: bytes) -> Program | None:
     reads: list[int] = []
     writes: list[int] = []
     turns: dict[int, Flow] = {}
+    guarded: set[int] = set()
+    halves: dict[int, int] = {}
     guards = _sets("P", 1, 0)
     for place, (low, high) in enumerate(struct.iter_unpack("<QQ", kernel.code)):
         opcode = low & 0xFFF
         word = low | high << 64
+        if low & _ALWAYS != _ALWAYS:
+            guarded.add(place)
         for mask, values in table.get(opcode, ()):
             form = values.get(word & mask)
             if form is not None:
@@ -75,12 +80,16 @@ def decoded(cubin: bytes) -> Program | None:
             read |= sets[word >> shift & bits]
         if form.updates:
             read &= ~written
+        if form.product:
+            halves[place] = read & UPPER_HALVES
         shift, bits, sets = form.reads[0]  # the guard
         reads.append(read | sets[word >> shift & bits])
         writes.append(written)
     size = len(reads)
     labels = {label: int(label, 16) // INSTRUCTION_BYTES for turn in turns.values() for label in turn.targets}
-    return Program(reads, writes, turns, labels) if all(place < size for place in labels.values()) else None
+    if any(place >= size for place in labels.values()):
+        return None
+    return Program(reads, writes, turns, labels, guarded, halves)
 
 
 def turn_of(address: int, low: int, high: int, jumps: Mapping[int, tuple[int, ...]]) -> tuple[Flow, int] | None:
@@ -133,7 +142,7 @@ def _table() -> dict[int, _Forms]:
         for tile, columns in _TILES if "xN" in line else _NO_TILE:
             fields = [(guard, *_listed(read)), _listed(written)]
             reads, writes = (tuple(_field(one.replace("N", str(columns // 2))) for one in part) for part in fields)
-            form = _Form(reads, writes, name in UPDATES)
+            form = _Form(reads, writes, name in UPDATES, name in WGMMA)
             of_mask = forms.setdefault(mask | (_TILE if columns else 0), {})
             for value in values:
                 of_mask.setdefault(value | tile, form)

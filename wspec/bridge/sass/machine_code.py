@@ -41,13 +41,17 @@ _UPDATES = frozenset({"FSEL", "LOP3", "PRMT", "SEL", "ULOP3", "UPRMT", "USEL"})
 _CONVERSIONS = frozenset({"F2F", "F2I", "I2F", "FRND"})
 _DOUBLES = frozenset({"DADD", "DFMA", "DMUL", "DMNMX", "DSETP", "DSET"})
 _MMA = frozenset({"HMMA", "IMMA", "DMMA", "QMMA", "BMMA"})
-_WGMMA = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
+WGMMA = frozenset({"HGMMA", "IGMMA", "QGMMA", "BGMMA"})
 
 
 def registers(kind: str, first: int, count: int = 1) -> int:
     """The set of `count` registers from R`first` (or UR, P, UP) on."""
     count = max(0, min(count, _SIZE[kind] - first))
     return ((1 << count) - 1) << (_BASE[kind] + first)
+
+
+UPPER_HALVES = sum(registers("UR", number) for number in range(1, 63, 2))
+"""Registers that hold the upper half of a matrix descriptor, where a product reads them."""
 
 
 def names(found: int) -> Iterator[str]:
@@ -66,6 +70,16 @@ class Instruction:
     operands: str
     file: str = ""  # of the source, where the cubin has lines
     line: int = 0
+
+    @property
+    def root(self) -> str:
+        """Its name without modifiers."""
+        return self.name.partition(".")[0]
+
+    @property
+    def is_certain(self) -> bool:
+        """Is it executed whenever its turn comes?"""
+        return self.guard in ("", "PT", "UPT")
 
     def __str__(self) -> str:
         guard = f"@{self.guard} " if self.guard else ""
@@ -176,7 +190,7 @@ def _effects(name: str, text: str) -> Effects:
             writes |= registers(match[1] + match[2], int(match[3]), wide)
     if root == "R2P":
         writes |= PREDICATES
-    if root in _WGMMA:
+    if root in WGMMA:
         return Effects(_wgmma_reads(name, operands), writes)
     reads = 0
     for place, operand in enumerate(operands[count:], start=count):
@@ -207,7 +221,7 @@ def _is_plain(operand: str, kind: str) -> bool:
 
 def _written(root: str, name: str, modifiers: list[str]) -> int:
     """How many registers the destination stands for, at most."""
-    if root in _WGMMA:
+    if root in WGMMA:
         return _accumulators(name)
     if root in _MMA:
         return 4

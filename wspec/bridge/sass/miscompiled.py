@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import struct
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wspec.bridge.backend import Finished
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.sass.clobbered import Clobbered, clobbered
 from wspec.bridge.sass.decode import decoded
+from wspec.bridge.sass.descriptors import Stale, may_be_stale, stale
 from wspec.bridge.sass.kept_operands import Products, products_of
-from wspec.bridge.sass.machine_code import EVERYTHING, Instruction, names, read_sass
+from wspec.bridge.sass.machine_code import EVERYTHING, Code, Instruction, names, read_sass
 from wspec.bridge.sass.program import Program, blocks, program_of
 from wspec.bridge.sass.resources import ptxas_version, sass
 from wspec.diagnostics import Remark
@@ -56,9 +57,9 @@ def refusal(name: str, place: Location, finished: Finished, options: Options) ->
     return failure(code, message, place, write_reproducer(name, finished.final, details, options))
 
 
-def wrong_places(products: Products, cubin: bytes) -> Sequence[Unassigned | Clobbered]:
+def wrong_places(products: Products, cubin: bytes) -> Sequence[Unassigned | Stale | Clobbered]:
     """Where ptxas is seen to have done something else than the PTX says, in program order. `products`: of the PTX."""
-    return unassigned_in(cubin) or clobbered(products, cubin)
+    return wrong_by_itself(cubin) or clobbered(products, cubin)
 
 
 def of_plain(name: str, place: Location, ptx: str, cubin: bytes) -> Remark | None:
@@ -75,7 +76,8 @@ def of_plain(name: str, place: Location, ptx: str, cubin: bytes) -> Remark | Non
 
 
 def is_surely_right(cubin: bytes) -> bool:
-    """Is every register assigned, as far as can be told without a disassembler? Where not, `unassigned` is to be asked.
+    """Is every register assigned, and every descriptor from one place, as far as can be told without a disassembler?
+    Where not, that is to be asked.
 
     Never raises: a binary that is not as we know them is for nvdisasm.
     """
@@ -83,27 +85,34 @@ def is_surely_right(cubin: bytes) -> bool:
         program = decoded(cubin)
     except (struct.error, IndexError, ValueError):
         return False
-    return program is not None and not _Analysis(program).unassigned()
+    return program is not None and not _Analysis(program).unassigned() and not may_be_stale(program)
 
 
-def unassigned_in(cubin: bytes) -> list[Unassigned]:
-    """What reads a register that is not assigned, in program order; nvdisasm is asked only where that may be so."""
-    return [] if is_surely_right(cubin) else unassigned(sass(cubin, lines=True))
+def wrong_by_itself(cubin: bytes) -> list[Unassigned | Stale]:
+    """What cannot be right whatever the PTX says, in program order; nvdisasm is asked only where there may be some."""
+    return [] if is_surely_right(cubin) else wrong_in(sass(cubin, lines=True))
 
 
-def sass_line(found: list[Unassigned]) -> str:
-    """What `unassigned` found, in a line."""
+def sass_line(found: Sequence[Unassigned | Stale]) -> str:
+    """What `wrong_by_itself` found, in a line."""
     return f"SASS: the instruction at {found[0]}" if found else "SASS: every register is assigned before it is read"
 
 
-def unassigned(text: str) -> list[Unassigned]:
-    """Those of a disassembly (`nvdisasm -c`), in program order; each register once."""
-    found: list[Unassigned] = []
+def wrong_in(text: str) -> list[Unassigned | Stale]:
+    """Of a disassembly (`nvdisasm -c`), in program order: what reads registers that are not assigned, each once, and
+    descriptors that may be something else."""
+    found: list[Unassigned | Stale] = []
     for code in read_sass(text):
         if code.kernel and code.instructions:
-            places = _Analysis(program_of(code)).unassigned()
-            found += [Unassigned(code.instructions[place], tuple(names(missing))) for place, missing in places]
-    return found
+            found += unassigned(code)
+            found += stale(code)
+    return sorted(found, key=lambda one: one.instruction.address)
+
+
+def unassigned(code: Code) -> Iterator[Unassigned]:
+    """Those of a section, in program order; each register once."""
+    for place, missing in _Analysis(program_of(code)).unassigned():
+        yield Unassigned(code.instructions[place], tuple(names(missing)))
 
 
 class _Analysis:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from wspec.bridge.sass.machine_code import Code, Flow, effects, flow
+from wspec.bridge.sass.machine_code import UPPER_HALVES, WGMMA, Code, Flow, effects, flow
 
 _ON = Flow()
 
@@ -18,6 +18,9 @@ class Program:
     writes: Sequence[int]
     turns: Mapping[int, Flow]  # those after which it may be another than the next one's turn
     labels: Mapping[str, int]
+    guarded: Set[int] = frozenset()  # those that may not be executed when their turn comes
+    upper_halves: Mapping[int, int] = field(default_factory=dict)
+    """Products, and the registers that they take upper halves of matrix descriptors from."""
 
 
 def program_of(code: Code) -> Program:
@@ -25,7 +28,11 @@ def program_of(code: Code) -> Program:
     done = [effects(instruction) for instruction in code.instructions]
     flows = {place: flow(instruction) for place, instruction in enumerate(code.instructions)}
     turns = {place: way for place, way in flows.items() if way.targets or way.calls or way.returns or not way.falls}
-    return Program([one.reads for one in done], [one.writes for one in done], turns, code.labels)
+    guarded = {place for place, one in enumerate(code.instructions) if not one.is_certain}
+    roots = [one.root for one in code.instructions]
+    halves = {place: done[place].reads & UPPER_HALVES for place, root in enumerate(roots) if root in WGMMA}
+    reads, writes = [one.reads for one in done], [one.writes for one in done]
+    return Program(reads, writes, turns, code.labels, guarded, halves)
 
 
 @dataclass(slots=True)
