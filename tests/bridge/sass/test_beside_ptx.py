@@ -240,3 +240,18 @@ def test_what_stands_behind_a_wait_that_is_left_out_is_found() -> None:
         "arrive, which the PTX has under a predicate" in compare(one, straight(DOT, all_done, SYNC, OTHER)).difference
     )
     assert compare(one, straight(DOT, SYNC, ARRIVE, OTHER)).difference, "the products are not done"
+
+
+def test_two_branches_that_are_alike_but_for_a_wait_that_is_left_out() -> None:
+    """Where products are serialized each is waited for at once, and later waits are left out."""
+    arrive, wait, sync = (
+        "@%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];",
+        "wgmma.wait_group.sync.aligned 0;",
+        "bar.sync 2, 128;",
+    )
+    branches = sync, arrive, wait, sync, arrive, "bra $L2;", "$L1:", sync, arrive, sync, arrive, "$L2:"
+    one = ptx(PRODUCT, wait, "@%p2 bra $L1;", *branches)
+    all_done = Label("product wait", 0)
+    assert compare(one, straight(DOT, all_done, SYNC, ARRIVE, SYNC, ARRIVE)) == Compared()
+    for left_out in ((SYNC, SYNC, ARRIVE), (SYNC, ARRIVE, SYNC)):
+        assert "not found" in compare(one, straight(DOT, all_done, *left_out)).difference

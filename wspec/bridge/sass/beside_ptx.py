@@ -290,6 +290,10 @@ class Automaton:
         """The points that may come: where all products are done, also those behind waits for products."""
         return self._closed(may[0], self._optional | self._waits) if may[1] else may[0]
 
+    def past_waits(self, points: int) -> int:
+        """With all that comes behind waits for products."""
+        return self._closed(points, self._waits)
+
     def may_end(self, may: May) -> bool:
         return bool(self.now(may) >> self.end & 1)
 
@@ -301,19 +305,21 @@ class Nearest:
     def __init__(self, ptx: Automaton) -> None:
         self._ptx, self.kinds = ptx, ptx.kinds
         self._found = 0
-        self._ranks: dict[int, May] = {}
-        self.begin: May = (*ptx.begin, *self._ranked(ptx.first, ""))
+        self._ranks: dict[tuple[int, bool], May] = {}
+        self.begin: May = (*ptx.begin, *self._ranked(ptx.first, "", True))
 
-    def _ranked(self, points: int, guard: str) -> May:
-        """Points, those behind what is left out, and so on; `guard`: of what was executed."""
-        ranks, seen = [points], points
+    def _ranked(self, points: int, guard: str, is_done: bool) -> May:
+        """Points, those behind what is left out, and so on; `guard`: of what was executed. Where all products are done a
+        wait for them is nothing that is left out."""
+        first = self._ptx.past_waits(points) if is_done else points
+        ranks, seen = [first], first
         while True:
             more = 0
             for number in bits_of(ranks[-1]):
                 point = self._ptx.points[number] if number < self._ptx.end else None
                 if point is not None and point.guard and point.guard != guard:
                     more |= point.next
-            more &= ~seen
+            more = (self._ptx.past_waits(more) if is_done else more) & ~seen
             if not more:
                 return tuple(ranks)
             ranks.append(more)
@@ -328,15 +334,16 @@ class Nearest:
             return (*on, *ranks)
         found = found or self._ptx.now((full, is_done)) & like
         self._found |= found
-        return (*on, *self._merged(found)) if on else ()
+        return (*on, *self._merged(found, bool(on[1]))) if on else ()
 
-    def _merged(self, found: int) -> May:
-        if found not in self._ranks:
+    def _merged(self, found: int, is_done: bool) -> May:
+        key = found, is_done
+        if key not in self._ranks:
             points = map(self._point, bits_of(found))
-            each = [self._ranked(point.next & ~(1 << point.number), point.guard) for point in points]
+            each = [self._ranked(point.next & ~(1 << point.number), point.guard, is_done) for point in points]
             longest = max(map(len, each), default=0)
-            self._ranks[found] = tuple(sum_of(ranks[at] for ranks in each if at < len(ranks)) for at in range(longest))
-        return self._ranks[found]
+            self._ranks[key] = tuple(sum_of(ranks[at] for ranks in each if at < len(ranks)) for at in range(longest))
+        return self._ranks[key]
 
     def _point(self, number: int) -> Point:
         return self._ptx.points[number]
