@@ -309,8 +309,10 @@ class Nearest:
         self.begin: May = (*ptx.begin, *self._ranked(ptx.first, "", True))
 
     def _ranked(self, points: int, guard: str, is_done: bool) -> May:
-        """Points, those behind what is left out, and so on; `guard`: of what was executed. Where all products are done a
-        wait for them is nothing that is left out."""
+        """Points, those behind what is left out, and so on; `guard`: of what was executed.
+
+        Where all products are done, a wait for them is nothing that is left out.
+        """
         first = self._ptx.past_waits(points) if is_done else points
         ranks, seen = [first], first
         while True:

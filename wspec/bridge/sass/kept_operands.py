@@ -1,4 +1,6 @@
-"""Which left operands of products, in registers, a loop of the PTX needs again: nothing in it writes them."""
+"""Which left operands of products, in registers, a loop of the PTX needs again: nothing in it writes them, or copies
+alone, of registers that it does not write (LLVM makes such copies from Triton 3.8 on).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import networkx as nx
 from wspec.ptx.effects import writes as written_by
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
-from wspec.ptx.operands import Several, registers
+from wspec.ptx.operands import Register, Several, registers
 from wspec.ptx.parser import read
 from wspec.ptx.syntax import Function, Instruction, Module
 
@@ -57,8 +59,11 @@ def _are_made_beside(ptx: str) -> bool:
                 return False
         else:
             operands = text.partition("\t")[2] or text.partition(" ")[2]
-            first = operands.lstrip().removeprefix("{").partition("}" if operands.lstrip().startswith("{") else ",")[0]
-            made.update(first.replace(" ", "").split(","))
+            first, _, others = (
+                operands.lstrip().removeprefix("{").partition("}" if operands.lstrip().startswith("{") else ",")
+            )
+            if not text.startswith("mov.b32") or others.strip(" ;") in made or "%" not in others:
+                made.update(first.replace(" ", "").split(","))
     return True
 
 
@@ -67,16 +72,30 @@ def _products(function: Function) -> Iterator[tuple[Kind, bool]]:
     products = [(part, one) for part in parts for one in part.instructions if one.opcode.startswith("wgmma.mma_async")]
     lefts = [one.operands[1] for _, one in products]
     wanted = {name for left in lefts if isinstance(left, Several) for name in registers(left)}
-    writers: dict[str, set[int]] = {}
-    for part in parts:
-        for one in part.instructions:
-            for name in _targets(one) & wanted:
-                writers.setdefault(name, set()).add(part.number)
+    writers: dict[str, list[tuple[int, str]]] = {}  # register -> (block, the register that is copied or "")
     around = innermost({part.number: part.follow for part in parts}, 0)
+    written = [(part.number, _copied(one), _targets(one)) for part in parts for one in part.instructions]
+    sources = {copied for _, copied, targets in written if copied and targets & wanted}
+    for block, copied, targets in written:
+        for name in targets & (wanted | sources):
+            writers.setdefault(name, []).append((block, copied))
+
+    def stays(name: str, loop: frozenset[int], through: bool = True) -> bool:
+        inside = [copied for block, copied in writers.get(name, ()) if block in loop]
+        return all(through and copied and stays(copied, loop, False) for copied in inside)
+
     for (part, one), left in zip(products, lefts, strict=True):
         inside, loop = isinstance(left, Several), around.get(part.number)
-        stays = inside and loop is not None and not any(writers.get(name, set()) & loop for name in registers(left))
-        yield Kind(shape_of(one.opcode.replace(".m", ".")), inside), stays
+        kept = inside and loop is not None and all(stays(name, loop) for name in registers(left))
+        yield Kind(shape_of(one.opcode.replace(".m", ".")), inside), kept
+
+
+def _copied(one: Instruction) -> str:
+    """The register that the instruction copies; "" where it does something else."""
+    if not one.opcode.startswith("mov.b32") or one.guard or len(one.operands) != 2:
+        return ""
+    source = one.operands[1]
+    return source.name if isinstance(source, Register) else ""
 
 
 def _targets(one: Instruction) -> set[str]:
