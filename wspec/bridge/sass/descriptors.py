@@ -30,7 +30,6 @@ UNKNOWN: Final = _Kind.UNKNOWN
 FOREIGN: Final = _Kind.FOREIGN
 Value = int | Literal[_Kind.UNKNOWN, _Kind.FOREIGN]
 
-_COPIES = frozenset({"UMOV", "MOV", "R2UR"})
 _SUMS = frozenset({"UIADD3", "IADD3", "VIADD"})
 _OPAQUE = frozenset({"LDL", "LDC", "ULDC", "ULOP3", "LOP3", "USEL", "SEL", "IMAD", "UIMAD", "PRMT", "UPRMT", "CS2R"})
 """What they bring may be a constant that was put aside, or made in a way that is not followed."""
@@ -98,7 +97,7 @@ class _Search:
             return frozenset()  # round a loop nothing new comes
         seen |= {place}
         root, operands = one.root, [part.strip() for part in one.operands.split(",")]
-        if root in _COPIES or (root == "IMAD" and operands[1:3] == ["RZ", "RZ"]):
+        if one.is_copy:
             return self._operand(place, operands[-1], 0, seen)
         if root in _SUMS:
             wide = ".64" in one.name

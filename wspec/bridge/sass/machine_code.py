@@ -81,6 +81,11 @@ class Instruction:
         """Is it executed whenever its turn comes?"""
         return self.guard in ("", "PT", "UPT")
 
+    @property
+    def is_copy(self) -> bool:
+        """Does it only bring a register's value, or a number, into another register?"""
+        return self.root in ("MOV", "UMOV", "R2UR") or (self.root == "IMAD" and ", RZ, RZ, " in self.operands)
+
     def __str__(self) -> str:
         guard = f"@{self.guard} " if self.guard else ""
         return f"{guard}{self.name} {self.operands}".rstrip()
