@@ -77,11 +77,11 @@ class Judge:
     def alternatives(self, verdict: Verdict, code: str) -> tuple[Judge, ...]:
         """Others to ask where the back end spoils what came of the `verdict`: with fewer values alive at a time.
 
-        `code` says what it did. Dots that it serializes: without overlap, without a third task, with a block for each
-        tile, one after the other. Shared memory that is too little: with less in it. Registers that it spills: also
-        with more of them for a producer that holds pointers, with one block on an SM, with one consumer, with a task
-        that stores, and with rings of one buffer; the same where it miscompiles. What could not be checked in the time
-        there is: with rings of two. None for a plan that a person gave.
+        `code` says what it did. Dots that it serializes: without overlap, without a third task, with tiles undivided,
+        with a block for each, one after the other. Shared memory that is too little: with less in it. Registers that it
+        spills: also with more of them for a producer that holds pointers, with one block on an SM, with one consumer,
+        with a task that stores, and with rings of one buffer; the same where it miscompiles. What could not be checked
+        in the time there is: with rings of two. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -97,7 +97,8 @@ class Judge:
             fewer.append({"chain": "off"})
         one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
         if code == "serialized-wgmma":
-            return self._in_turn([*fewer, *one_tile])
+            undivided = [{"stream_k": False}] if plan.stream_k and options.stream_k is None else []
+            return self._in_turn([*fewer, *undivided, *one_tile])
         if plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
             fewer.append({"consumers": 1})
         alone = [{"blocks": 1}] if plan.blocks_per_sm > 1 and options.blocks is None else []

@@ -95,53 +95,19 @@ class _Place:
 
 def _resume(marks: list[Operation], place: _Place) -> None:
     fresh, taken = _condition(marks[0])
-    loop = _loop_behind(marks)
-    build = _before(marks[0])
+    build = _before(marks[-1])
     yes, no = Region(), Region()
     yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
     within = Builder(no.add_block(), None, build.location)
+    # ptxas has to see that no product is under way when the loads write its registers: otherwise it waits for each (C7515)
+    nothing = marks[0].operands[1]
+    within.create("ttng.warp_group_dot_wait", [nothing], [nothing.type], {"pendings": i32(0)})
     _at_the_words(within, place, taken, AWAIT_WORD)
     slot = _slot(within, place, taken, place.slot)
     sums = [_load(within, slot, place.sums(number), mark.result.type) for number, mark in enumerate(marks)]
     within.create("scf.yield", sums)
     made = build.create("scf.if", [fresh], [mark.result.type for mark in marks], regions=[yes, no])
-    nothing = {mark.result: mark.operands[1] for mark in marks}
     _replace(marks, made.results)
-    _only_if_it_runs(loop, made, dict(zip(made.results, nothing.values(), strict=True)))
-
-
-def _loop_behind(marks: list[Operation]) -> Operation:
-    """The loop that takes the marked values."""
-    block = marks[0].parent
-    assert block is not None
-    return next(op for op in block.ops if op.name == "scf.for" and marks[0].result in op.operands)
-
-
-def _only_if_it_runs(loop: Operation, start: Operation, nothing: dict[Value, Value]) -> None:
-    """Put the loop and what makes its first sums under a branch.
-
-    Sums that were loaded always have a rest of the loop before them. ptxas has to see it: where they could go around
-    the loop it waits for every product (note C7515).
-    """
-    build = _before(loop)
-    lower, upper = loop.operands[:2]
-    runs = build.compare("slt", lower, upper)
-    types = [value.type for value in loop.results]
-    yes, no = Region(), Region()
-    other = [nothing.get(value, value) for value in loop.operands[3:]]
-    no.add_block().append(Operation.create("scf.yield", other, location=loop.location))
-    made = build.create("scf.if", [runs], types, regions=[yes, no])
-    made.location = loop.location
-    inside = yes.add_block()
-    block = loop.parent
-    assert block is not None
-    for later in block.ops[block.ops.index(made) + 1 :]:
-        if later is not loop:
-            replace_uses(later, dict(zip(loop.results, made.results, strict=True)))
-    for op in (start, loop):
-        op.erase()
-        inside.append(op)
-    inside.append(Operation.create("scf.yield", list(loop.results), location=loop.location))
 
 
 def _before(op: Operation) -> Builder:
