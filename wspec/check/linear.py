@@ -8,6 +8,7 @@ overflow. Loads from global memory at equal addresses give equal values where no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +158,12 @@ class Terms:
             found = self._spaces[key] = Space(number, chain, atom, lower, step)
             self.spaces.append(found)
         return found
+
+    def steps(self) -> Iterator[tuple[Space, Linear]]:
+        """The spaces of `scf.for`, and by what their positions rise."""
+        for key, space in self._spaces.items():
+            if key[0] == "for":
+                yield space, key[3]
 
     # ---- values
 
