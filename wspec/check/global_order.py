@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wspec.check import assembly
 from wspec.check.changes import Changes
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.findings import Finding
@@ -149,7 +150,8 @@ class _Reader:
                     atomic = row is not None and row.category == "atomic"
                     arguments = self._memory.touched(op)
                     begun = self._begun(op)
-                    what, sides = self._tile(op, begun) if row is not None else (None, None)
+                    known = row is not None and op.name != assembly.NAME
+                    what, sides = self._tile(op, begun) if known else (None, None)
                     spins = reads and any(outer.name == "scf.while" for outer in op.ancestors())
                     spaces = frozenset(self._terms.space(loop).number for loop in begun)
                     yield _Access(op, task, writes, atomic, arguments, what, sides, spins, spaces)
