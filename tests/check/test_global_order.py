@@ -272,7 +272,7 @@ def _touched(text: str, n: int, m: int) -> tuple[set[int], set[int]]:
 
 def test_what_is_proved_apart_never_meets() -> None:
     proved = 0
-    for seed in range(1500):
+    for seed in range(600):
         draw = random.Random(seed)
         place = _expression(draw, draw.randrange(3))
         constants = draw.sample(range(8), 2)
@@ -287,4 +287,4 @@ def test_what_is_proved_apart_never_meets() -> None:
         for n, m in itertools.product((4, 8, 12), (1, 2, 5)):
             one, other = _touched(text, n, m)
             assert not one & other, f"{seed}: {text}"
-    assert proved > 100
+    assert proved > 50

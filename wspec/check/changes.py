@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wspec.check.clock import look
 from wspec.check.linear import Linear, Space, Terms
 from wspec.ir.core import Operation
 from wspec.ir.types import ArrayAttr, DictAttr, IntegerAttr
@@ -51,6 +52,7 @@ class Changes:
     # ---- differences
 
     def _difference(self, atom: int, begun: frozenset[int]) -> int:
+        look()
         known = (atom, begun)
         if known not in self._differences:
             key = self.keys()[atom]
@@ -106,6 +108,7 @@ class Changes:
         return math.gcd(form.const, *(factor * self._divisor(atom) for atom, factor in form.terms))
 
     def _divisor(self, atom: int) -> int:
+        look()
         if atom not in self._divisors:
             self._divisors[atom] = self._of_atom(self.keys()[atom])
         return self._divisors[atom]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from wspec.check import assembly
+from wspec.check.clock import look, timed
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
@@ -61,6 +62,7 @@ class GlobalMemory:
         seen: set[Value] = set()
         pending = [value]
         while pending:
+            look()
             one = pending.pop()
             if one in seen:
                 continue
@@ -75,7 +77,7 @@ class GlobalMemory:
         store = self.changed_by(load)
         if store is load or store is None:
             return "sees whatever is in memory at the time"
-        pairs = [self._pairs(load, one) for one in self._stores]
+        pairs = [self._pairs(load, one) for one in timed(self._stores)]
         known = {pair for found in pairs for pair in found or ()}
         through = ", ".join(f"{one} and {other}" for one, other in sorted(known)) if None not in pairs else ""
         unless = f", unless these do not overlap: {through}" if through else ""
@@ -97,7 +99,7 @@ class GlobalMemory:
         if row.category == "atomic" or (isinstance(flag, IntegerAttr) and flag.value):
             return load
         mine = self._arguments(load.operands[:1])
-        return next((store for store in self._stores if self._may_meet(mine, self._written(store))), None)
+        return next((store for store in timed(self._stores) if self._may_meet(mine, self._written(store))), None)
 
     def _may_meet(self, mine: frozenset[int] | None, theirs: frozenset[int] | None) -> bool:
         if mine is None or theirs is None:
@@ -119,7 +121,7 @@ class GlobalMemory:
 
     @cached_property
     def _stores(self) -> list[Operation]:
-        return [op for op in self.function.walk() if self.stores_something(op)]
+        return [op for op in timed(self.function.walk()) if self.stores_something(op)]
 
     @staticmethod
     def loads_something(op: Operation) -> bool:
@@ -157,6 +159,7 @@ class GlobalMemory:
         seen: set[Value] = set()
         pending = list(pointers)
         while pending:
+            look()
             value = pending.pop()
             if value in seen:
                 continue

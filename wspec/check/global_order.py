@@ -19,13 +19,14 @@ the launches of our own kernels compare. Memory of the launcher's own is left ou
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from wspec.check import assembly
 from wspec.check.changes import Changes
+from wspec.check.clock import look, timed
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.findings import Finding
 from wspec.check.global_memory import GlobalMemory
@@ -45,7 +46,7 @@ _FAR = 2**31 - 2**16  # a copy to coordinates from there on is sent outside of a
 _VIEWS = frozenset(("ttg.memdesc_index", "ttg.memdesc_subslice"))
 _UNTOLD = _VIEWS | {"arith.constant"}  # may stand here or there
 _DEEP = 8  # of what a number is computed from
-_MASKED = frozenset(("tt.load", "tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local"))
+_MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_global_to_local": 2}  # which operand it is
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
@@ -83,11 +84,9 @@ class _Access:
     begun: frozenset[int] = frozenset()  # spaces of loops that have come round once
 
 
-def global_order(
-    function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names, deadline: float = math.inf
-) -> Iterator[Finding]:
+def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
     """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
-    one for each operation that writes. `deadline`: of time.thread_time()."""
+    one for each operation that writes."""
     assert terms.memory is not None
     reader = _Reader(flow, terms, terms.memory, Changes(function, terms, disjoint.own))
     first = 1
@@ -98,11 +97,7 @@ def global_order(
         found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
         told: set[Operation] = set()
         for at, one in enumerate(found):
-            if time.thread_time() > deadline:
-                message = "the tasks touch global memory too often to compare all of that in the time there is"
-                yield Finding("undecided", "too-many-states", message, region.location)
-                return
-            for other in found[at + 1 :]:
+            for other in timed(found[at + 1 :]):
                 if one.task == other.task or not (one.writes or other.writes):
                     continue
                 if one.atomic and other.atomic and not (one.spins or other.spins):
@@ -140,7 +135,7 @@ class _Reader:
         """Those of a task to global memory."""
         tiled = self._tiled[task] = list[Operation]()
         for top in block.ops:
-            for op in top.walk():
+            for op in timed(top.walk()):
                 row = info(op.name)
                 touches = any(_is_tile(value) for value in (*op.operands, *op.results))
                 if op.name not in _UNTOLD and (touches or _is_of_elements(op)):
@@ -268,7 +263,8 @@ class _Reader:
         numbers = [value for value in op.operands if str(value.type) == "i32"]
         if op.operands and isinstance(op.operands[0].type, TensorDescType):
             yield from self._away([self._selected(value) for value in numbers])
-        pending = [value for value in op.operands if op.name in _MASKED and _element(value) == I1]
+        at = _MASKS.get(op.name, len(op.operands))
+        pending = [value for value in op.operands[at : at + 1] if _element(value) == I1]
         seen: set[Value] = set()
         while pending:
             value = pending.pop()
@@ -287,11 +283,11 @@ class _Reader:
         own = block.parent_op if greater.op is None and isinstance(block, Block) and greater.index == 0 else None
         loops = [own] if own is not None and own.name == "scf.for" else []
         around = self._terms.chain(access)
-        ended = (loop for loop in self._loops if self._terms.space(loop).number not in around)
+        ended = (loop for loop in timed(self._loops) if self._terms.space(loop).number not in around)
         loops += [loop for loop in ended if self._same(loop.operands[1], greater)]
         yield from (loop for loop in loops if self._same(loop.operands[0], less))
 
-    @property
+    @cached_property
     def _loops(self) -> list[Operation]:
         return [op for op in self._flow.root.walk() if op.name == "scf.for"]
 
@@ -355,6 +351,7 @@ class _Reader:
         known: dict[Linear, Linear] = {}
 
         def inside(part: Linear) -> Linear:
+            look()
             if part not in known:
                 known[part] = replaced(part)
             return known[part]
@@ -390,7 +387,7 @@ class _Reader:
         if len(tasks[0]) != len(tasks[1]) or tasks[0].index(one.op) != tasks[1].index(other.op):
             return False
         paired: dict[Any, Any] = {}
-        for a, b in zip(*tasks, strict=True):
+        for a, b in timed(zip(*tasks, strict=True)):
             if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
                 return False
             for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
@@ -417,6 +414,7 @@ class _Reader:
         return self._descriptions[value]
 
     def _described(self, part: Any, depth: int) -> Any:
+        look()
         if isinstance(part, Linear) and depth < _DEEP:
             part = self._leader(part)
             terms = ((self._described(self._changes.keys()[atom], depth + 1), factor) for atom, factor in part.terms)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wspec.check import assembly, scalars
+from wspec.check.clock import look
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info, is_pure
@@ -54,6 +55,7 @@ class Linear:
 
 
 def _combine(left: Linear, right: Linear, sign: int) -> Linear:
+    look()
     if not right.terms:
         return Linear(left.terms, left.const + sign * right.const)
     found = dict(left.terms)
@@ -126,6 +128,7 @@ class Terms:
     def chain(self, op: Operation | None) -> tuple[int, ...]:
         """The spaces of the loops around an operation, outermost first."""
         found: list[int] = []
+        look()
         while op is not None:
             if op.name == "scf.for":
                 found.append(self.space(op).number)
@@ -175,6 +178,7 @@ class Terms:
         return found
 
     def _make_form(self, value: Value) -> Linear:
+        look()
         op = value.op
         if op is None:
             return self._argument(value)
@@ -317,6 +321,7 @@ class _Trees:
 
     def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         """The tree of a value; what stands outside of the outermost of the loops `above` is a form."""
+        look()
         self.size += 1
         if self.size > _MAX_TREE:
             return None

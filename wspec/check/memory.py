@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from wspec.check import code as c
+from wspec.check.clock import look
 from wspec.check.names import Names
 from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
@@ -35,6 +36,7 @@ class Memory:
         ]
 
     def _share(self, root: int, other: int) -> bool:
+        look()
         one, two = self._areas[root], self._areas[other]
         return one is not None and two is not None and one.overlaps(two)
 
@@ -46,6 +48,7 @@ class Memory:
 
     def share_bytes(self, view: c.View, other: c.View) -> bool:
         """May two views of different allocations share bytes?"""
+        look()
         return self.area(view).overlaps(self.area(other))
 
     def covers(self, view: c.View, other: c.View) -> bool:
@@ -125,6 +128,7 @@ def narrowed(op: Operation, names: Names) -> bool:
     pending: list[tuple[Value, bool]] = [(value, False) for value in op.operands if isinstance(value.type, MemDescType)]
     seen: set[tuple[Value, bool]] = set()
     while pending:
+        look()
         value, part = pending.pop()
         if (value, part) in seen:
             continue
