@@ -124,25 +124,26 @@ class Memory:
 
 
 def narrowed(op: Operation, names: Names) -> bool:
-    """Does an operation touch a part of what is seen as something else, so that which bytes it is about is a guess?"""
-    pending: list[tuple[Value, bool]] = [(value, False) for value in op.operands if isinstance(value.type, MemDescType)]
-    seen: set[tuple[Value, bool]] = set()
+    """Does an operation touch a part of what is seen as something else, or what is seen as something else of a part, so
+    that which bytes it is about is a guess?"""
+    pending = [(value, False, False) for value in op.operands if isinstance(value.type, MemDescType)]
+    seen: set[tuple[Value, bool, bool]] = set()
     while pending:
         look()
-        value, part = pending.pop()
-        if (value, part) in seen:
+        value, part, other = pending.pop()
+        if (value, part, other) in seen:
             continue
-        seen.add((value, part))
+        seen.add((value, part, other))
         maker = value.op
         if maker is not None and maker.name.startswith("ttg.memdesc_"):
-            if maker.name not in _PRECISE and part:
-                return True
             smaller = size_bytes(_memdesc(maker.result)) < size_bytes(_memdesc(maker.operands[0]))
-            pending.append((maker.operands[0], part or smaller))
-            if maker.name not in _PRECISE and smaller:
+            same = maker.name in _PRECISE
+            guessed = smaller or part if not same else smaller and other and maker.name == "ttg.memdesc_subslice"
+            if guessed:
                 return True
+            pending.append((maker.operands[0], part or smaller, other or not same))
         elif maker is None or maker.name != "ttg.local_alloc":
-            pending += [(source, part) for source in names.flow.sources(value)]
+            pending += [(source, part, other) for source in names.flow.sources(value)]
     return False
 
 
