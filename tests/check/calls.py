@@ -45,7 +45,7 @@ ACROSS = Layout(
 )
 I8 = ScalarType("i8")
 TOKEN = OpaqueType("!ttg.async.token")
-ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "ptr": PointerType(I32)}
+ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "f16": F16, "ptr": PointerType(I32)}
 
 # Which arguments, by position or name, are literals and not values.
 CALLS: dict[str, frozenset[int | str]] = {
@@ -79,7 +79,7 @@ CALLS: dict[str, frozenset[int | str]] = {
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
          "set_number", "use", "select", "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add",
-         "extui", "extsi", "trunc", "convert", "keep", "fetch", "byte", "tma_store_back", "at"),
+         "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -297,6 +297,10 @@ class Calls:
 
     def zeros(self, rows: int, columns: int) -> Value:
         return self._tensor(TensorType((rows, columns), F32, MMA))
+
+    def all_of(self, value: Value) -> Value:
+        """A tile of one value."""
+        return self.builder.create("tt.splat", [value], [TensorType((64, 64), F16, BLOCKED)]).result
 
     def numbers(self, rows: int, columns: int) -> Value:
         """A tile in registers."""

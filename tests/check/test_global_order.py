@@ -142,6 +142,42 @@ def test_boxes_of_a_size_that_is_known_to_be_divisible(by: int, apart: bool) -> 
     assert report.ok == apart, str(report)
 
 
+TEAM = """
+def kernel(n, m: f16, k: f16):
+    one, other = buffer(64, 64), buffer(64, 64)
+    with specialize():
+        with task(4):
+            store(one, all_of({0}))
+            fence()
+            tma_store_back(one, {2})
+            store_wait(0)
+        with task(4):
+            store(other, all_of({1}))
+            fence()
+            tma_store_back(other, {3})
+            store_wait(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "first", "second", "apart"),
+    [
+        ("m", "m", "pid(0)", "smin(pid(0) + 1, n)", True),
+        ("m", "k", "pid(0)", "smin(pid(0) + 1, n)", False),  # what the tile is filled with
+        ("m", "m", "pid(0)", "smin(pid(0) * 2, n)", False),
+        ("m", "m", "pid(0)", "pid(0)", False),
+    ],
+)
+def test_a_tile_of_a_team_that_is_stored_twice(one: str, other: str, first: str, second: str, apart: bool) -> None:
+    report = check(kernel(TEAM.format(one, other, first, second)))
+    assert report.ok == apart, str(report)
+
+
+def test_a_scalar_of_a_team_is_no_tile() -> None:
+    text = STORES.format("pid(0)", "smin(pid(0) + 1, n)")
+    assert [one.code for one in check(kernel(text)).findings] == ["global-order"]
+
+
 MOVED = """
 def kernel(p: ptr, n):
     with specialize():

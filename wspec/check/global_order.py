@@ -7,7 +7,8 @@ Two boxes of a tensor, or two tiles of pointers, lie apart where
 - or the coordinates differ by a number that is large enough, also where the tasks are in different iterations
   (changes.py): what they change by from one to another is known to be a multiple of something;
 - or one is the other's for another tile, `min(x + 1, last)` for `x`, and both tasks do the same with their tiles,
-  operation by operation: a tile that is done twice is stored twice, the same. Which scalars go into it is not asked.
+  operation by operation: a tile that is done twice is stored twice, the same. Of scalars those are compared that
+  become elements of a tile, or decide.
 
 Two operations of which one needs a condition and the other its opposite are never both executed, where the condition is
 the same in all tasks, threads and iterations.
@@ -384,7 +385,9 @@ class _Reader:
     def _alike(self, one: _Access, other: _Access) -> bool:
         """Do their tasks do the same with tiles and buffers, in the same order?"""
         tasks = [self._tiled[access.task] for access in (one, other)]
-        if len(tasks[0]) != len(tasks[1]) or tasks[0].index(one.op) != tasks[1].index(other.op):
+        at = [next((at for at, op in enumerate(ops) if op is access.op), None)
+              for ops, access in zip(tasks, (one, other), strict=True)]  # fmt: skip
+        if len(tasks[0]) != len(tasks[1]) or at[0] is None or at[0] != at[1]:  # None: of one element, not of a tile
             return False
         paired: dict[Any, Any] = {}
         for a, b in timed(zip(*tasks, strict=True)):
@@ -395,8 +398,9 @@ class _Reader:
                     self._identity(v), self._identity(w)
                 ) != self._identity(w):
                     return False
-                if a.name == "scf.if" and v is a.operands[0] and self._told(v) != self._told(w):
-                    return False
+            asked = a.operands[:1] if a.name == "scf.if" else a.operands if _makes_elements(a) else ()
+            if any(not _is_tile(v) and self._told(v) != self._told(w) for v, w in zip(asked, b.operands, strict=False)):
+                return False
         return len(set(paired.values())) == len(paired)
 
     def _identity(self, value: Value) -> Any:
@@ -441,6 +445,11 @@ class _Reader:
         first = key[5][0] if key[:2] == ("op", "arith.minsi") else None
         one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
         return first.terms[0][0] if one and first is not None else None
+
+
+def _makes_elements(op: Operation) -> bool:
+    """Do numbers that it is given become elements of a tensor?"""
+    return not op.regions and any(isinstance(result.type, TensorType) for result in op.results)
 
 
 def _is_of_elements(op: Operation) -> bool:
