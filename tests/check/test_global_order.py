@@ -173,6 +173,65 @@ def test_a_tile_of_a_team_that_is_stored_twice(one: str, other: str, first: str,
     assert report.ok == apart, str(report)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("i", "smin(i + 1, n)"), ("i * 2", "smin(i * 2 + 1, n)"), ("i", "smin(i + 2, n)")]
+)
+def test_tiles_of_a_team_that_walks(first: str, second: str) -> None:
+    """What one member leads to another one leads to in the next iteration."""
+    text = """
+def kernel(n):
+    one, other = buffer(64, 64), buffer(64, 64)
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                store(one)
+                fence()
+                tma_store_back(one, {0})
+                store_wait(0)
+        with task(4):
+            for i in range(0, n, 1):
+                store(other)
+                fence()
+                tma_store_back(other, {1})
+                store_wait(0)
+"""
+    assert not check(kernel(text.format(first, second))).ok
+
+
+ROWS = """
+def kernel(p: ptr, n, m):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                write_rows(at(p, {2}), {0}, {3})
+        with task(4):
+            for i in range(0, n, 1):
+                write_rows(at(p, {2}), {1}, {3})
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "begin", "stride", "apart"),
+    [
+        ("i * 128", "i * 128 + 64", "0", "m", True),
+        ("i * 128", "i * 128 + 64", "n", "m", True),
+        ("i * 64", "i * 64 + 64", "0", "m", False),
+        ("i * 128", "i * 128 + 63", "0", "m", False),
+        ("0", "64", "0", "m", True),
+        ("0", "64", "i * m", "m", False),  # rows of other iterations
+        ("0", "64", "i * 64", "m", False),
+        ("0", "64", "0", "m + i", False),  # rows that lie elsewhere in other iterations
+        ("i * n", "i * n + 64", "0", "m", False),
+        ("i * 128", "i * 128 + 64", "0", "3", True),
+        ("0", "64", "i * 384", "3", True),
+        ("0", "64", "i * 192", "3", False),
+    ],
+)
+def test_rows_of_two_tasks(one: str, other: str, begin: str, stride: str, apart: bool) -> None:
+    report = check(kernel(ROWS.format(one, other, begin, stride)))
+    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
 def test_a_scalar_of_a_team_is_no_tile() -> None:
     text = STORES.format("pid(0)", "smin(pid(0) + 1, n)")
     assert [one.code for one in check(kernel(text)).findings] == ["global-order"]
@@ -252,6 +311,8 @@ def test_tiles_of_the_launchers_table_are_blocks_of_their_own(
     report = check(kernel(module), disjoint=Disjoint(own=2))
     assert report.ok == apart, str(report)
     assert not check(kernel(module), disjoint=Disjoint(every=True)).ok  # anybody's table
+    others = module.replace("t, table: ptr", "t, table: ptr, own: ptr")
+    assert not check(kernel(others), disjoint=Disjoint(own=3, every=True)).ok
 
 
 WALKS = """
