@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from wspec import bridge, ir
@@ -29,15 +30,21 @@ def checked(module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, 
     Undecided where Triton cannot say: it refuses the module. `outside`: the module may be anybody's, and libtriton may
     crash on it.
     """
+    start = time.thread_time()
+
+    def left() -> float:
+        return limit_s - (time.thread_time() - start)
+
     try:
-        placed = bridge.placement(module, apart=outside)
+        placed = bridge.placement(module, apart=outside, limit_s=limit_s)
         with collector_paused():
-            return check(module, limit_s=limit_s, disjoint=disjoint, placement=placed)
+            report = check(module, limit_s=left(), disjoint=disjoint, placement=placed)
     except bridge.BridgeError as error:
-        report = check(module, limit_s=limit_s, disjoint=disjoint)
+        report = check(module, limit_s=left(), disjoint=disjoint)
         message = f"Triton does not say where this is put in shared memory: {error.message.splitlines()[0]}"
         finding = Finding("undecided", "unknown-memory", message, module.location)
-        return replace(report, findings=(*report.findings, finding))
+        report = replace(report, findings=(*report.findings, finding))
+    return report if left() > 0 else replace(report, seconds=max(report.seconds, limit_s))  # over, wherever that was
 
 
 def read_final(final: str) -> ir.Operation:

@@ -6,9 +6,11 @@ import pytest
 
 from tests.check.script import kernel
 from wspec import bridge
+from wspec.bridge import shared_memory
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area
+from wspec.proof import checked
 
 GIVEN_AWAY = """
 def kernel(n):
@@ -88,3 +90,20 @@ def test_what_libtriton_dies_of() -> None:
     module = kernel("def kernel(n):\n    ring = raw_barriers(2)\n    init(part(ring, (1, 0), (1, 1)), 1)")
     with pytest.raises(bridge.BridgeError, match="crashed"):
         bridge.placement(module, apart=True)
+
+
+def test_what_takes_too_long_is_given_up() -> None:
+    lines = "\n".join("    keep(convert(fetch()))" for _ in range(40))
+    module = kernel(f"def kernel(n):\n{lines}")
+    with pytest.raises(bridge.BridgeError, match="too long"):
+        bridge.placement(module, limit_s=0)
+    assert checked(module, 0.0).undecided
+
+
+def test_a_child_that_takes_too_long_is_ended() -> None:
+    def endless() -> shared_memory.Numbers:
+        while True:
+            pass
+
+    with pytest.raises(bridge.BridgeError, match="too long"):
+        shared_memory._in_child(endless, 0.1)

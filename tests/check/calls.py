@@ -35,6 +35,9 @@ MMA = Layout(
     "ttg.nvidia_mma",
     (("versionMajor", 3), ("versionMinor", 0), ("warpsPerCTA", (4, 1)), ("instrShape", (16, 64, 16))),
 )
+LINE = Layout(
+    "ttg.blocked", (("sizePerThread", (1,)), ("threadsPerWarp", (32,)), ("warpsPerCTA", (4,)), ("order", (0,)))
+)
 BLOCKED = Layout(
     "ttg.blocked",
     (("sizePerThread", (1, 8)), ("threadsPerWarp", (4, 8)), ("warpsPerCTA", (4, 1)), ("order", (1, 0))),
@@ -45,7 +48,7 @@ ACROSS = Layout(
 )
 I8 = ScalarType("i8")
 TOKEN = OpaqueType("!ttg.async.token")
-ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "ptr": PointerType(I32)}
+ARGUMENTS: dict[str, Type] = {"i32": I32, "i64": I64, "i1": I1, "f16": F16, "ptr": PointerType(I32)}
 
 # Which arguments, by position or name, are literals and not values.
 CALLS: dict[str, frozenset[int | str]] = {
@@ -79,7 +82,7 @@ CALLS: dict[str, frozenset[int | str]] = {
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
          "set_number", "use", "select", "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add",
-         "extui", "extsi", "trunc", "convert", "keep", "fetch", "byte", "tma_store_back", "at"),
+         "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at", "write_rows"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -298,6 +301,10 @@ class Calls:
     def zeros(self, rows: int, columns: int) -> Value:
         return self._tensor(TensorType((rows, columns), F32, MMA))
 
+    def all_of(self, value: Value) -> Value:
+        """A tile of one value."""
+        return self.builder.create("tt.splat", [value], [TensorType((64, 64), F16, BLOCKED)]).result
+
     def numbers(self, rows: int, columns: int) -> Value:
         """A tile in registers."""
         return self._tensor(TensorType((rows, columns), F16, BLOCKED))
@@ -391,6 +398,16 @@ class Calls:
         """A scalar to global memory."""
         flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
         self.builder.create("tt.store", [pointer, value], [], flags)
+
+    def write_rows(self, pointer: Value, row: Value, stride: Value) -> None:
+        """A number to the first element of each of 64 rows, from one on, so far from each other."""
+        numbers, places = TensorType((64,), I32, LINE), TensorType((64,), pointer.type, LINE)
+        make = self.builder.create
+        count = make("tt.make_range", [], [numbers], {"start": i32(0), "end": i32(64)}).result
+        rows = self.builder.binary("arith.addi", make("tt.splat", [row], [numbers]).result, count)
+        offsets = self.builder.binary("arith.muli", rows, make("tt.splat", [stride], [numbers]).result)
+        first = make("tt.splat", [pointer], [places]).result
+        self.write(make("tt.addptr", [first, offsets], [places]).result, count)
 
     def at(self, pointer: Value, offset: Value) -> Value:
         """So many elements behind a pointer."""

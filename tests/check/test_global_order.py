@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 
 import pytest
 
 from tests.check.script import kernel
 from wspec.check import check
 from wspec.check.congruence import Congruence
+from wspec.ir.core import Operation
+from wspec.ir.disjoint import Disjoint
+from wspec.ir.types import ArrayAttr, DictAttr, i32
 
 NUMBERS = range(-60, 61)
 
@@ -104,16 +108,280 @@ OUTSIDE = "2147418112"  # where the kernel's own copies go that a condition leav
 @pytest.mark.parametrize(
     ("one", "other", "apart"),
     [
-        ("i * n", "i * n + 64", True),
-        ("i * n", "i * n + 63", False),
+        ("i * n", "i * n + 64", False),  # an iteration with n of 64
+        ("n", "n + 64", True),
+        ("i * (n * 128)", "i * (n * 128) + 64", True),
+        ("i * (n * 64)", "i * (n * 64) + 64", False),
+        ("smin(i * 128, n * 256)", "smin(i * 128, n * 256) + 64", True),
+        ("select(i < m, i * 128, n * 256 + 64)", "select(i < m, i * 128, n * 256 + 64) + 64", False),
         ("i * 128", "i * 128 + 64", True),
         ("i * 64", "i * 64 + 64", False),  # the next iteration's
-        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 64", True),
-        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < m, i * n, {OUTSIDE}) + 32", False),
-        (f"select(i < m, i * n, {OUTSIDE})", f"select(i < n, i * n, {OUTSIDE}) + 64", True),
+        (f"select(i < m, i * 128, {OUTSIDE})", f"select(i < m, i * 128, {OUTSIDE}) + 64", True),
+        (f"select(i < m, i * 128, {OUTSIDE})", f"select(i < m, i * 128, {OUTSIDE}) + 32", False),
+        (f"select(i < m, i * 128, {OUTSIDE})", f"select(i < n, i * 128, {OUTSIDE}) + 64", True),
         ("select(i < m, i * n, 64)", "select(i < m, i * n, 0) + 64", False),
     ],
 )
 def test_boxes_of_two_tasks(one: str, other: str, apart: bool) -> None:
     report = check(kernel(BOXES.format(one, other)))
     assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
+def divisible(module: Operation, argument: int, by: int) -> Operation:
+    """The module, made for a multiple of a number."""
+    function = next(op for op in module.walk() if op.name == "tt.func")
+    attributes = [DictAttr(()) for _ in function.regions[0].block.args]
+    attributes[argument] = DictAttr((("tt.divisibility", i32(by)),))
+    function.properties["arg_attrs"] = ArrayAttr(tuple(attributes))
+    return module
+
+
+@pytest.mark.parametrize(("by", "apart"), [(128, True), (64, False), (96, False), (192, True)])
+def test_boxes_of_a_size_that_is_known_to_be_divisible(by: int, apart: bool) -> None:
+    report = check(divisible(kernel(BOXES.format("i * n", "i * n + 64")), 0, by))
+    assert report.ok == apart, str(report)
+
+
+TEAM = """
+def kernel(n, m: f16, k: f16):
+    one, other = buffer(64, 64), buffer(64, 64)
+    with specialize():
+        with task(4):
+            store(one, all_of({0}))
+            fence()
+            tma_store_back(one, {2})
+            store_wait(0)
+        with task(4):
+            store(other, all_of({1}))
+            fence()
+            tma_store_back(other, {3})
+            store_wait(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "first", "second", "apart"),
+    [
+        ("m", "m", "pid(0)", "smin(pid(0) + 1, n)", True),
+        ("m", "k", "pid(0)", "smin(pid(0) + 1, n)", False),  # what the tile is filled with
+        ("m", "m", "pid(0)", "smin(pid(0) * 2, n)", False),
+        ("m", "m", "pid(0)", "pid(0)", False),
+    ],
+)
+def test_a_tile_of_a_team_that_is_stored_twice(one: str, other: str, first: str, second: str, apart: bool) -> None:
+    report = check(kernel(TEAM.format(one, other, first, second)))
+    assert report.ok == apart, str(report)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("i", "smin(i + 1, n)"), ("i * 2", "smin(i * 2 + 1, n)"), ("i", "smin(i + 2, n)")]
+)
+def test_tiles_of_a_team_that_walks(first: str, second: str) -> None:
+    """What one member leads to another one leads to in the next iteration."""
+    text = """
+def kernel(n):
+    one, other = buffer(64, 64), buffer(64, 64)
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                store(one)
+                fence()
+                tma_store_back(one, {0})
+                store_wait(0)
+        with task(4):
+            for i in range(0, n, 1):
+                store(other)
+                fence()
+                tma_store_back(other, {1})
+                store_wait(0)
+"""
+    assert not check(kernel(text.format(first, second))).ok
+
+
+ROWS = """
+def kernel(p: ptr, n, m):
+    with specialize():
+        with task(4):
+            for i in range(0, n, 1):
+                write_rows(at(p, {2}), {0}, {3})
+        with task(4):
+            for i in range(0, n, 1):
+                write_rows(at(p, {2}), {1}, {3})
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "begin", "stride", "apart"),
+    [
+        ("i * 128", "i * 128 + 64", "0", "m", True),
+        ("i * 128", "i * 128 + 64", "n", "m", True),
+        ("i * 64", "i * 64 + 64", "0", "m", False),
+        ("i * 128", "i * 128 + 63", "0", "m", False),
+        ("0", "64", "0", "m", True),
+        ("0", "64", "i * m", "m", False),  # rows of other iterations
+        ("0", "64", "i * 64", "m", False),
+        ("0", "64", "0", "m + i", False),  # rows that lie elsewhere in other iterations
+        ("i * n", "i * n + 64", "0", "m", False),
+        ("i * 128", "i * 128 + 64", "0", "3", True),
+        ("0", "64", "i * 384", "3", True),
+        ("0", "64", "i * 192", "3", False),
+    ],
+)
+def test_rows_of_two_tasks(one: str, other: str, begin: str, stride: str, apart: bool) -> None:
+    report = check(kernel(ROWS.format(one, other, begin, stride)))
+    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
+def test_a_scalar_of_a_team_is_no_tile() -> None:
+    text = STORES.format("pid(0)", "smin(pid(0) + 1, n)")
+    assert [one.code for one in check(kernel(text)).findings] == ["global-order"]
+
+
+MOVED = """
+def kernel(p: ptr, n):
+    with specialize():
+        with task(4):
+            q = p
+            for i in range(0, n, 1):
+                write(q, 1)
+                q = at(q, {0})
+        with task(4):
+            q = p
+            for i in range(0, n, 1):
+                write(at(q, 64), 1)
+                q = at(q, {0})
+"""
+
+
+@pytest.mark.parametrize(("step", "apart"), [("128", True), ("64", False), ("n", False), ("n * 128", True)])
+def test_pointers_that_loops_move(step: str, apart: bool) -> None:
+    assert check(kernel(MOVED.format(step))).ok == apart
+
+
+TILES = """
+def kernel(p: ptr, t, table: ptr):
+    with specialize():
+        with task(4):
+            entry = at(table, pid(0) * 4)
+            y = read(entry)
+            last = {first}
+            for i in range(0, read(at(entry, 3)), 1):
+                if {condition}:
+                    write(at(p, {place}), 1)
+                last = y % 32
+                entry = at(entry, 4)
+                y = read(entry)
+            if read(at(at(table, pid(0) * 4), 3)) > 0:
+                write(at(p, {behind}), 1)
+        with task(4):
+            entry = at(table, pid(0) * 4)
+            y = read(entry)
+            last = {first}
+            for i in range(0, read(at(entry, 3)), 1):
+                if {condition}:
+                    write(at(p, {place} + 64), 1)
+                last = y % 32
+                entry = at(entry, 4)
+                y = read(entry)
+            if read(at(at(table, pid(0) * 4), 3)) > 0:
+                write(at(p, {behind} + 64), 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "condition", "apart"),
+    [
+        ("y * t", "0", "i < t", True),
+        ("last + t * y", "y", "i < t", True),
+        ("last", "0", "i > 0", True),
+        ("last", "0", "i < t", False),  # in the first iteration what stands for no tile
+        ("last", "0", "i >= 0", False),
+        ("last", "0", "read(at(at(table, pid(0) * 4), 3)) > 0", False),  # so it is in the first iteration too
+        ("y * t + i", "0", "i < t", False),
+        ("y * t + i * 128", "0", "i < t", True),
+        ("smin(y, i)", "0", "i < t", False),
+    ],
+)
+def test_tiles_of_the_launchers_table_are_blocks_of_their_own(
+    place: str, first: str, condition: str, apart: bool
+) -> None:
+    """Their order is not asked for; that of what else differs from one iteration to another is."""
+    behind = re.sub(r"\bi\b", "0", place)
+    module = TILES.format(place=place, first=first, condition=condition, behind=behind)
+    report = check(kernel(module), disjoint=Disjoint(own=2))
+    assert report.ok == apart, str(report)
+    assert not check(kernel(module), disjoint=Disjoint(every=True)).ok  # anybody's table
+    others = module.replace("t, table: ptr", "t, table: ptr, own: ptr")
+    assert not check(kernel(others), disjoint=Disjoint(own=3, every=True)).ok
+
+
+WALKS = """
+def kernel(p: ptr, n, m):
+    with specialize():
+        with task(4):
+            x = {start}
+            for i in range(0, m, {step}):
+                for j in range({begin}, n, {stride}):
+                    write(at(p, {one}), 1)
+                    x = {next}
+        with task(4):
+            x = {start}
+            for i in range(0, m, {step}):
+                for j in range({begin}, n, {stride}):
+                    write(at(p, {other}), 1)
+                    x = {next}
+"""
+
+
+def _expression(draw: random.Random, depth: int) -> str:
+    if depth == 0:
+        return draw.choice(("i", "j", "x", "n", "m", "2", "3", "4", "8"))
+    left, right = _expression(draw, depth - 1), _expression(draw, draw.randrange(depth))
+    kinds = (
+        "({0}) + ({1})",
+        "({0}) * ({1})",
+        "({0}) * 4",
+        "smin({0}, {1})",
+        "select({0} < {1}, {1}, {0})",
+        "({0}) - ({1})",
+    )
+    return draw.choice(kinds).format(left, right)
+
+
+def _touched(text: str, n: int, m: int) -> tuple[set[int], set[int]]:
+    """The places that the two tasks of a script store to."""
+    found: list[set[int]] = []
+
+    class Task:
+        def __enter__(self) -> None:
+            found.append(set())
+
+        def __exit__(self, *_: object) -> None: ...
+
+    known = {
+        "specialize": Task, "task": lambda _: Task(), "ptr": None, "at": lambda _, offset: offset, "smin": min,
+        "write": lambda place, _: found[-1].add(place), "select": lambda which, yes, no: yes if which else no,
+    }  # fmt: skip
+    exec(text, known)
+    known["kernel"](None, n, m)  # type: ignore[operator]
+    return found[1], found[2]
+
+
+def test_what_is_proved_apart_never_meets() -> None:
+    proved = 0
+    for seed in range(600):
+        draw = random.Random(seed)
+        place = _expression(draw, draw.randrange(3))
+        constants = draw.sample(range(8), 2)
+        text = WALKS.format(
+            start=draw.choice(("0", "n", "2", "4")), step=draw.choice((1, 2, "n")), begin=draw.choice((0, "i", "x")),
+            stride=draw.choice((1, 4, "n")), next=draw.choice(("x + 4", "x + n", "i * 8", "j + 2", "smin(x + 2, i)")),
+            one=f"({place}) + {constants[0]}", other=f"({place}) + {constants[1]}",
+        )  # fmt: skip
+        if not check(divisible(kernel(text), 1, 4)).ok:
+            continue
+        proved += 1
+        for n, m in itertools.product((4, 8, 12), (1, 2, 5)):
+            one, other = _touched(text, n, m)
+            assert not one & other, f"{seed}: {text}"
+    assert proved > 50

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
 from tests.check.script import kernel
 from wspec.check import check
+from wspec.check.clock import TimeIsOver, limited, timed
 from wspec.ir.types import i32
 
 ENDLESS = """
@@ -179,3 +181,55 @@ def test_what_is_computed_in_very_many_ways_is_looked_at_once(text: str, line: s
     start = time.thread_time()
     check(module, limit_s=5)
     assert time.thread_time() - start < 4.0
+
+
+TWO = """
+def kernel(p: ptr, q: ptr, n, m):
+    with specialize():
+        with task(4):
+            {one}
+        with task(4):
+            {other}
+"""
+MANY = 1500
+BIG = {
+    "sums of many terms": (
+        ["x = n", *(f"x = x + n % {at + 2}" for at in range(2000)), "write(at(p, x), x)"],
+        ["write(p, 1)"],
+    ),
+    "products": (["x = n", *(f"x = x * m + {at}" for at in range(400)), "write(at(p, x), x)"], ["write(p, 1)"]),
+    "stores": (
+        [f"write(at(p, {2 * at}), 1)" for at in range(MANY)],
+        [f"write(at(p, {2 * at + 1}), 1)" for at in range(MANY)],
+    ),
+    "loads and stores": (
+        [f"write(at(p, read(at(q, {2 * at}))), 1)" for at in range(MANY)],
+        [f"write(at(q, {2 * at + 1}), 1)" for at in range(MANY)],
+    ),
+    "parts of a buffer": (
+        ["b = buffer(64, 64)", "store(b)", *(f"load(part(b, ({16 * (at % 4)}, 0), (16, 64)))" for at in range(3000))],
+        ["write(q, 1)"],
+    ),
+    "buffers": (
+        [line for at in range(600) for line in (f"b{at} = buffer(16, 16)", f"store(b{at})", f"load(b{at})")],
+        ["write(q, 1)"],
+    ),
+    "branches": (
+        [line for at in range(600) for line in (f"if read(at(q, {at})) < 3:", f"    write(p, {at})")], ["write(p, 1)"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BIG)
+def test_the_limit_holds_wherever_the_time_goes(what: str) -> None:
+    one, other = ("\n            ".join(lines) for lines in BIG[what])
+    module = kernel(TWO.format(one=one, other=other))
+    start = time.thread_time()
+    check(module, limit_s=0.2)
+    assert time.thread_time() - start < 0.6
+
+
+def test_a_limit_around_another_one_holds() -> None:
+    with pytest.raises(TimeIsOver), limited(time.thread_time() - 1), limited(math.inf):
+        list(timed(range(1000)))
+    list(timed(range(1000)))  # and is over then

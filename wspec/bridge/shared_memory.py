@@ -10,6 +10,9 @@ import json
 import math
 import os
 import re
+import resource
+import signal
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
@@ -26,6 +29,8 @@ from wspec.target.hopper import ARCH
 _ALLOC, _FENCE, _FUNCTION = "ttg.local_alloc", "ttng.fence_async_shared", "tt.func"
 _NUMBER = "ttg.wspec_number"  # an attribute by which operations are found again; of a dialect that libtriton knows
 _DEFAULTS = {"ttg.num-warps": i32(4), "ttg.num-ctas": i32(1), "ttg.threads-per-warp": i32(32)}
+_TOO_LONG = "that takes too long"
+_NO_LIMIT_S = 1e6
 _PLACED = re.compile(r"allocation\.offset = (\d+) : i32")
 _NUMBERED = re.compile(_NUMBER.replace(".", r"\.") + r" = (\d+) : i32")
 _TOTAL = re.compile(r"ttg\.shared = (\d+) : i32")
@@ -33,17 +38,19 @@ _REGISTERS = re.compile(r"actualRegisters = array<i32: ([-\d, ]+)>")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
 
-def placement(module: Operation, *, apart: bool = False) -> Placement:
+def placement(module: Operation, *, apart: bool = False, limit_s: float = math.inf) -> Placement:
     """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it.
 
     `apart`: ask in a child process, as an assertion inside libtriton ends the one it is in. For modules from outside,
-    in processes without threads.
+    in processes without threads. `limit_s`: of processor time, after which BridgeError is raised too; libtriton itself
+    is interrupted in a child process only.
     """
+    deadline = time.thread_time() + limit_s
     if not apart:
-        return _placement(module)
+        return _placement(module, deadline)
     ops = list(module.walk())
     numbers = {op: number for number, op in enumerate(ops)}
-    areas, fences, total, registers = _in_child(partial(_as_numbers, module, numbers))
+    areas, fences, total, registers = _in_child(partial(_as_numbers, module, numbers), limit_s)
     return Placement(
         {ops[number]: Area(start, stop) for number, start, stop in areas},
         frozenset(ops[number] for number in fences),
@@ -57,19 +64,22 @@ Numbers = tuple[list[tuple[int, int, int]], list[int], int, list[int]]
 
 
 def _as_numbers(module: Operation, numbers: dict[Operation, int]) -> Numbers:
-    found = _placement(module)
+    found = _placement(module, math.inf)
     areas = [(numbers[op], area.start, area.stop) for op, area in found.areas.items()]
     return areas, [numbers[op] for op in found.fences], found.total_bytes, list(found.registers)
 
 
-def _in_child(work: Callable[[], Numbers]) -> Numbers:
-    """The result of `work`, done in a copy of this process. Raises BridgeError when that dies."""
+def _in_child(work: Callable[[], Numbers], limit_s: float) -> Numbers:
+    """The result of `work`, done in a copy of this process. Raises BridgeError when that dies, or takes too long."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.close(source)
+            if limit_s < _NO_LIMIT_S:
+                seconds = max(math.ceil(limit_s), 1)
+                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             try:
                 answer = json.dumps([*work()])
@@ -84,6 +94,8 @@ def _in_child(work: Callable[[], Numbers]) -> Numbers:
     with os.fdopen(source) as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise BridgeError(_TOO_LONG)
     if status != 0:
         raise BridgeError("libtriton crashed on it")
     answer = json.loads(text)
@@ -93,7 +105,7 @@ def _in_child(work: Callable[[], Numbers]) -> Numbers:
     return [(number, start, stop) for number, start, stop in areas], [*fences], total, [*registers]
 
 
-def _placement(module: Operation) -> Placement:
+def _placement(module: Operation, deadline: float) -> Placement:
     ops = list(module.walk())
     text = _lowered(_numbered(module))
     offsets, fences = _offsets(text), _fences(text)
@@ -107,6 +119,8 @@ def _placement(module: Operation) -> Placement:
         elif op.name != _FUNCTION:  # a byte for each warp, there from beginning to end
             guesses[op] = Area(offset, offset + _most_bytes(op))
     for op, guess in guesses.items():
+        if time.thread_time() > deadline:
+            raise BridgeError(_TOO_LONG)
         apart = (one for other, one in (areas | guesses).items() if other is not op and not _takes_turns(op, other))
         if any(guess.overlaps(one) for one in apart):
             guess = Area(guess.start, guess.start + _asked_bytes(_alone(op, _warps(op, module))))

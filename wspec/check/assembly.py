@@ -1,4 +1,5 @@
-"""Inline assembly, as the checker sees it: the named barriers in it, and whether its results are alike in all threads.
+"""Inline assembly, as the checker sees it: the named barriers in it, what it does with global memory, and whether its
+results are alike in all threads.
 
 Read are instructions that compute, that access global memory, and `bar.sync` and `bar.arrive` of a number and a count
 that stand there, without a predicate, in code without branches. All else is undecided.
@@ -44,6 +45,8 @@ class Meaning:
     differs: bool = True  # may a result differ from thread to thread, or from time to time?
     unknown: str = ""  # what cannot be followed
     written: frozenset[str] = frozenset()  # operands that are written, whatever happens
+    loads: bool = True  # may it read global memory?
+    stores: bool = True  # may it write there?
 
 
 def is_active(op: Operation) -> bool:
@@ -66,9 +69,14 @@ def text_of(op: Operation) -> str:
     return text.plain if isinstance(text, StringAttr) else ""
 
 
+def of(op: Operation) -> Meaning:
+    """What inline assembly does."""
+    return meaning(text_of(op))
+
+
 @functools.lru_cache(maxsize=512)
 def meaning(text: str) -> Meaning:
-    """What a text does. Never raises."""
+    """What a text does; what cannot be read may do anything. Never raises."""
     if text in _OF_MEMORY:
         return Meaning()
     try:
@@ -79,13 +87,14 @@ def meaning(text: str) -> Meaning:
         why = next((f"inline assembly with {one.opcode} is not followed" for one in instructions if _odd(one)), "")
         written = _written(instructions)
         differ = written is None or any(map(_differs, instructions))
+        loads, stores = (any(map(touches, instructions)) for touches in (_loads, _stores))
     except PtxError as error:
         return Meaning(unknown=f"inline assembly cannot be read: {error.message}")
     meetings = tuple(one for one in found if one is not None)
     branches = any(one.name in BRANCHES for one in instructions)
     if not straight or (branches and meetings):
         why = why or "branches in inline assembly are not followed"
-    return Meaning(meetings, differ, why, written or frozenset())
+    return Meaning(meetings, differ, why, written or frozenset(), loads, stores)
 
 
 def _meeting(one: Instruction) -> Meeting | None:
@@ -106,10 +115,20 @@ def _odd(one: Instruction) -> bool:
     if one.name in ARITHMETIC or one.name in EXCHANGES or one.name in BRANCHES:
         return False
     if one.name in ACCESSES:
-        return space(one) not in ("global", "param", "const", "local")
+        return space(one) not in ("global", "param", "const", "local")  # another one may be shared memory
     if one.opcode.startswith(_ORDER_ONLY) or one.opcode == "bar.warp.sync":
         return False
     return _meeting(one) is None
+
+
+def _loads(one: Instruction) -> bool:
+    """May it read global memory? What is not followed may do so."""
+    return _odd(one) or (one.name in ("ld", "atom") and space(one) == "global")
+
+
+def _stores(one: Instruction) -> bool:
+    """May it write there?"""
+    return _odd(one) or (one.name in ("st", "red", "atom") and space(one) == "global")
 
 
 def _written(instructions: list[Instruction]) -> frozenset[str] | None:

@@ -268,11 +268,18 @@ class Buffers:
         raise Found(self._certain(missing, touch, before, view, part))
 
     def _certain(self, found: Finding, touch: Touch, before: Touch, view: c.View, part: c.View) -> Finding:
-        """An error about bytes that are guessed is not certain: boxes of two allocations, parts of other views."""
-        guessed = view.root != part.root and bool(view.box or part.box)
-        if found.kind == "error" and (guessed or any(narrowed(op, self.names) for op in (touch.op, before.op))):
-            return replace(found, kind="undecided")
-        return found
+        """An error about bytes that are guessed is not certain: boxes of two allocations, parts of other views.
+
+        Wherever a guessed part is, it is in a slot all of which the other access touches.
+        """
+        if found.kind != "error":
+            return found
+        one, other = narrowed(touch.op, self.names), narrowed(before.op, self.names)
+        if view.root != part.root or (one and other):
+            guessed = one or other or bool(view.box or part.box)
+        else:
+            guessed = (one and not _is_around(part, view)) or (other and not _is_around(view, part))
+        return replace(found, kind="undecided") if guessed else found
 
     def _give_up(self, state: State, index: int, task: Task, view: c.View, op: Operation) -> None:
         """A buffer is given up, or allocated once more: whoever used it must be done, and what it held is gone."""
@@ -309,3 +316,8 @@ def _touches(history: History) -> Iterator[Touch]:
     if history.write is not None:
         yield history.write
     yield from history.reads.values()
+
+
+def _is_around(one: c.View, other: c.View) -> bool:
+    """Is one view all of the slot that another one is in?"""
+    return not one.box and one.path == other.path[: len(one.path)]

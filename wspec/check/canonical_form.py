@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from wspec.check import code as c
+from wspec.check.clock import timed
 from wspec.check.conditions import FAR, Extent
 from wspec.check.engine import Engine
 from wspec.check.future_uses import Ahead, Reach
@@ -153,7 +154,7 @@ class Normal:
 
     def _extents(self, state: State, bases: dict[tuple[int, Path], int]) -> Hashable:
         found = []
-        for (number, path), (low, high) in list(state.extents.items()):
+        for (number, path), (low, high) in timed(list(state.extents.items())):
             if self._passed(state, self.extents.extents[number].chain, path):
                 del state.extents[number, path]
                 continue
@@ -198,7 +199,7 @@ class Normal:
 
     def _choices(self, state: State, bases: dict[tuple[int, Path], int], ahead: Ahead) -> Hashable:
         found = []
-        for (number, path), value in list(state.choices.items()):
+        for (number, path), value in timed(list(state.choices.items())):
             chain = self.extents.chain_of_choice[number]
             if not any(self._may_ask(state, index, number, chain, path) for index in ahead.askers(number)):
                 del state.choices[number, path]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from wspec.check import code as c
 from wspec.check.canonical_form import Grows
+from wspec.check.clock import TimeIsOver, limited
 from wspec.check.conditions import Extents
 from wspec.check.engine import Engine
 from wspec.check.explore import search
@@ -58,10 +59,13 @@ def check(
             findings.append(Finding("undecided", "unknown-control-flow", message, function.location))
             continue
         try:
-            reports.append(_function(module, function, start + limit_s, disjoint, placement))
+            with limited(start + limit_s):
+                reports.append(_function(module, function, start + limit_s, disjoint, placement))
         except RecursionError:  # thousands of operations, each of the one before
             message = "numbers are computed from each other through too many operations to be followed"
             findings.append(Finding("undecided", "too-many-states", message, function.location))
+        except TimeIsOver:
+            findings.append(_over("the time was over before all of it had been looked at", function))
     findings += [one for report in reports for one in report.findings]
     return Report(
         tuple(findings),
@@ -119,21 +123,34 @@ def _function(
             break
         except Grows as grown:
             unknown |= {grown.value}
-    if any(one.kind == "undecided" for one in found):
-        found = [*found, *_overwritten(extents)]
     findings = [*resources(module, function, program, names), *found]
-    order = global_order(function, names.flow, extents.terms, disjoint, names, deadline)
-    over = any(one.code == "too-many-states" for one in found)  # that is said once
-    findings += [one for one in order if not over or one.code != "too-many-states"]
-    if placement is None:
-        findings += lifetimes(function, program, names)
-    if "overwritten" in {one.code for one in found} and not disjoint.every:
-        apart = _function(module, function, deadline, EVERY, placement)
-        if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
-            return apart
+    try:
+        _more(findings, function, names, extents, program, disjoint)
+        if any(one.code == "overwritten" for one in findings) and not disjoint.every:
+            apart = _function(module, function, deadline, EVERY, placement)
+            if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
+                return apart
+    except TimeIsOver:  # what was found holds all the same
+        if all(one.code != "too-many-states" for one in findings):  # that is said once
+            findings.append(_over("the time was over before all that tasks touch had been compared", function))
     slots = sum(_slots(program, root) for root in names.barriers)
     buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
     return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)
+
+
+def _more(
+    findings: list[Finding], function: Operation, names: Names, extents: Extents, program: c.Program, disjoint: Disjoint
+) -> None:
+    """Add what the search does not ask for, as far as the time goes."""
+    if any(one.kind == "undecided" for one in findings):
+        findings.extend(_overwritten(extents))
+    findings.extend(global_order(function, names.flow, extents.terms, disjoint, names))
+    if program.placement is None:
+        findings.extend(lifetimes(function, program, names))
+
+
+def _over(message: str, function: Operation) -> Finding:
+    return Finding("undecided", "too-many-states", message, function.location)
 
 
 def _overwritten(extents: Extents) -> Iterator[Finding]:

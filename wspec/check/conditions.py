@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wspec.check.clock import look, timed
 from wspec.check.linear import Key, Linear, Space, Terms, constant
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import ScalarType
@@ -317,7 +318,7 @@ class Extents:
     def _match(
         self, form: Linear, step: int | None, chain: tuple[int, ...], space: Space | None, op: Operation
     ) -> Threshold | None:
-        for group in self.siblings:
+        for group in timed(self.siblings):
             first = self.extents[group[0]]
             if first.terms != form.terms or first.chain != chain[: len(first.chain)]:
                 continue
@@ -357,6 +358,7 @@ def _is_free(value: Value) -> bool:
     """Does the value come from an argument, from global memory, or from elsewhere that a launch decides?"""
     pending, seen = [value], set[Value]()
     while pending:
+        look()
         one = pending.pop()
         op = one.op
         if op is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wspec.check import scalars
+from wspec.check.clock import look
 from wspec.check.linear import constant
 from wspec.check.tracked_values import Flow
 from wspec.ir.core import Block, Operation, Value
@@ -65,6 +66,7 @@ class Congruences:
     def of(self, value: Value, begun: frozenset[Operation] = frozenset()) -> Congruence:
         """`begun`: loops whose carried values are not those that they began with: they have come round once."""
         op = value.op
+        look()
         if op is not None and not op.regions and op.name != "arith.constant" and begun:
             if (value, begun) not in self._begun:
                 found = self._computed(op, [self.of(one, begun) for one in self._from(value)])
@@ -84,19 +86,24 @@ class Congruences:
     def _solve(self, value: Value) -> None:
         """Of the value and all that it comes from: from nothing at all upwards, until nothing changes."""
         found: dict[Value, Congruence | None] = {}
+        users: dict[Value, list[Value]] = {}
         work = [value]
         while work:
+            look()
             one = work.pop()
             if one not in found:
                 found[one] = None
-                work += self._from(one)
-        changed = True
-        while changed:
-            changed = False
-            for one, before in found.items():
-                now = self._step(one, found)
-                if now != before:
-                    found[one], changed = now, True
+                for source in self._from(one):
+                    users.setdefault(source, []).append(one)
+                    work.append(source)
+        again = dict.fromkeys(found)  # the last is what others come from
+        while again:
+            look()
+            one, _ = again.popitem()
+            now = self._step(one, found)
+            if now != found[one]:
+                found[one] = now
+                again.update(dict.fromkeys(users.get(one, ())))
         self._known |= found
 
     def _from(self, value: Value) -> list[Value]:

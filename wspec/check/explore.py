@@ -17,8 +17,10 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
+from wspec.check import clock
 from wspec.check.branch_order import holds_first
 from wspec.check.canonical_form import Normal
+from wspec.check.clock import limited, timed
 from wspec.check.conditions import Threshold
 from wspec.check.engine import Engine, NeedsChoice, TimeIsOver
 from wspec.check.findings import Finding, Found
@@ -94,6 +96,14 @@ class _Search:
         self.merged = False
 
     def run(self) -> None:
+        place = self.engine.program.codes[0].steps[-1].op
+        try:
+            with limited(self.deadline):
+                self._run()
+        except clock.TimeIsOver:
+            self._give_up(place)
+
+    def _run(self) -> None:
         stack: list[tuple[State, Seen]] = [(self.engine.start(), Seen())]
         while stack and len(self.found) < MAX_FINDINGS:
             state, seen = stack.pop()
@@ -146,7 +156,7 @@ class _Search:
         shape, lacks, past = self.normal.form(state)
         asked = (isinstance(need.condition, Threshold), need.key[0], need.op)
         before = self.seen.setdefault((shape, asked), [])
-        if any(at_least(lacks, one.lacks) for one in before):
+        if any(at_least(lacks, one.lacks) for one in timed(before)):
             return None
         self.states += 1
         if self.merge and len(before) >= ALIKE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wspec.check import code as c
+from wspec.check.clock import timed
 from wspec.check.conditions import Both, Choice, Condition, Either, Not
 from wspec.check.liveness import successors
 from wspec.check.memory import Memory
@@ -99,7 +100,7 @@ def _behind(code: c.Code, own: list[int], spaces: frozenset[int] = frozenset()) 
     changed = True
     while changed:
         changed = False
-        for at in range(len(bits) - 1, -1, -1):
+        for at in timed(range(len(bits) - 1, -1, -1)):
             found = bits[at]
             for target in after[at]:
                 found |= bits[target]

@@ -8,10 +8,11 @@ assumption that the checker is given; without one, all may.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+from wspec.check import assembly
+from wspec.check.clock import look, timed
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
@@ -19,9 +20,6 @@ from wspec.ir.loc import value_name
 from wspec.ir.ops import info
 from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType, TensorType
 
-_ASM_READS = re.compile(r"\b(?:ld|ldu|atom|tex|suld)\b")
-_ASM_WRITES = re.compile(r"\b(?:st|red|atom|sust|multimem)\b|\bcp\.(?:reduce\.)?async\.bulk")
-_ASM = "tt.elementwise_inline_asm"
 _THROUGH = frozenset(
     ("tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.bitcast", "tt.reshape", "tt.trans",
      "tt.advance", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "ttg.convert_layout",
@@ -64,6 +62,7 @@ class GlobalMemory:
         seen: set[Value] = set()
         pending = [value]
         while pending:
+            look()
             one = pending.pop()
             if one in seen:
                 continue
@@ -78,7 +77,7 @@ class GlobalMemory:
         store = self.changed_by(load)
         if store is load or store is None:
             return "sees whatever is in memory at the time"
-        pairs = [self._pairs(load, one) for one in self._stores]
+        pairs = [self._pairs(load, one) for one in timed(self._stores)]
         known = {pair for found in pairs for pair in found or ()}
         through = ", ".join(f"{one} and {other}" for one, other in sorted(known)) if None not in pairs else ""
         unless = f", unless these do not overlap: {through}" if through else ""
@@ -91,8 +90,8 @@ class GlobalMemory:
     # ---- which memory
 
     def _changed_by(self, load: Operation) -> Operation | None:
-        if load.name == _ASM:
-            return load if _ASM_READS.search(load.str_attr("asm_string") or "") else None
+        if load.name == assembly.NAME:
+            return load if assembly.of(load).loads else None
         row = info(load.name)
         if row is None or not load.results or "global" not in row.reads:
             return None
@@ -100,7 +99,7 @@ class GlobalMemory:
         if row.category == "atomic" or (isinstance(flag, IntegerAttr) and flag.value):
             return load
         mine = self._arguments(load.operands[:1])
-        return next((store for store in self._stores if self._may_meet(mine, self._written(store))), None)
+        return next((store for store in timed(self._stores) if self._may_meet(mine, self._written(store))), None)
 
     def _may_meet(self, mine: frozenset[int] | None, theirs: frozenset[int] | None) -> bool:
         if mine is None or theirs is None:
@@ -122,13 +121,13 @@ class GlobalMemory:
 
     @cached_property
     def _stores(self) -> list[Operation]:
-        return [op for op in self.function.walk() if self.stores_something(op)]
+        return [op for op in timed(self.function.walk()) if self.stores_something(op)]
 
     @staticmethod
     def loads_something(op: Operation) -> bool:
         """Does it read global memory?"""
-        if op.name == _ASM:
-            return bool(_ASM_READS.search(op.str_attr("asm_string") or ""))
+        if op.name == assembly.NAME:
+            return assembly.of(op).loads
         row = info(op.name)
         return row is not None and not op.regions and "global" in row.reads
 
@@ -139,8 +138,8 @@ class GlobalMemory:
     @staticmethod
     def stores_something(op: Operation) -> bool:
         """Does it write global memory?"""
-        if op.name == _ASM:
-            return bool(_ASM_WRITES.search(op.str_attr("asm_string") or ""))  # whatever its flag says
+        if op.name == assembly.NAME:
+            return assembly.of(op).stores  # whatever its flag says
         row = info(op.name)
         if row is None:
             return not op.regions and any(isinstance(_element(v), PointerType | TensorDescType) for v in op.operands)
@@ -148,7 +147,7 @@ class GlobalMemory:
 
     def _written(self, store: Operation) -> frozenset[int] | None:
         """The arguments through which it may write."""
-        if store.name != _ASM and info(store.name) is not None:
+        if store.name != assembly.NAME and info(store.name) is not None:
             return self._arguments(store.operands[:1])
         pointers = [value for value in store.operands if isinstance(_element(value), PointerType)]
         numbers = [value for value in store.operands if _may_be_address(value)]
@@ -160,6 +159,7 @@ class GlobalMemory:
         seen: set[Value] = set()
         pending = list(pointers)
         while pending:
+            look()
             value = pending.pop()
             if value in seen:
                 continue

@@ -4,11 +4,11 @@ followed for this. So what two tasks touch must be shown to lie apart, or the mo
 Two boxes of a tensor, or two tiles of pointers, lie apart where
 
 - in one dimension their coordinates never meet, by their rests: rows 128 x and 128 y + 64, of 64 rows each;
-- or the coordinates differ by a number that is large enough, also where the tasks are in different iterations, as far
-  as coordinates change by numbers from one to the next. Where what they change by is no number, tiles of different
-  iterations are taken to lie apart, as those of different blocks are;
+- or the coordinates differ by a number that is large enough, also where the tasks are in different iterations
+  (changes.py): what they change by from one to another is known to be a multiple of something;
 - or one is the other's for another tile, `min(x + 1, last)` for `x`, and both tasks do the same with their tiles,
-  operation by operation: a tile that is done twice is stored twice, the same. Which scalars go into it is not asked.
+  operation by operation: a tile that is done twice is stored twice, the same. Of scalars those are compared that
+  become elements of a tile, or decide.
 
 Two operations of which one needs a condition and the other its opposite are never both executed, where the condition is
 the same in all tasks, threads and iterations.
@@ -20,11 +20,14 @@ the launches of our own kernels compare. Memory of the launcher's own is left ou
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from wspec.check import assembly
+from wspec.check.changes import Changes
+from wspec.check.clock import look, timed
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.findings import Finding
 from wspec.check.global_memory import GlobalMemory
@@ -35,7 +38,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
-from wspec.ir.types import MemDescType, PointerType, TensorDescType, TensorType
+from wspec.ir.types import I1, MemDescType, PointerType, TensorDescType, TensorType
 
 _THROUGH = frozenset(
     ("tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.trans", "tt.reshape", "arith.extsi")
@@ -44,9 +47,11 @@ _FAR = 2**31 - 2**16  # a copy to coordinates from there on is sent outside of a
 _VIEWS = frozenset(("ttg.memdesc_index", "ttg.memdesc_subslice"))
 _UNTOLD = _VIEWS | {"arith.constant"}  # may stand here or there
 _DEEP = 8  # of what a number is computed from
+_MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_global_to_local": 2}  # which operand it is
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
+Leap = Callable[[Linear], int]  # what divides every value of a form, or each difference of two of them; 0 of 0
 _Row = tuple[tuple[tuple[tuple[int, int], ...], int], tuple[tuple[int, int], ...]]
 
 
@@ -77,15 +82,14 @@ class _Access:
     what: Any
     sides: tuple[_Side, ...] | None
     spins: bool = False  # may a loop go on until it sees something there?
+    begun: frozenset[int] = frozenset()  # spaces of loops that have come round once
 
 
-def global_order(
-    function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names, deadline: float = math.inf
-) -> Iterator[Finding]:
+def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
     """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
-    one for each operation that writes. `deadline`: of time.thread_time()."""
+    one for each operation that writes."""
     assert terms.memory is not None
-    reader = _Reader(flow, terms, terms.memory)
+    reader = _Reader(flow, terms, terms.memory, Changes(function, terms, disjoint.own))
     first = 1
     for region in [op for op in function.walk() if op.name == ws.NAME]:
         blocks = [ws.default_block(region), *ws.partition_blocks(region)]
@@ -94,11 +98,7 @@ def global_order(
         found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
         told: set[Operation] = set()
         for at, one in enumerate(found):
-            if time.thread_time() > deadline:
-                message = "the tasks touch global memory too often to compare all of that in the time there is"
-                yield Finding("undecided", "too-many-states", message, region.location)
-                return
-            for other in found[at + 1 :]:
+            for other in timed(found[at + 1 :]):
                 if one.task == other.task or not (one.writes or other.writes):
                     continue
                 if one.atomic and other.atomic and not (one.spins or other.spins):
@@ -124,11 +124,10 @@ def _finding(writer: _Access, other: _Access, names: Names) -> Finding:
 
 
 class _Reader:
-    def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory) -> None:
-        self._flow, self._terms, self._memory = flow, terms, memory
+    def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory, changes: Changes) -> None:
+        self._flow, self._terms, self._memory, self._changes = flow, terms, memory, changes
         self._rests = Congruences(flow)
         self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
-        self._atoms: dict[int, Any] = {}  # what `_keys` found
         self._descriptions: dict[Value, Any] = {}  # what `_told` found
 
     # ---- accesses
@@ -137,7 +136,7 @@ class _Reader:
         """Those of a task to global memory."""
         tiled = self._tiled[task] = list[Operation]()
         for top in block.ops:
-            for op in top.walk():
+            for op in timed(top.walk()):
                 row = info(op.name)
                 touches = any(_is_tile(value) for value in (*op.operands, *op.results))
                 if op.name not in _UNTOLD and (touches or _is_of_elements(op)):
@@ -146,12 +145,14 @@ class _Reader:
                 if reads or writes:
                     atomic = row is not None and row.category == "atomic"
                     arguments = self._memory.touched(op)
-                    what, sides = self._tile(op) if row is not None else (None, None)
+                    begun = self._begun(op)
+                    known = row is not None and op.name != assembly.NAME
+                    what, sides = self._tile(op, begun) if known else (None, None)
                     spins = reads and any(outer.name == "scf.while" for outer in op.ancestors())
-                    yield _Access(op, task, writes, atomic, arguments, what, sides, spins)
+                    spaces = frozenset(self._terms.space(loop).number for loop in begun)
+                    yield _Access(op, task, writes, atomic, arguments, what, sides, spins, spaces)
 
-    def _tile(self, op: Operation) -> tuple[Any, tuple[_Side, ...] | None]:
-        begun = self._begun(op)
+    def _tile(self, op: Operation, begun: frozenset[Operation]) -> tuple[Any, tuple[_Side, ...] | None]:
         type = op.operands[0].type if op.operands else None
         if isinstance(type, TensorDescType):
             numbers = [value for value in op.operands[1:] if str(value.type) == "i32"]
@@ -171,15 +172,18 @@ class _Reader:
         tensor counts where the condition holds."""
         seen = [self._selected(value) for value in numbers]
         selects = {value: value.op for value, _ in seen if value.op is not None and value.op.name == "arith.select"}
-        away = {
-            op.operands[0]
-            for value, added in seen
-            if (op := selects.get(value)) and (self._terms.of(op.operands[2]).constant or 0) + added >= _FAR
-        }
+        away = set(self._away(seen))
         return [
             (op.operands[1], added) if (op := selects.get(value)) and op.operands[0] in away else (value, added)
             for value, added in seen
         ]
+
+    def _away(self, seen: list[tuple[Value, int]]) -> Iterator[Value]:
+        """The conditions without which a copy is sent outside of every tensor."""
+        for value, added in seen:
+            op = value.op if value.op is not None and value.op.name == "arith.select" else None
+            if op is not None and (self._terms.of(op.operands[2]).constant or 0) + added >= _FAR:
+                yield op.operands[0]
 
     def _selected(self, value: Value) -> tuple[Value, int]:
         """A value as one that a condition selects and what is added to that; as itself where it is none."""
@@ -245,25 +249,46 @@ class _Reader:
         return None
 
     def _begun(self, op: Operation) -> frozenset[Operation]:
-        """Loops that have come round once where an operation is executed, by the conditions it stands under."""
-        found: set[Operation] = set()
+        """Loops that have come round once where an operation does something, by the conditions that this needs."""
+        needed = list(self._needed(op))
         inner, outer = op, op.parent_op
         while outer is not None:
             if outer.name == "scf.if" and inner.is_inside(outer) and inner.parent is outer.regions[0].block:
-                for greater, less in _compared(outer.operands[0]):
-                    found.update(self._come_round(greater, less))
+                needed.append(outer.operands[0])
             inner, outer = outer, outer.parent_op
-        return frozenset(found)
+        compared = (pair for condition in needed for pair in _compared(condition))
+        return frozenset(loop for greater, less in compared for loop in self._come_round(greater, less, op))
 
-    def _come_round(self, greater: Value, less: Value) -> Iterator[Operation]:
-        """Loops whose position, or end, is the one and whose beginning is the other."""
+    def _needed(self, op: Operation) -> Iterator[Value]:
+        """Conditions without which an access touches nothing: in its mask, or to a copy's coordinates."""
+        numbers = [value for value in op.operands if str(value.type) == "i32"]
+        if op.operands and isinstance(op.operands[0].type, TensorDescType):
+            yield from self._away([self._selected(value) for value in numbers])
+        at = _MASKS.get(op.name, len(op.operands))
+        pending = [value for value in op.operands[at : at + 1] if _element(value) == I1]
+        seen: set[Value] = set()
+        while pending:
+            value = pending.pop()
+            value = self._flow.captured.get(value, value)
+            if value in seen:
+                continue
+            seen.add(value)
+            if not isinstance(value.type, TensorType):
+                yield value
+            elif value.op is not None and (value.op.name == "arith.andi" or value.op.name in _THROUGH):
+                pending += value.op.operands
+
+    def _come_round(self, greater: Value, less: Value, access: Operation) -> Iterator[Operation]:
+        """Loops whose position, or behind them their end, is the one and whose beginning is the other."""
         block = greater.owner
         own = block.parent_op if greater.op is None and isinstance(block, Block) and greater.index == 0 else None
         loops = [own] if own is not None and own.name == "scf.for" else []
-        loops += [op for op in self._loops if self._same(op.operands[1], greater)]
+        around = self._terms.chain(access)
+        ended = (loop for loop in timed(self._loops) if self._terms.space(loop).number not in around)
+        loops += [loop for loop in ended if self._same(loop.operands[1], greater)]
         yield from (loop for loop in loops if self._same(loop.operands[0], less))
 
-    @property
+    @cached_property
     def _loops(self) -> list[Operation]:
         return [op for op in self._flow.root.walk() if op.name == "scf.for"]
 
@@ -285,24 +310,24 @@ class _Reader:
         return any(own is None or argument < own for argument in one.arguments & other.arguments)
 
     def apart(self, one: _Access, other: _Access) -> bool:
-        """Is no element in both tiles?"""
+        """Is no element in both tiles, in whichever iterations the tasks are?"""
         if one.sides is None or other.sides is None or one.what != other.what or len(one.sides) != len(other.sides):
             return False
-        sides = (
-            [replace(side, form=self._in_the_loop(side.form)) for side in each] for each in (one.sides, other.sides)
-        )
+        begun = one.begun & other.begun
+
+        def leap(form: Linear) -> int:
+            return self._changes.of(form, begun)
+
+        moved = math.gcd(*map(leap, _forms(one.what)))
+        if moved and isinstance(one.what[0], str):  # another tensor each time
+            return False
+        sides = ([replace(side, form=self._in_the_loop(side.form)) for side in each]
+                 for each in (one.sides, other.sides))  # fmt: skip
         pairs = list(zip(*sides, strict=True))
-        if any(_apart(a, b, self._leap) for a, b in pairs):
+        written = zip(one.sides, other.sides, strict=True)
+        if any(_apart(a, b, moved, leap, self._changes.divisor) for a, b in (*written, *pairs)):
             return True
-        return self._of_another_tile(pairs) and self._alike(one, other)
-
-    def _leap(self, terms: tuple[tuple[int, int], ...]) -> int:
-        """By a multiple of what a form's values in two iterations differ, as far as that is a number; 0: of nothing.
-
-        What is multiplied by something else, as the number of a tile by a size, is taken to lead to another tile.
-        """
-        keys = self._keys()
-        return math.gcd(*(factor for atom, factor in terms if keys[atom][0] in ("iteration", "carried", "position")))
+        return not moved and self._of_another_tile(pairs, leap) and self._alike(one, other)
 
     def never_both(self, one: _Access, other: _Access) -> bool:
         """Does one need a condition, and the other that it does not hold?"""
@@ -323,10 +348,11 @@ class _Reader:
 
     def _in_the_loop(self, form: Linear) -> Linear:
         """With what a loop carries in the place of what it leaves behind: the same of another iteration."""
-        keys = self._keys()
+        keys = self._changes.keys()
         known: dict[Linear, Linear] = {}
 
         def inside(part: Linear) -> Linear:
+            look()
             if part not in known:
                 known[part] = replaced(part)
             return known[part]
@@ -344,9 +370,14 @@ class _Reader:
 
         return inside(form)
 
-    def _of_another_tile(self, pairs: list[tuple[_Side, _Side]]) -> bool:
-        """Are they the same, but for the number of a tile in a team, as `min(x + 1, last)` is for `x`?"""
+    def _of_another_tile(self, pairs: list[tuple[_Side, _Side]], leap: Leap) -> bool:
+        """Are they the same, but for the number of a tile in a team, as `min(x + 1, last)` is for `x`?
+
+        What leads to one tile only must not lead to another one's in another iteration.
+        """
         if all(a.form == b.form for a, b in pairs):
+            return False
+        if any(leap(Linear(((first, 1),))) for pair in pairs for side in pair for first in self._led(side.form)):
             return False
         return all(self._leader(a.form) == self._leader(b.form) and a.first == b.first and a.last == b.last
                    and a.rows == b.rows for a, b in pairs)  # fmt: skip
@@ -354,10 +385,12 @@ class _Reader:
     def _alike(self, one: _Access, other: _Access) -> bool:
         """Do their tasks do the same with tiles and buffers, in the same order?"""
         tasks = [self._tiled[access.task] for access in (one, other)]
-        if len(tasks[0]) != len(tasks[1]) or tasks[0].index(one.op) != tasks[1].index(other.op):
+        at = [next((at for at, op in enumerate(ops) if op is access.op), None)
+              for ops, access in zip(tasks, (one, other), strict=True)]  # fmt: skip
+        if len(tasks[0]) != len(tasks[1]) or at[0] is None or at[0] != at[1]:  # None: of one element, not of a tile
             return False
         paired: dict[Any, Any] = {}
-        for a, b in zip(*tasks, strict=True):
+        for a, b in timed(zip(*tasks, strict=True)):
             if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
                 return False
             for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
@@ -365,8 +398,9 @@ class _Reader:
                     self._identity(v), self._identity(w)
                 ) != self._identity(w):
                     return False
-                if a.name == "scf.if" and v is a.operands[0] and self._told(v) != self._told(w):
-                    return False
+            asked = a.operands[:1] if a.name == "scf.if" else a.operands if _makes_elements(a) else ()
+            if any(not _is_tile(v) and self._told(v) != self._told(w) for v, w in zip(asked, b.operands, strict=False)):
+                return False
         return len(set(paired.values())) == len(paired)
 
     def _identity(self, value: Value) -> Any:
@@ -384,34 +418,47 @@ class _Reader:
         return self._descriptions[value]
 
     def _described(self, part: Any, depth: int) -> Any:
+        look()
         if isinstance(part, Linear) and depth < _DEEP:
             part = self._leader(part)
-            terms = ((self._described(self._keys()[atom], depth + 1), factor) for atom, factor in part.terms)
+            terms = ((self._described(self._changes.keys()[atom], depth + 1), factor) for atom, factor in part.terms)
             return tuple(sorted(terms, key=str)), part.const
         if isinstance(part, tuple):
             return tuple(self._described(one, depth) for one in part)
         return part
 
-    def _keys(self) -> dict[int, Any]:
-        if len(self._atoms) != len(self._terms.numbers):  # they only become more
-            self._atoms = {number: key for key, number in self._terms.numbers.items()}
-        return self._atoms
-
     def _leader(self, form: Linear) -> Linear:
         """With the first tile of a team in the place of another member's."""
-        keys = self._keys()
         found = Linear((), form.const)
         for atom, factor in form.terms:
-            key = keys[atom]
-            first = key[5][0] if key[:2] == ("op", "arith.minsi") else None
-            one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
-            found = found + Linear(((first.terms[0][0] if one and first is not None else atom, factor),))
+            first = self._first_of_team(atom)
+            found = found + Linear(((atom if first is None else first, factor),))
         return found
+
+    def _led(self, form: Linear) -> Iterator[int]:
+        """The first tiles of teams that `_leader` puts in the place of others."""
+        yield from (first for atom, _ in form.terms if (first := self._first_of_team(atom)) is not None)
+
+    def _first_of_team(self, atom: int) -> int | None:
+        """`x` of `min(x + 1, last)`, as atoms."""
+        key = self._changes.keys()[atom]
+        first = key[5][0] if key[:2] == ("op", "arith.minsi") else None
+        one = isinstance(first, Linear) and len(first.terms) == 1 and first.terms[0][1] == 1
+        return first.terms[0][0] if one and first is not None else None
+
+
+def _makes_elements(op: Operation) -> bool:
+    """Do numbers that it is given become elements of a tensor?"""
+    return not op.regions and any(isinstance(result.type, TensorType) for result in op.results)
 
 
 def _is_of_elements(op: Operation) -> bool:
     """Does it say what a reduction, or the like, does with the elements of a tensor?"""
     return op.parent_op is not None and op.parent_op.name in ("tt.reduce", "tt.scan", "tt.map_elementwise")
+
+
+def _element(value: Value) -> object:
+    return value.type.element if isinstance(value.type, TensorType) else value.type
 
 
 def _is_tile(value: Value) -> bool:
@@ -458,21 +505,34 @@ def _product(left: _Side, right: _Side) -> _Side | None:
     return _Side(ANYTHING, Linear(), 0, 1, ((row, base + left.first, base + left.last - 1),))
 
 
-def _apart(one: _Side, other: _Side, leap: Callable[[tuple[tuple[int, int], ...]], int]) -> bool:
-    """By their rests, or by a difference that is known, in whichever iterations the tasks are."""
+def _forms(what: Any) -> Iterator[Linear]:
+    """The forms in what a tile is of."""
+    if isinstance(what, Linear):
+        yield what
+    elif isinstance(what, tuple):
+        for one in what:
+            yield from _forms(one)
+
+
+def _apart(one: _Side, other: _Side, moved: int, leap: Leap, divisor: Leap) -> bool:
+    """By their rests, or by what is known of the difference, in whichever iterations the tasks are.
+
+    `moved`: by multiples of what the place is moved that both are counted from.
+    """
     if not one.rows and not other.rows:
         first = one.rest.plus(Congruence(0, one.first))
-        second = other.rest.plus(Congruence(0, other.first))
+        second = other.rest.plus(Congruence(moved, other.first))
         if first.keeps_apart(one.last - one.first, second, other.last - other.first):
             return True
-        number = (other.form - one.form).constant
-        if number is None:
-            return False
-        return _never_meet((one.first, one.last), (number + other.first, number + other.last), leap(one.form.terms))
+        ahead = other.form - one.form
+        number, far = ahead.const, math.gcd(moved, leap(other.form), divisor(Linear(ahead.terms)))
+        return _never_meet((one.first, one.last), (number + other.first, number + other.last), far)
     if [row for row, _, _ in one.rows] != [row for row, _, _ in other.rows] or one.form.terms != other.form.terms:
         return False
+    if moved or leap(one.form) or any(leap(Linear(step[0])) for (step, _), _, _ in one.rows):
+        return False
     pairs = zip(one.rows, other.rows, strict=True)
-    return any(_never_meet((a[1], a[2] + 1), (b[1], b[2] + 1), leap(a[0][1])) for a, b in pairs)
+    return any(_never_meet((a[1], a[2] + 1), (b[1], b[2] + 1), leap(Linear(a[0][1]))) for a, b in pairs)
 
 
 def _never_meet(one: tuple[int, int], other: tuple[int, int], leap: int) -> bool:

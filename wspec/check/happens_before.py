@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
+from wspec.check.clock import look, timed
 from wspec.check.code import View
 from wspec.check.engine import Engine
 from wspec.check.future_uses import Ahead
@@ -121,7 +122,7 @@ class Past:
             every |= event.bit
         memo: dict[tuple[int, bool], int] = {}  # clocks are often the same
         self.lacks: list[int] = []
-        for holder in self.holders:
+        for holder in timed(self.holders):
             wanted = every
             if holder.readers is not None:  # what those who may learn it know already does not matter
                 wanted = holder.own
@@ -186,7 +187,7 @@ class Past:
         key, tiles = self.turn.key, self.engine.buffers.tiles
         for root, parts in self.state.buffers.items():
             used = bool(self._ahead.tasks("uses", root))
-            for part, history in parts.items():
+            for part, history in timed(parts.items()):
                 name = key(part)
                 if history.write is not None:
                     touch = history.write
@@ -201,6 +202,7 @@ class Past:
 
     def _touched(self, name: tuple[Hashable, ...], touch: Touch, role: Role, root: int, at_end: bool = False) -> bool:
         """The events of an access; is one of them asked for, by tasks with that role or at the end?"""
+        look()
         behind = self.behind(touch)
         last = self._known_by((0,)) if at_end else []
         clocks = self._asking_for(role, root)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wspec.check import code as c
+from wspec.check.clock import timed
 from wspec.check.findings import Finding
 from wspec.check.names import Names
 from wspec.ir import warp_specialize as ws
@@ -32,7 +33,7 @@ def lifetimes(function: Operation, program: c.Program, names: Names) -> Iterator
     for region in regions:
         filled = sorted(_filled(region, names), key=lambda root: positions[program.roots[root]])
         lost: list[tuple[int, int, Operation]] = []
-        for root, users in uses.items():
+        for root, users in timed(uses.items()):
             written = _last_write(program.roots[root], users, positions, positions[region])
             if written is None or (written.name != _INIT and _fenced(region, positions, positions[written])):
                 continue
@@ -49,7 +50,7 @@ def _uses(
 ) -> dict[int, list[Operation]]:
     """Allocation -> the operations that touch it; what is used inside a warp_specialize is used by that."""
     found: dict[int, list[Operation]] = {root: [op] for root, op in enumerate(program.roots)}
-    for op in function.walk():
+    for op in timed(function.walk()):
         around = next((one for one in regions if op is one or op.is_inside(one)), None)
         for value in op.operands:
             if isinstance(value.type, MemDescType) and (root := names.root(value)) is not None:
@@ -60,7 +61,7 @@ def _uses(
 def _filled(region: Operation, names: Names) -> set[int]:
     """The allocations that TMA writes inside a warp_specialize."""
     found: set[int] = set()
-    for op in region.walk():
+    for op in timed(region.walk()):
         if op.name in ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"):
             buffers: list[Value] = [v for v in op.operands if isinstance(v.type, MemDescType)]
             root = names.root(buffers[1])

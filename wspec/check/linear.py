@@ -8,10 +8,12 @@ overflow. Loads from global memory at equal addresses give equal values where no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from wspec.check import assembly, scalars
+from wspec.check.clock import look
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info, is_pure
@@ -53,6 +55,7 @@ class Linear:
 
 
 def _combine(left: Linear, right: Linear, sign: int) -> Linear:
+    look()
     if not right.terms:
         return Linear(left.terms, left.const + sign * right.const)
     found = dict(left.terms)
@@ -125,6 +128,7 @@ class Terms:
     def chain(self, op: Operation | None) -> tuple[int, ...]:
         """The spaces of the loops around an operation, outermost first."""
         found: list[int] = []
+        look()
         while op is not None:
             if op.name == "scf.for":
                 found.append(self.space(op).number)
@@ -158,6 +162,12 @@ class Terms:
             self.spaces.append(found)
         return found
 
+    def steps(self) -> Iterator[tuple[Space, Linear]]:
+        """The spaces of `scf.for`, and by what their positions rise."""
+        for key, space in self._spaces.items():
+            if key[0] == "for":
+                yield space, key[3]
+
     # ---- values
 
     def of(self, value: Value) -> Linear:
@@ -168,6 +178,7 @@ class Terms:
         return found
 
     def _make_form(self, value: Value) -> Linear:
+        look()
         op = value.op
         if op is None:
             return self._argument(value)
@@ -310,6 +321,7 @@ class _Trees:
 
     def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         """The tree of a value; what stands outside of the outermost of the loops `above` is a form."""
+        look()
         self.size += 1
         if self.size > _MAX_TREE:
             return None

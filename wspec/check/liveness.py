@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wspec.check import code as c
+from wspec.check.clock import timed
 from wspec.check.conditions import Always
 
 
@@ -14,7 +15,7 @@ def live_registers(code: c.Code) -> list[tuple[int, ...]]:
     changed = True
     while changed:
         changed = False
-        for at in range(count - 1, -1, -1):
+        for at in timed(range(count - 1, -1, -1)):
             read, written, following = effects[at]
             after = 0
             for target in following:
@@ -22,7 +23,7 @@ def live_registers(code: c.Code) -> list[tuple[int, ...]]:
             before = read | (after & ~written)
             if before != live[at]:
                 live[at], changed = before, True
-    numbers = {bits: tuple(r for r in range(code.registers) if bits >> r & 1) for bits in set(live[:count])}
+    numbers = {bits: tuple(r for r in range(code.registers) if bits >> r & 1) for bits in timed(set(live[:count]))}
     return [numbers[bits] for bits in live[:count]]
 
 

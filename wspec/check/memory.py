@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from wspec.check import code as c
+from wspec.check.clock import look
 from wspec.check.names import Names
 from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
@@ -35,6 +36,7 @@ class Memory:
         ]
 
     def _share(self, root: int, other: int) -> bool:
+        look()
         one, two = self._areas[root], self._areas[other]
         return one is not None and two is not None and one.overlaps(two)
 
@@ -46,6 +48,7 @@ class Memory:
 
     def share_bytes(self, view: c.View, other: c.View) -> bool:
         """May two views of different allocations share bytes?"""
+        look()
         return self.area(view).overlaps(self.area(other))
 
     def covers(self, view: c.View, other: c.View) -> bool:
@@ -121,24 +124,26 @@ class Memory:
 
 
 def narrowed(op: Operation, names: Names) -> bool:
-    """Does an operation touch a part of what is seen as something else, so that which bytes it is about is a guess?"""
-    pending: list[tuple[Value, bool]] = [(value, False) for value in op.operands if isinstance(value.type, MemDescType)]
-    seen: set[tuple[Value, bool]] = set()
+    """Does an operation touch a part of what is seen as something else, or what is seen as something else of a part, so
+    that which bytes it is about is a guess?"""
+    pending = [(value, False, False) for value in op.operands if isinstance(value.type, MemDescType)]
+    seen: set[tuple[Value, bool, bool]] = set()
     while pending:
-        value, part = pending.pop()
-        if (value, part) in seen:
+        look()
+        value, part, other = pending.pop()
+        if (value, part, other) in seen:
             continue
-        seen.add((value, part))
+        seen.add((value, part, other))
         maker = value.op
         if maker is not None and maker.name.startswith("ttg.memdesc_"):
-            if maker.name not in _PRECISE and part:
-                return True
             smaller = size_bytes(_memdesc(maker.result)) < size_bytes(_memdesc(maker.operands[0]))
-            pending.append((maker.operands[0], part or smaller))
-            if maker.name not in _PRECISE and smaller:
+            same = maker.name in _PRECISE
+            guessed = smaller or part if not same else smaller and other and maker.name == "ttg.memdesc_subslice"
+            if guessed:
                 return True
+            pending.append((maker.operands[0], part or smaller, other or not same))
         elif maker is None or maker.name != "ttg.local_alloc":
-            pending += [(source, part) for source in names.flow.sources(value)]
+            pending += [(source, part, other) for source in names.flow.sources(value)]
     return False
 
 

@@ -8,6 +8,7 @@ own, so that exactly those do not know of it who do not in the other state.
 
 from __future__ import annotations
 
+from wspec.check.clock import timed
 from wspec.check.code import View
 from wspec.check.happens_before import Lacks, Past, at_least
 from wspec.check.state import Clock, History, Touch
@@ -35,7 +36,7 @@ def _forget(past: Past, wanted: Lacks) -> None:
         lost = bits & ~lacks & past.every
         if lost:
             clocks = {name: dict(getattr(holder.of, name)) for name in (holder.known, holder.visible)}
-            for event in past.events:
+            for event in timed(past.events):
                 if lost & event.bit:
                     clock: Clock = clocks[holder.visible if event.fenced else holder.known]
                     if clock.get(event.stream, 0) >= event.epoch:

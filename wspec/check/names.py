@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from wspec.check import code as c
+from wspec.check.clock import look
 from wspec.check.findings import Finding, Kind
 from wspec.check.state import Barrier, State, Touch
 from wspec.check.tracked_values import WAIT, Flow
@@ -62,6 +63,7 @@ class Names:
         seen: set[Value] = set()
         pending = [value]
         while pending:
+            look()
             one = pending.pop()
             if one in seen:
                 continue

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wspec.check import code as c
+from wspec.check.clock import look, timed
 from wspec.check.liveness import live_registers, reads, successors, writes
 from wspec.check.names import Names
 from wspec.check.scalars import kept
@@ -231,6 +232,7 @@ class _Code:
 
     def _value(self, register: int, found: dict[int, int | None]) -> int | None:
         if register not in found:
+            look()
             found[register] = self._computed(register, found)
         return found[register]
 
@@ -320,7 +322,7 @@ class _Code:
         changed = True
         while changed:
             changed = False
-            for step in self.steps:
+            for step in timed(self.steps):
                 if isinstance(step, c.Move | c.WaitDots):
                     flows: list[tuple[int, tuple[int, ...]]] = [(target, (source,)) for target, source in step.pairs]
                 elif isinstance(step, c.Compute | c.Select | c.Decide):
@@ -367,7 +369,7 @@ class _Code:
         slots: dict[tuple[Pair, int], list[int]] = {}
         phases: dict[tuple[Pair, int], list[int]] = {}
         lost = 0
-        for register in self.live[at]:
+        for register in timed(self.live[at]):
             if not self.colours[register]:
                 continue
             place = self.place(register)
@@ -398,7 +400,7 @@ class _Code:
         changed = True
         while changed:
             changed = False
-            for at in range(len(found) - 1, -1, -1):
+            for at in timed(range(len(found) - 1, -1, -1)):
                 bits = found[at]
                 for target in successors(at, self.steps[at]):
                     bits |= found[target]
@@ -446,7 +448,7 @@ class _Code:
         """Carried positions that begin anew."""
         held = 0
         sources = dict(step.pairs)
-        for pair, group in self.groups.items():
+        for pair, group in timed(self.groups.items()):
             if pair[1] in sources and not self.leaves(sources[pair[1]]):
                 held |= 1 << group
         return held

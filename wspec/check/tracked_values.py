@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from wspec.check import assembly, scalars
+from wspec.check.clock import look, timed
 from wspec.check.linear import constant
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -50,7 +51,7 @@ class Flow:
         self._steps = 0  # of one question
         self.captured: dict[Value, Value] = {}
         self.targets: dict[Value, list[Value]] = {}  # value -> block arguments and results that take it over
-        for op in root.walk():
+        for op in timed(root.walk()):
             for target, source in _moves(op):
                 self.targets.setdefault(source, []).append(target)
             if op.name == ws.NAME:
@@ -81,6 +82,7 @@ class Flow:
             seen, pending = {value}, [value]
             found = False
             while pending and not found:  # each value once: through many branches the ways are too many
+                look()
                 one = pending.pop()
                 found = self._begins_to_grow(one)
                 fresh = [source for source in self._grown_from(one) if source not in seen]
@@ -110,6 +112,7 @@ class Flow:
 
     def positive(self, value: Value, inside: frozenset[Value] = frozenset()) -> bool:
         """Can the integer never be negative, short of an overflow? No as well where that takes too long to see."""
+        look()
         self._steps = self._steps + 1 if inside else 0
         if value in inside:
             return True
@@ -162,6 +165,7 @@ class Flow:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     waits.setdefault(operand, []).append(result)
         while pending:
+            look()
             value = pending.pop()
             if value not in found:
                 found.add(value)
@@ -243,12 +247,17 @@ def followed(flow: Flow, roots: Iterable[Value], unknown: frozenset[Value]) -> s
     roots = list(roots)
     found = _ancestors(flow, roots) - unknown
     integers = [value for value in found if scalars.is_scalar(value.type)]
-    changed = True
-    while changed:
-        lost = {value for value in integers if not _knowable(flow, value, found)}
-        integers = [value for value in integers if value not in lost]
-        found -= lost
-        changed = bool(lost)
+    users: dict[Value, list[Value]] = {}
+    for value in timed(integers):
+        for part in _parts(flow, value):
+            users.setdefault(part, []).append(value)
+    pending = integers
+    while pending:
+        look()
+        value = pending.pop()
+        if value in found and not _knowable(flow, value, found):
+            found.remove(value)
+            pending += users.get(value, ())
     return _ancestors(flow, roots, found)
 
 
@@ -273,6 +282,7 @@ def _ancestors(flow: Flow, roots: Iterable[Value], among: set[Value] | None = No
     found: set[Value] = set()
     pending = list(roots)
     while pending:
+        look()
         value = pending.pop()
         if value in found or (among is not None and value not in among):
             continue
@@ -301,6 +311,7 @@ def moduli(flow: Flow, exact: Iterable[Value], values: set[Value]) -> dict[Value
     found: dict[Value, int] = {}
     pending: list[tuple[Value, int]] = [(value, scalars.EXACT) for value in exact if value in values]
     while pending:
+        look()
         value, wanted = pending.pop()
         before = found.get(value, scalars.NOTHING)
         after = scalars.join(before, wanted)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from wspec.check import assembly, meetings, scalars
 from wspec.check import code as c
+from wspec.check.clock import timed
 from wspec.check.conditions import Always, Condition, Extents
 from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Terms, constant
@@ -72,7 +73,7 @@ class _Translator:
     def _roots(self) -> list[Value]:
         """The values that steps look at. Those whose integers matter as they are go to `exact`."""
         found: list[Value] = []
-        for op in self.function.walk():
+        for op in timed(self.function.walk()):
             views = [v for v in op.operands if isinstance(v.type, MemDescType)]
             if op.name.startswith("ttg.memdesc_"):
                 self.exact += op.operands[1:]
@@ -104,7 +105,7 @@ class _Translator:
             one
             for one, area in areas.items()
             if one.name != "ttg.local_alloc"
-            and any(area.overlaps(other) and apart(one, op) for op, other in areas.items() if op is not one)
+            and any(area.overlaps(other) and apart(one, op) for op, other in timed(areas.items()) if op is not one)
         }
 
     def run(self) -> tuple[c.Program, Extents]:
@@ -221,7 +222,7 @@ class _Task:
 
     def block(self, block: Block, results: Sequence[Value] | None) -> None:
         """The steps of a block; what it yields goes to `results`."""
-        for op in block.ops:
+        for op in timed(block.ops):
             if op.name in _ENDS:
                 if results is not None:
                     self.moves(results, op.operands, op)

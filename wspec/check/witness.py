@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from wspec.check import scalars
+from wspec.check import clock, scalars
 from wspec.check.conditions import Extents
 from wspec.check.linear import Key, Linear
 
@@ -246,7 +246,7 @@ def _choices(count: int, steps: set[int], highest: int) -> list[int]:
 
 def _climbs(count: int, choices: list[int], program: _Program, wanted: int) -> bool:
     """Does a search that changes one argument at a time for the better get there, from some beginning?"""
-    generator, tries, deadline = random.Random(0), 0, time.thread_time() + LIMIT_S
+    generator, tries, deadline = random.Random(0), 0, min(time.thread_time() + LIMIT_S, clock.deadline())
     while tries < TRIES and time.thread_time() < deadline:
         values = [generator.choice(choices) for _ in range(count)]
         best, before = sum(program.agree(values)), -1

@@ -1,0 +1,59 @@
+"""How long a check may take. What takes longer the larger a module is looks at the clock meanwhile.
+
+The clock is that of the thread, in its own processor time: what else the machine or the process does must not decide
+what is proved.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+_BETWEEN = 128  # looks at which nothing is done: some tenths of a millisecond
+
+
+class TimeIsOver(Exception):
+    """The check has taken as long as it may."""
+
+
+class _Running(threading.local):
+    deadline = math.inf  # of time.thread_time()
+    looks = 0
+
+
+_RUNNING = _Running()
+
+
+@contextmanager
+def limited(until: float) -> Iterator[None]:
+    """Until a time of time.thread_time(), or that of a limit around when this is earlier."""
+    before = _RUNNING.deadline
+    _RUNNING.deadline = min(before, until)
+    try:
+        yield
+    finally:
+        _RUNNING.deadline = before
+
+
+def deadline() -> float:
+    """When the time is over, as time.thread_time() says it."""
+    return _RUNNING.deadline
+
+
+def look() -> None:
+    """Raises TimeIsOver when the time is over."""
+    _RUNNING.looks += 1
+    if _RUNNING.looks % _BETWEEN == 0 and time.thread_time() > _RUNNING.deadline:
+        raise TimeIsOver
+
+
+def timed(items: Iterable[T]) -> Iterator[T]:
+    """The same items, with a look at the clock before each."""
+    for item in items:
+        look()
+        yield item
