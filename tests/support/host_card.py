@@ -13,7 +13,7 @@ import triton
 from triton.backends.nvidia import driver as nvidia
 
 from tests.bridge.fake_driver import FakeDriver
-from wspec.bridge import cuda, launcher, persistent, ready
+from wspec.bridge import again, cuda, launcher, persistent, ready
 from wspec.kernels import attention, matmul
 
 STREAM = 7
@@ -84,7 +84,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     for cached in (persistent.mark, persistent.filler):
         monkeypatch.setattr(persistent, cached.__name__, _anew(cached))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr(ready, "_has_card", lambda: False)
+    monkeypatch.setattr(again, "has_card", lambda: False)
     for module in (attention, matmul):
         monkeypatch.setattr(module, "are_alike", lambda _: True)
         monkeypatch.setattr(module, "check_cuda", lambda *_: None)

@@ -47,6 +47,7 @@ class Starts:
 
     early: Run  # while the kernels before them in the stream may still run
     behind: Run  # when those are over, and what they wrote is there to be read
+    block: Block | None = None  # in which both lay the arguments out, if it is ours that launches
 
 
 def starts(theirs: Any, kernel: Any) -> Starts:
@@ -140,13 +141,15 @@ class _Layout:
 
     def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Starts:
         block = Block(self.size, self.addresses)
+        sizes = "".join(form for form, _, _ in self.scalars)
         names = [f"a{at}" for at in range(len(self.kinds))]
         slow = _their_way(theirs)
-        lines, space = [], {
+        lines, again, space = [], [], {
             "call": call, "their_early": slow.early, "their_behind": slow.behind,
             "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
-            "pack": struct.Struct("<" + _CONFIG + "".join(form for form, _, _ in self.scalars)).pack_into,
+            "pack": struct.Struct("<" + _CONFIG + sizes).pack_into, "pack_numbers": struct.Struct("<" + sizes).pack_into,
+            "pack_grid": struct.Struct("<3I").pack_into, "pack_early": struct.Struct("<I").pack_into,
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
@@ -156,7 +159,12 @@ class _Layout:
             if known is None:
                 known = {}
                 alike.append((noted, rank, known))
-            space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
+            slot = space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
+            again += [
+                f"shape = {_key_of(f'a{at}')}",
+                f"contents[{offset}:{offset + slot.layout.size}] = k{index}.get(shape) or d{index}.data(a{at}, shape)",
+            ]
+            space[f"k{index}"] = known
             lines += [
                 f"shape = {_key_of(f'a{at}')}",
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
@@ -168,9 +176,20 @@ class _Layout:
             _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
             for when, early in (("early", 1), ("behind", 0))
         )
+        numbers = f"pack_numbers(contents, {struct.calcsize(f'<{_CONFIG}')}{written})" if written else "pass"
+        found_at = "".join(f"{self._address_of(at)}, " for at, place in enumerate(self.places()) if place >= 0)
+        source += _AGAIN.format(
+            arguments=arguments, descriptors="\n    ".join(again) or "pass", numbers=numbers, addresses=found_at,
+            early=cuda.Config.attribute_count.offset,
+        )  # fmt: skip
         exec(compile(source, "<wspec launcher>", "exec"), space)
         found: Any = space
-        return Starts(found["early"], found["behind"])
+        block.lay = found["lay"]
+        return Starts(found["early"], found["behind"], block)
+
+    def _address_of(self, at: int) -> str:
+        """The text of an argument's address."""
+        return _POINTER.format(at) if self.kinds[at].startswith("*") else f"a{at}.base.data_ptr()"
 
     def places(self) -> list[int]:
         """Where in the block the address of each tensor and descriptor is written; -1 of other arguments."""
@@ -200,6 +219,16 @@ def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
         refused(status)
         their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
 """
+
+_AGAIN = """
+def lay(contents, x, y, z, early, {arguments}):
+    {descriptors}
+    pack_grid(contents, 0, x, y, z)
+    pack_early(contents, {early}, early)
+    {numbers}
+    return ({addresses})
+"""
+"""Changes what a block held to another launch, which starts early or not; gives the addresses of all that have one."""
 
 
 def _their_way(theirs: Any) -> Starts:
@@ -242,6 +271,8 @@ class Block:
         self.size = size
         self.given_up = False  # for good
         self.again: Any = None  # the block in which launches are made again
+        self.lay: Callable[..., tuple[int, ...]] | None = None  # see _AGAIN
+        self.starts_early: Callable[[int], bool] | None = None  # do launches of so many blocks?
         self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
         start = ctypes.addressof(self.memory)
         self.base = -start % MAP_BYTES  # where in the memory the block begins
@@ -283,12 +314,15 @@ class _Slot:
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        data = self.known.get(shape)
-        if data is None:
-            data = self._encoded(descriptor)
-            keep(self.known, shape, data, _MOST)
+        data = self.known.get(shape) or self.data(descriptor, shape)
         ctypes.memmove(self.block.address + self.offset, data, len(data))
         self.shape = shape
+
+    def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
+        """What is written, of a shape that was not seen yet. Raises Unlike, too."""
+        data = self._encoded(descriptor)
+        keep(self.known, shape, data, _MOST)
+        return data
 
     def _encoded(self, descriptor: Any) -> bytes:
         encoded, *numbers = _encode(descriptor, self.noted)

@@ -18,7 +18,7 @@ from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import load_plain
 from wspec.bridge.recording import recording
-from wspec.bridge.spans import Reach, share
+from wspec.bridge.spans import Reach, reach, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
 
@@ -68,6 +68,7 @@ def _with_guard(launch: Run, guard: Guard, plain: Plain) -> Run:
         found = overlap(ranges, rest)
         if recording.count and (now := recording.now) is not None:
             now.apart += guard.sizes(ranges)
+            now.guard = guard
             now.once |= found is not None or guard.nested
         if found is None:
             launch(x, y, z, stream, function, packed, *rest)
@@ -113,6 +114,15 @@ class Guard:
         bytes = [end - start for start, end in ranges]
         places = self.places
         return [(places[one][0], bytes[one], places[other][0], bytes[other]) for one, other in self.pairs]
+
+    def pairs_at(self, order: Sequence[int]) -> list[tuple[int, int, int, int]]:
+        """Of each pair (where `order` has one, which of `reaches` it has, the same of the other)."""
+        places = self.places
+        return [(order[places[one][0]], one, order[places[other][0]], other) for one, other in self.pairs]
+
+    def reaches(self, arguments: Sequence[Any]) -> list[int]:
+        """How many bytes arguments reach, of a launch's own, none of which lies inside another."""
+        return [reach(arguments[place[0]]) for place in self.places]
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
         """`first_overlap` of arguments that lie there."""

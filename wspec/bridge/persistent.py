@@ -106,6 +106,7 @@ def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
             recording.rely(entry)
+            recording.has_table(tables)
         (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
         entry.settled = True
 
@@ -120,15 +121,12 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
             launch(grid_x, grid_y, grid_z, *args, 0, 0)
             return
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
-        memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
+        blocks, hidden, kept = tables.given(entry, args[0])
         if recording.count:
             recording.rely(entry)
-            recording.keep(memory)
-        start = launch if entry.settled else first
-        if entry.divided is None or memory is None:
-            start(entry.blocks, 1, 1, *args, entry.address, 0)
-        else:
-            start(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+            recording.has_table(tables)
+            recording.keep(*kept)
+        (launch if entry.settled else first)(blocks, 1, 1, *args, *hidden)
         entry.settled = True
 
     return run
@@ -158,7 +156,7 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
-        self._read = reader([slot for _, slot in self.slots])
+        self.read = reader([slot for _, slot in self.slots])
         self.sampler = Sampler(tiles.cost)
         self.kinds: dict[Key, Kind] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
@@ -171,12 +169,24 @@ class Tables:
 
         Who holds the entry until the launch is made keeps the table's memory.
         """
-        key = torch.cuda.current_device(), stream, grid, self._read(args)
-        if torch.cuda.is_current_stream_capturing():
-            return self._captured(key)
+        key = torch.cuda.current_device(), stream, grid, self.read(args)
+        return self._captured(key) if torch.cuda.is_current_stream_capturing() else self.of(key)
+
+    def of(self, key: Key) -> _Entry:
+        """The same where no graph is captured."""
         kind = self.kinds.get(key)
         entry = self.entries.get(kind) if kind is not None else None
         return self._made(key) if entry is None else entry
+
+    def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
+        """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
+        if not self.tiles.stream_k:
+            return entry.blocks, (entry.address,), ()
+        divided = entry.divided
+        memory = partials_of(stream, divided.words) if divided is not None else None
+        if divided is None or memory is None:
+            return entry.blocks, (entry.address, 0), ()
+        return divided.blocks, (divided.address, memory.data_ptr()), (memory,)
 
     def _made(self, key: Key) -> _Entry:
         """For a launch like none before."""
