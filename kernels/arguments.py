@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -98,21 +98,32 @@ def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
     return strides
 
 
-def tma_descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    """The whole tensor, not empty, to be moved in blocks. Raises ValueError as `tma_strides` does."""
-    strides = tma_strides(name, tensor)
-    known = _blocks.get((*block, tensor.dtype))
-    if known is None:
-        made = TensorDescriptor(tensor, list(tensor.shape), strides, block)
-        if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
-            _blocks[*block, tensor.dtype] = dict(vars(made))
-        return made
-    again = object.__new__(TensorDescriptor)  # all that its own checks look at is known
-    again.__dict__ = {**known, "base": tensor, "shape": list(tensor.shape), "strides": strides, "block_shape": block}
-    return again
+def tma_descriptors(*given: tuple[str, torch.Tensor, Sequence[int]]) -> list[TensorDescriptor]:
+    """The whole of each tensor, none empty, to be moved in blocks: (name, tensor, block) of each.
+
+    Raises ValueError as `tma_strides` does.
+    """
+    found, seen, strides = [], None, [0]
+    for name, tensor, block in given:
+        shape, dtype = tensor.shape, tensor.dtype
+        form = shape, tensor.stride(), dtype
+        if form != seen or tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
+            strides, seen = tma_strides(name, tensor), form
+        known = _blocks.get((*block, dtype))
+        if known is None:
+            made = TensorDescriptor(tensor, shape, strides, list(block))
+            if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
+                _blocks[*block, dtype] = {name: value for name, value in vars(made).items() if name in _COMMON}
+        else:
+            made = object.__new__(TensorDescriptor)  # all that its own checks look at is known
+            made.base, made.shape, made.strides = tensor, shape, strides
+            made.__dict__.update(known)
+        found.append(made)
+    return found
 
 
 _FIELDS = {field.name for field in dataclasses.fields(TensorDescriptor)}
+_COMMON = _FIELDS - {"base", "shape", "strides"}
 _blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
 """What descriptors have in common whose blocks and types were looked at."""
 

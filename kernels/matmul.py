@@ -20,7 +20,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.again import Ready
+from wspec.bridge.ready import Memo, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -32,7 +33,7 @@ from wspec.kernels.arguments import (
     check_tensor,
     on_device,
     special,
-    tma_descriptor,
+    tma_descriptors,
 )
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
@@ -351,19 +352,13 @@ def make_descriptors(
 ) -> tuple[tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor], bool]:
     """Descriptors of a, b and out, and whether b's is of its transpose; raises ValueError naming the argument."""
     b_transposed = is_transposed(b)
-    a_desc = _descriptor("a", a, [tile.block_m, tile.block_k])
-    if b_transposed:
-        b_desc = _descriptor("b", b.T, [tile.block_n, tile.block_k])
-    else:
-        b_desc = _descriptor("b", b, [tile.block_k, tile.block_n])
-    return (a_desc, b_desc, _descriptor("out", out, [tile.block_m, tile.block_n])), b_transposed
-
-
-def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    m, n, k = tile.block_m, tile.block_n, tile.block_k
+    stored, block = (b.T, (n, k)) if b_transposed else (b, (k, n))
     try:
-        return tma_descriptor(name, tensor, block)
+        a_desc, b_desc, out_desc = tma_descriptors(("a", a, (m, k)), ("b", stored, block), ("out", out, (m, n)))
     except ValueError as error:
         raise ValueError(f"{error}, or choose variant='pointer'") from None
+    return (a_desc, b_desc, out_desc), b_transposed
 
 
 def check_inputs(a: torch.Tensor, b: torch.Tensor, *, need_cuda: bool = True) -> None:

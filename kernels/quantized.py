@@ -28,9 +28,10 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.again import Ready
+from wspec.bridge.ready import Memo, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
-from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptor
+from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptors
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
@@ -355,12 +356,9 @@ def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[t
     m, n = a.shape[0], weight.shape[0]
     dtype = torch.bfloat16 if tile.parts == 1 else torch.float32
     sums = torch.empty((tile.parts, m, n), dtype=dtype, device=a.device)
-    blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [1, tile.block_m, tile.block_n])
-    made = [
-        tma_descriptor(name, tensor, block)
-        for name, tensor, block in zip(("a", "weight", "out"), (a, weight, sums), blocks, strict=True)
-    ]
-    return sums, made
+    rows, columns, steps = tile.block_m, tile.block_n, tile.block_k
+    given = ("a", a, (rows, steps)), ("weight", weight, (columns, steps)), ("out", sums, (1, rows, columns))
+    return sums, tma_descriptors(*given)
 
 
 def _part(k: int, tile: Config) -> int:

@@ -21,7 +21,7 @@ from wspec.kernels.arguments import special
 from wspec.kernels.attention import attention, default_config
 
 HEADS = 2
-MOST_CALLS = 200  # of Python functions, for a size that was never seen; some 180
+MOST_CALLS = 150  # of Python functions, for a size that was never seen; some 100, and 140 where a table is written
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
 
 
@@ -91,7 +91,8 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
     for length in (100, 611, 600, *chosen.values()):  # in each tile that a length may have
         run(inputs(length, head_dim))
     given = [inputs(length, head_dim) for length in range(300, 400)]
-    assert max(calls_of(lambda one=one: run(one)) for one in given[::10]) <= MOST_CALLS
+    counts = [calls_of(lambda one=one: run(one)) for one in given[::10]]
+    assert max(counts[1:]) <= MOST_CALLS, "the first may be the first of its kind"
     gc.collect()
     gc.disable()
     try:

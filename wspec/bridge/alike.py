@@ -1,7 +1,7 @@
 """Launches of one binary that differ in numbers: what the first one came to is that of the others, but for these.
 
-What a launch goes through is noted by those that know it (`recording.Recorded`): which of several binaries, the table of
-tiles, the guard over arguments, where arguments lie in memory. A launch of other sizes asks them for what depends on
+What a launch goes through is noted by those that know it (`recording.Recorded`): which of several binaries, the table
+of tiles, the guard over arguments, where arguments lie in memory. A launch of other sizes asks them for what depends on
 sizes and writes it into a copy of what the driver was given. Triton is not asked.
 """
 

@@ -15,7 +15,7 @@ from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launcher import keep
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import Slot, reader, slots_of
-from wspec.tile_scheduler import LaunchWay, fastest
+from wspec.tile_scheduler import LaunchWay, Ranking
 from wspec.tile_scheduler.costs import Grid
 
 _BEFORE = 3  # launch metadata, and the hooks before and after
@@ -63,11 +63,10 @@ class Chooser:
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
         self.slots = [(index, ways.slots[index]) for index in used]
         self._read, self._read_own = (reader([slot for _, slot in self.slots], before) for before in (_BEFORE, 0))
+        self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
-        for way in ways.ways:
-            way.prepare()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         other = self._of((x, y, z, *self._read(rest)))
@@ -90,17 +89,17 @@ class Chooser:
     def _choose(self, key: tuple[int, ...]) -> Any | None:
         x, y, z, *values = key
         named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
-        ranked = fastest(self.ways.ways, (x, y, z), named, _sms())
         other = None
-        for _, at in ranked:
+        for at in self._ranking.fastest((x, y, z), named, _sms()):
             other = self._kernel(at)
             if other is not None or at == 0:
                 break
-        with self.lock:
-            keep(self.chosen, key, other, MOST)
+        keep(self.chosen, key, other, MOST)
         return other
 
     def _kernel(self, at: int) -> Any | None:
+        if at in self.kernels:
+            return self.kernels[at]
         with self.lock:
             if at not in self.kernels:
                 self.kernels[at] = self.ways.load(self.ways.ways[at])

@@ -25,11 +25,10 @@ from triton.knobs import HookChain
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cuda
+from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
 
 Run = Callable[..., None]
-MAP_BYTES = 128  # CUtensorMap
-MAP_ALIGNMENT = 64  # of its address, or 128 where the headers of CUDA 13 are
 _SCALARS = {
     "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
     "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d",
@@ -148,8 +147,8 @@ class _Layout:
             "call": call, "their_early": slow.early, "their_behind": slow.behind,
             "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
-            "pack": struct.Struct("<" + _CONFIG + sizes).pack_into, "pack_numbers": struct.Struct("<" + sizes).pack_into,
-            "pack_grid": struct.Struct("<3I").pack_into, "pack_early": struct.Struct("<I").pack_into,
+            "pack": _packs(_CONFIG + sizes), "pack_numbers": _packs(sizes), "pack_grid": _packs("3I"),
+            "pack_early": _packs("I"),
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
@@ -198,6 +197,10 @@ class _Layout:
             if isinstance(kind, str) and kind.startswith(("*", "tensordesc")):
                 found[at] = self.first[at, 0]
         return found
+
+
+def _packs(form: str) -> Callable[..., None]:
+    return struct.Struct("<" + form).pack_into
 
 
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
@@ -310,6 +313,7 @@ class _Slot:
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
         self.known = known
         self.looked = False
+        self.maps: tuple[cuda.TensorMaps, tuple[Any, ...]] | None = None  # what encodes without Triton, and of which
         self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
@@ -320,17 +324,25 @@ class _Slot:
 
     def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
         """What is written, of a shape that was not seen yet. Raises Unlike, too."""
-        data = self._encoded(descriptor)
+        data = self._encoded(descriptor, shape)
         keep(self.known, shape, data, _MOST)
         return data
 
-    def _encoded(self, descriptor: Any) -> bytes:
-        encoded, *numbers = _encode(descriptor, self.noted)
-        found = _map_bytes(encoded)
-        if not self.looked:
-            self._look(descriptor, found)
-        rank = self.rank
-        return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
+    def _encoded(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
+        rank, found = self.rank, None
+        sizes, strides, others = shape[:rank], shape[rank : 2 * rank], shape[2 * rank :]
+        if self.maps is not None and self.maps[1] == others and strides[-1] == 1:
+            found = self.maps[0].encode(descriptor.base.data_ptr(), sizes, strides)
+        if found is None:
+            encoded, *numbers = _encode(descriptor, self.noted)
+            found = _map_bytes(encoded)
+            if not self.looked:
+                self._look(descriptor, found)
+                maps = _maps(self.noted)
+                if maps is not None and maps.encode(descriptor.base.data_ptr(), sizes, strides) == found:
+                    self.maps = maps, others
+            sizes, strides = tuple(numbers[:rank]), tuple(numbers[rank:])
+        return self.layout.pack(found, *strides, *sizes)
 
     def _look(self, descriptor: Any, found: bytes) -> None:
         """Is the address what a map begins with, and is nothing else made of it?"""
@@ -394,6 +406,16 @@ def _encode(descriptor: Any, noted: Any) -> list[Any]:
 def _more(make: Callable[..., Any]) -> tuple[None, ...]:
     """What Triton's function takes behind the two arguments that matter, which versions add."""
     return (None,) * (len(inspect.signature(make).parameters) - 2)
+
+
+def _maps(noted: Any) -> cuda.TensorMaps | None:
+    """What encodes maps of which Triton notes that, if it should be as simple as that."""
+    kinds = getattr(nvidia, "TMA_DTYPE_DEVICE_TO_HOST", {})
+    try:
+        kind, size, box, swizzle = (noted[name] for name in ("elem_type", "elem_size", "block_size", "swizzle"))
+        return cuda.TensorMaps(kinds[kind], size, box, swizzle)
+    except (OSError, AttributeError, KeyError, TypeError):
+        return None
 
 
 def _map_bytes(encoded: Any) -> bytes:

@@ -18,7 +18,7 @@ from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import load_plain
 from wspec.bridge.recording import recording
-from wspec.bridge.spans import Reach, reach, share
+from wspec.bridge.spans import Reach, reaches, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
 
@@ -89,6 +89,7 @@ class Guard:
         self.nested = any(len(at[argument][1]) > 1 for argument in used)
         self.places = [at[argument][1] for argument in used]
         self.pairs = [(index[one], index[other]) for one, other in pairs]
+        self._reaches: Callable[[Sequence[Any]], Sequence[int]] | None = None
         self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
 
     def remark(self, pair: Pair, source: KernelSource) -> Remark:
@@ -120,9 +121,11 @@ class Guard:
         places = self.places
         return [(order[places[one][0]], one, order[places[other][0]], other) for one, other in self.pairs]
 
-    def reaches(self, arguments: Sequence[Any]) -> list[int]:
+    def reaches(self, arguments: Sequence[Any]) -> Sequence[int]:
         """How many bytes arguments reach, of a launch's own, none of which lies inside another."""
-        return [reach(arguments[place[0]]) for place in self.places]
+        if self._reaches is None:
+            self._reaches = reaches([(place[0], arguments[place[0]]) for place in self.places])
+        return self._reaches(arguments)
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
         """`first_overlap` of arguments that lie there."""

@@ -40,6 +40,7 @@ from wspec.tile_scheduler import (
     Sampler,
     TileLoop,
     blocks_of,
+    coarse,
     divided_launch,
     launch_table,
     partials_words,
@@ -192,14 +193,23 @@ class Tables:
         """For a launch like none before."""
         device, stream, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        named = self._named(values)
-        blocks = blocks_of(self.tiles, grid, slots)
-        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
+        named, tiles = self._named(values), self.tiles
+        blocks = blocks_of(tiles, grid, slots)
+        direction = self.sampler.direction(grid, named)
+        if direction is not None and not tiles.stream_k and stream != PER_THREAD:
+            kind = (device, stream, grid, blocks, *direction)
+            entry = self.entries.get(kind)
+            if entry is not None:
+                keep(self.kinds, key, kind, MOST)
+                return entry
+        order = None
+        if direction is not None:
+            order = Order(coarse(grid, tiles.coarsening, tiles.axis), blocks, *direction)
         if stream == PER_THREAD:  # which names another stream in each thread
             with recording.aside(), in_stream(device, stream):
                 return self._of_its_own(key, order, named, slots)
-        divided = self.tiles.stream_k.value
-        parts = None if divided is None else divided_launch(self.tiles, grid, named, slots)
+        divided = tiles.stream_k.value
+        parts = None if divided is None else divided_launch(tiles, grid, named, slots)
         kind = _kind(key, order) if parts is None else (*key, "divided")
         with self.lock:
             entry = self.entries.get(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -65,6 +66,26 @@ def _elements(descriptor: Any) -> int:
     for size, stride in zip(descriptor.shape, descriptor.strides):  # noqa: B905  # every call counts
         found += (size - 1) * stride
     return int(found)
+
+
+def reaches(examples: Sequence[tuple[int, Any]]) -> Callable[[Sequence[Any]], Sequence[int]]:
+    """The same of arguments at these places among a launch's, where all launches have such as are given here."""
+    lines, found = [], []
+    for number, (at, example) in enumerate(examples):
+        found.append(f"r{number}, ")
+        if type(example) is not TensorDescriptor:
+            lines.append(f"r{number} = reach(args[{at}])")
+            continue
+        dims = range(len(example.shape))
+        sizes, strides = ("".join(f"{one}{dim}, " for dim in dims) for one in "ns")
+        elements = " + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in dims)])
+        lines += [f"one = args[{at}]", f"{sizes} = one.shape", f"{strides} = one.strides"]
+        lines.append(f"r{number} = ({elements}) * one.base.itemsize")
+    space: dict[str, Any] = {"reach": reach}
+    body = "\n    ".join([*lines, f"return ({''.join(found)})"])
+    exec(compile(f"def reaches(args):\n    {body}\n", "<wspec reaches>", "exec"), space)
+    made: Callable[[Sequence[Any]], Sequence[int]] = space["reaches"]
+    return made
 
 
 class Reach:
