@@ -384,7 +384,7 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    if key is None or not _are_ordinary(q, k, v):
+    if key is None or not _are_ordinary(key):
         check_forms(q, k, v)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             check_cuda(name, tensor)
@@ -518,15 +518,15 @@ def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         check_same(name, tensor, "q", q)
 
 
-def _are_ordinary(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Would `check_forms` find nothing? Told soon, of tensors that are `are_alike`, and no in case of doubt."""
-    dtype, shape, other = q.dtype, q.shape, k.shape
-    if dtype not in HALF_DTYPES or k.dtype is not dtype or v.dtype is not dtype or v.shape != other:
+def _are_ordinary(key: tuple[Any, ...]) -> bool:
+    """Would `check_forms` find nothing in tensors of that `_key`? No in case of doubt."""
+    shape, other, third, _, _, _, dtype, k_dtype, v_dtype, device, k_device, v_device = key[:12]
+    if dtype not in HALF_DTYPES or k_dtype is not dtype or v_dtype is not dtype or third != other:
         return False
-    if len(shape) != 4 or len(other) != 4 or not q.get_device() == k.get_device() == v.get_device():
+    if len(shape) != 4 or len(other) != 4 or not device == k_device == v_device:
         return False
-    (batch, heads, _, head_dim), kv_heads = shape, other[1]
-    same = other[0] == batch and other[3] == head_dim and head_dim in HEAD_DIMS
+    (batch, heads, _, head_dim), (kv_batch, kv_heads, _, kv_dim) = shape, other
+    same = kv_batch == batch and kv_dim == head_dim and head_dim in HEAD_DIMS
     return same and 0 < kv_heads <= heads <= MAX_GRID_YZ and not heads % kv_heads
 
 

@@ -61,8 +61,8 @@ class Chooser:
     def __init__(self, run: Callable[..., None], ways: Ways) -> None:
         self.run, self.ways = run, ways
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
-        self.slots = [(index, ways.slots[index]) for index in used]
-        self._read, self._read_own = (reader([slot for _, slot in self.slots], before) for before in (_BEFORE, 0))
+        self._used = used
+        self._read, self._read_own = (reader([ways.slots[index] for index in used], before) for before in (_BEFORE, 0))
         self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
@@ -80,22 +80,22 @@ class Chooser:
 
     def of(self, x: int, y: int, z: int, arguments: Sequence[Any]) -> Any | None:
         """The kernel that a launch with these arguments of its own is to have, if it is another one."""
-        return self._of((x, y, z, *self._read_own(arguments)))
+        return self._choose((x, y, z), self._read_own(arguments))
 
     def _of(self, key: tuple[int, ...]) -> Any | None:
         other = self.chosen.get(key, _UNKNOWN)
-        return self._choose(key) if other is _UNKNOWN else other
+        if other is _UNKNOWN:
+            x, y, z, *values = key
+            other = self._choose((x, y, z), values)
+            keep(self.chosen, key, other, MOST)
+        return other
 
-    def _choose(self, key: tuple[int, ...]) -> Any | None:
-        x, y, z, *values = key
-        named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
-        other = None
-        for at in self._ranking.fastest((x, y, z), named, _sms()):
+    def _choose(self, grid: Grid, values: Sequence[int]) -> Any | None:
+        for at in self._ranking.fastest(grid, dict(zip(self._used, values)), _sms()):  # noqa: B905  # every call counts
             other = self._kernel(at)
             if other is not None or at == 0:
-                break
-        keep(self.chosen, key, other, MOST)
-        return other
+                return other
+        return None
 
     def _kernel(self, at: int) -> Any | None:
         if at in self.kernels:

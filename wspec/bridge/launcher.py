@@ -329,20 +329,20 @@ class _Slot:
         return data
 
     def _encoded(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
-        rank, found = self.rank, None
-        sizes, strides, others = shape[:rank], shape[rank : 2 * rank], shape[2 * rank :]
-        if self.maps is not None and self.maps[1] == others and strides[-1] == 1:
-            found = self.maps[0].encode(descriptor.base.data_ptr(), sizes, strides)
-        if found is None:
-            encoded, *numbers = _encode(descriptor, self.noted)
-            found = _map_bytes(encoded)
-            if not self.looked:
-                self._look(descriptor, found)
-                maps = _maps(self.noted)
-                if maps is not None and maps.encode(descriptor.base.data_ptr(), sizes, strides) == found:
-                    self.maps = maps, others
-            sizes, strides = tuple(numbers[:rank]), tuple(numbers[rank:])
-        return self.layout.pack(found, *strides, *sizes)
+        rank = self.rank
+        numbers, others = shape[: 2 * rank], shape[2 * rank :]
+        if self.maps is not None and self.maps[1] == others and numbers[-1] == 1:
+            found = self.maps[0].encode(descriptor.base.data_ptr(), numbers)
+            if found is not None:
+                return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
+        encoded, *given = _encode(descriptor, self.noted)
+        found = _map_bytes(encoded)
+        if not self.looked:
+            self._look(descriptor, found)
+            maps = _maps(self.noted)
+            if maps is not None and maps.encode(descriptor.base.data_ptr(), numbers) == found:
+                self.maps = maps, others
+        return self.layout.pack(found, *given[rank:], *given[:rank])
 
     def _look(self, descriptor: Any, found: bytes) -> None:
         """Is the address what a map begins with, and is nothing else made of it?"""

@@ -93,7 +93,10 @@ class Ranking:
             costs = self._four(*grid, values)
         except (ArithmeticError, ValueError):
             return ()
-        cycles = [way.of(each, self._along, grid, sms) for way, each in zip(self.ways, costs, strict=True)]
+        along = self._along
+        cycles = [way.of(each, along, grid, sms) for way, each in zip(self.ways, costs)]  # noqa: B905  # every call counts
+        if len(cycles) == 2:
+            return (0, 1) if cycles[0] <= cycles[1] else (1, 0)
         return sorted(range(len(cycles)), key=cycles.__getitem__)
 
 
