@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 
 from wspec.bridge.again import Ready
-from wspec.bridge.ready import Memo, are_alike, current_stream
+from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -414,8 +414,13 @@ def _attention(
             tensors = [tensor[part] for tensor in (q, k, v, out, lse)]
             Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
         return (out, lse) if return_lse else out
-    launch = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile)
-    again = launch.run(runs, (q.dtype, *launch.meta.values()), is_current=stream >= 0)
+    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
+    done, again = False, None
+    if stream >= 0:
+        given = q, k, v, out, lse, *_numbers(q, k, scale)
+        done, again = attempt(runs, _grid(q, tile), given, like, (q.get_device(), stream))
+    if not done:
+        again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
     if again is not None and stream >= 0 and not turned:
         _launches.keep(key, (again, lse.data_ptr() if unread else 0, kernel))
     return (out, lse) if return_lse else out
@@ -443,22 +448,13 @@ class Launch:
         config: Config | None = None,
     ) -> Launch:
         """The launch for inputs that passed `check_inputs`: nothing empty, scale not negative, batch <= 65535."""
-        batch, heads, seqlen_q, head_dim = q.shape
+        head_dim = q.shape[3]
         tile = config or _tile_for(q, k, causal)
         q_block, kv_block = (1, 1, tile.block_m, head_dim), (1, 1, tile.block_n, head_dim)
         descriptors = tma_descriptors(("q", q, q_block), ("k", k, kv_block), ("v", v, kv_block), ("out", out, q_block))
-        _, kv_heads, seqlen_k, _ = k.shape
         return Launch(
-            (-(-seqlen_q // tile.block_m), heads, batch),
-            (
-                *descriptors,
-                lse,
-                max(scale * LOG2_E, SMALLEST_SCALE),
-                seqlen_q,
-                seqlen_k,
-                heads,
-                heads // kv_heads,
-            ),
+            _grid(q, tile),
+            (*descriptors, lse, *_numbers(q, k, scale)),
             {
                 "BLOCK_M": tile.block_m,
                 "BLOCK_N": tile.block_n,
@@ -470,13 +466,8 @@ class Launch:
             q.device,
         )
 
-    def run(self, kernel: Any, like: tuple[Any, ...] | None = None, is_current: bool = False) -> Ready | None:
-        """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that.
-
-        is_current: the device is known to be the current one.
-        """
-        if is_current:
-            return launched(kernel, self.grid, self.args, self.meta, like)
+    def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
+        """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
         with on_device(self.device):
             return launched(kernel, self.grid, self.args, self.meta, like)
 
@@ -484,6 +475,17 @@ class Launch:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _grid(q: torch.Tensor, tile: Config) -> tuple[int, int, int]:
+    batch, heads, seqlen_q, _ = q.shape
+    return -(-seqlen_q // tile.block_m), heads, batch
+
+
+def _numbers(q: torch.Tensor, k: torch.Tensor, scale: float) -> tuple[float, int, int, int, int]:
+    """The kernel's arguments behind its tensors."""
+    (_, heads, seqlen_q, _), (_, kv_heads, seqlen_k, _) = q.shape, k.shape
+    return max(scale * LOG2_E, SMALLEST_SCALE), seqlen_q, seqlen_k, heads, heads // kv_heads
 
 
 def _tile_for(q: torch.Tensor, k: torch.Tensor, causal: bool) -> Config:

@@ -21,7 +21,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.again import Ready
-from wspec.bridge.ready import Memo, are_alike, current_stream
+from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -278,13 +278,23 @@ def _matmul(
     out = empty_output(a, b, dtype)
     if not (out.numel() and a.shape[1]):
         return out.zero_().contiguous()
-    launch = Launch.of(a, b, out, variant=variant, config=config)
-    like = None
+    runs = specialized_kernel(variant) if kernel is None else kernel
+    done, again, like = False, None, None
+    (m, k), n, stream = a.shape, b.shape[1], -1 if key is None else key[-1]
     if variant == "descriptor":
-        like = (a.dtype, b.dtype, dtype, *launch.meta.values(), *special(*launch.args[3:]))
-    again = launch.run(specialized_kernel(variant) if kernel is None else kernel, like)
+        turned = is_transposed(b)
+        tile = config or default_config(m, n, variant, turned)
+        like = (
+            a.dtype, b.dtype, dtype, turned, tile.block_m, tile.block_n, tile.block_k, tile.group_m, tile.num_warps,
+            tile.num_stages, *special(m, n, k),
+        )  # fmt: skip
+        if stream >= 0:
+            given = a, b.T if turned else b, out, m, n, k
+            done, again = attempt(runs, _grid(m, n, tile), given, like, (a.get_device(), stream))
+    if not done:
+        again = Launch.of(a, b, out, variant=variant, config=config).run(runs, like)
     aligned = not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES
-    if again is not None and key is not None and key[-1] >= 0 and aligned:
+    if again is not None and stream >= 0 and aligned:
         _launches.keep(key, (again, (out.shape[0], out.stride(0)), dtype, out.shape[1], kernel))
     return out.contiguous()
 
@@ -328,8 +338,7 @@ class Launch:
             meta["B_TRANSPOSED"] = b_transposed
         else:
             args = (a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride())
-        tiles = ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n)
-        return Launch((tiles,), args, meta, a.device)
+        return Launch(_grid(m, n, tile), args, meta, a.device)
 
     def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
@@ -340,6 +349,10 @@ class Launch:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _grid(m: int, n: int, tile: Config) -> tuple[int]:
+    return (ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n),)
 
 
 def is_transposed(b: torch.Tensor) -> bool:

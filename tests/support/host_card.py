@@ -84,6 +84,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     for cached in (persistent.mark, persistent.filler):
         monkeypatch.setattr(persistent, cached.__name__, _anew(cached))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda self: 0)
     monkeypatch.setattr(again, "has_card", lambda: False)
     for module in (attention, matmul):
         monkeypatch.setattr(module, "are_alike", lambda _: True)

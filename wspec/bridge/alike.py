@@ -18,6 +18,8 @@ from wspec.bridge.recording import Recorded
 
 _CANNOT = (TypeError, AttributeError, struct.error, Unlike)  # what is out of the ordinary goes the ordinary way
 
+_NOT = False, None
+
 
 class Alike:
     """Of a kernel, in a stream of the current device. `constants`: what launches have behind their arguments."""
@@ -39,20 +41,23 @@ class Alike:
         run = compiled.run
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
-    def launch(self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]) -> Ready | None:
-        """Launch, on a device and a stream, with all arguments; what does so again.
+    def launch(
+        self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]
+    ) -> tuple[bool, Ready | None]:
+        """Launch, on a device and a stream, with all arguments; where the kernel has descriptors, with the tensors that
+        they are the whole of. Whether that was done, and what does so again.
 
-        None: nothing was launched, for it was no ordinary launch, or nothing like it was seen.
+        It is not where it is no ordinary launch, or nothing like it was seen.
         """
         x, y, z = (*grid, 1, 1)[:3]
         if x * y * z <= 0:
-            return None
+            return _NOT
         try:
             chooser = self._chooser
             binary = self._binaries.get(None if chooser is None else chooser.of(x, y, z, arguments))
-            return None if binary is None else binary.launch((x, y, z), arguments, place)
+            return _NOT if binary is None else binary.launch((x, y, z), arguments, place)
         except _CANNOT:
-            return None
+            return _NOT
 
 
 class _Binary:
@@ -62,14 +67,16 @@ class _Binary:
         block = self._block = recorded.block
         self._kernel, self._lay, self._starts_early = alike.kernel, block.lay, block.starts_early
         self._contents, self._function = bytes(recorded.contents), recorded.function
-        self._memory, self._tables, self._guard = block_of(recorded, count), recorded.tables, recorded.guard
-        order = order_of(recorded.places)
-        self._pairs = [] if self._guard is None else self._guard.pairs_at(order)
+        self._memory, self._tables = block_of(recorded, count), recorded.tables
+        guard = recorded.guard
+        self._pairs = [] if guard is None else guard.pairs_at(order_of(recorded.places))
 
-    def launch(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> Ready | None:
+    def launch(
+        self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]
+    ) -> tuple[bool, Ready | None]:
         x, y, z = grid
         if self._block.given_up:
-            return None
+            return _NOT
         hidden: tuple[int, ...] = ()
         relied: Sequence[Any] = ()
         kept: Sequence[Any] = ()
@@ -81,17 +88,17 @@ class _Binary:
             y = z = 1
         early = self._starts_early is not None and self._starts_early(x * y * z)
         contents = bytearray(self._contents)
-        addresses = self._lay(contents, x, y, z, early and settled, *arguments, *hidden)
-        apart: list[tuple[int, int, int, int]] = []
-        if self._pairs:
-            reach = self._guard.reaches(arguments)
-            apart = [(one, reach[first], other, reach[second]) for one, first, other, second in self._pairs]
+        addresses, reach = self._lay(contents, x, y, z, early and settled, *arguments, *hidden)
+        apart = [(one, reach[one], other, reach[other]) for one, other in self._pairs]
         again = Ready(self._kernel, self._memory, self._function, bytes(contents), apart, relied, kept)
         if not again(*addresses):
-            return None
+            return _NOT
+        if entry is not None and entry.undecided:
+            entry.settled = True
+            return True, None
         if not settled:
             assert entry is not None
             entry.settled = True
             start(contents, early)
             again.become(bytes(contents))
-        return again
+        return True, again

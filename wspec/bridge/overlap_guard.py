@@ -18,7 +18,7 @@ from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import load_plain
 from wspec.bridge.recording import recording
-from wspec.bridge.spans import Reach, reaches, share
+from wspec.bridge.spans import Reach, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
 
@@ -89,7 +89,6 @@ class Guard:
         self.nested = any(len(at[argument][1]) > 1 for argument in used)
         self.places = [at[argument][1] for argument in used]
         self.pairs = [(index[one], index[other]) for one, other in pairs]
-        self._reaches: Callable[[Sequence[Any]], Sequence[int]] | None = None
         self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
 
     def remark(self, pair: Pair, source: KernelSource) -> Remark:
@@ -116,16 +115,9 @@ class Guard:
         places = self.places
         return [(places[one][0], bytes[one], places[other][0], bytes[other]) for one, other in self.pairs]
 
-    def pairs_at(self, order: Sequence[int]) -> list[tuple[int, int, int, int]]:
-        """Of each pair (where `order` has one, which of `reaches` it has, the same of the other)."""
-        places = self.places
-        return [(order[places[one][0]], one, order[places[other][0]], other) for one, other in self.pairs]
-
-    def reaches(self, arguments: Sequence[Any]) -> Sequence[int]:
-        """How many bytes arguments reach, of a launch's own, none of which lies inside another."""
-        if self._reaches is None:
-            self._reaches = reaches([(place[0], arguments[place[0]]) for place in self.places])
-        return self._reaches(arguments)
+    def pairs_at(self, order: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs, of which `order` says which each argument is."""
+        return [(order[self.places[one][0]], order[self.places[other][0]]) for one, other in self.pairs]
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
         """`first_overlap` of arguments that lie there."""

@@ -127,6 +127,8 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
             recording.rely(entry)
             recording.has_table(tables)
             recording.keep(*kept)
+            if entry.undecided:
+                recording.once()
         (launch if entry.settled else first)(blocks, 1, 1, *args, *hidden)
         entry.settled = True
 
@@ -143,6 +145,7 @@ class _Entry:
     address: int
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
+    undecided: bool = False  # whether `divided` pays is looked at when a launch like the first one comes
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
 
 
@@ -177,7 +180,11 @@ class Tables:
         """The same where no graph is captured."""
         kind = self.kinds.get(key)
         entry = self.entries.get(kind) if kind is not None else None
-        return self._made(key) if entry is None else entry
+        if entry is None:
+            return self._made(key)
+        if entry.undecided:
+            self._decide(key, entry)
+        return entry
 
     def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
         """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
@@ -208,9 +215,7 @@ class Tables:
         if stream == PER_THREAD:  # which names another stream in each thread
             with recording.aside(), in_stream(device, stream):
                 return self._of_its_own(key, order, named, slots)
-        divided = tiles.stream_k.value
-        parts = None if divided is None else divided_launch(tiles, grid, named, slots)
-        kind = _kind(key, order) if parts is None else (*key, "divided")
+        kind = (*key, "divided") if tiles.stream_k else _kind(key, order)
         with self.lock:
             entry = self.entries.get(kind)
             if entry is None:
@@ -218,15 +223,30 @@ class Tables:
                     entry = self._written(kind, order, blocks) if order is not None else None
                     if entry is None:
                         entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-                    if divided is not None and parts is not None:
-                        entry.divided = self._uploaded(kind, *parts)
-                        entry.divided.words = partials_words(divided, parts[0])
                     mark(device, stream).record(stream)
+                entry.undecided = bool(tiles.stream_k)
                 self.entries[kind] = entry
                 for old in self.memory.more_than(KEPT_BYTES):
                     self.entries.pop(old, None)
             keep(self.kinds, key, kind, MOST)
         return entry
+
+    def _decide(self, key: Key, entry: _Entry) -> None:
+        """Are tiles divided? That takes the host some 100 us, which are spent when a grid comes the second time."""
+        device, stream, grid, values = key
+        divided = self.tiles.stream_k.value
+        slots = multiprocessors(device) * self.blocks_per_sm
+        with self.lock:
+            if not entry.undecided:
+                return
+            parts = divided_launch(self.tiles, grid, self._named(values), slots)
+            if divided is not None and parts is not None:
+                with recording.aside():
+                    made = self._uploaded((*key, "divided"), *parts)
+                    mark(device, stream).record(stream)
+                made.words, entry.settled = partials_words(divided, parts[0]), False
+                entry.divided = made
+            entry.undecided = False
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
@@ -274,7 +294,7 @@ class Tables:
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
-                return replace(entry, divided=None, settled=True)
+                return replace(entry, divided=None, undecided=False, settled=True)
         return self._of_its_own(key, order, named, slots)
 
 

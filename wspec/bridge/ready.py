@@ -50,24 +50,36 @@ def launch(
     return Ready.of(kernel, now, len(arguments)) if now.launches == 1 and not now.once else None
 
 
+def attempt(
+    kernel: Any, grid: Sequence[int], given: Sequence[Any], like: tuple[Hashable, ...], place: tuple[int, int]
+) -> tuple[bool, Ready | None]:
+    """Launch as `launch` does, on the device that is current and a stream, where a launch like it was seen.
+
+    given: the arguments, whole tensors in place of their descriptors. Whether it was launched, and what makes the
+    launch again. What is not launched, for want of one like it or for whatever reason, is for `launch` to do.
+    """
+    known = kernel.__dict__.get("wspec_alike")
+    found = known.get((place, like)) if known is not None else None
+    if found is None or is_capturing():
+        return False, None
+    done: tuple[bool, Ready | None] = found.launch(grid, (*given, *found.constants), place)
+    return done
+
+
 def _launched_alike(
     kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any], like: tuple[Hashable, ...]
 ) -> Ready | None:
-    """As launches like it; of the first one, remember which binary it has and what it came to."""
+    """Launch the binary of a launch that was like it; of the first one, remember which it has and what it came to."""
     active = triton.runtime.driver.active
     device = active.get_current_device()
     stream = active.get_current_stream(device)
     known = kernel.__dict__.setdefault("wspec_alike", Memo())
-    found = known.get((device, stream, like))
-    if found is not None:
-        again: Ready | None = found.launch(grid, (*arguments, *found.constants), (device, stream))
-        if again is not None:
-            return again
+    found = known.get(((device, stream), like))
     with recording.on() as now:
         if found is None:
             found = _first_of(kernel, kernel[grid](*arguments, **meta), arguments, meta)
             if found is not None and stream != PER_THREAD:
-                known.keep((device, stream, like), found)
+                known.keep(((device, stream), like), found)
         elif is_hooked() or kernel.pre_run_hooks:
             kernel[grid](*arguments, **meta)
         else:

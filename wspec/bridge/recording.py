@@ -71,6 +71,11 @@ class _State:
         if self.count and (now := self.of_thread.now) is not None:
             now.alone = True
 
+    def once(self) -> None:
+        """The next launch like it may be another."""
+        if (now := self.of_thread.now) is not None:
+            now.once = True
+
     def has_table(self, tables: Any) -> None:
         """The launch has one of those."""
         if (now := self.of_thread.now) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -50,42 +49,11 @@ def bounds(argument: Any) -> tuple[int, int]:
     return Reach().bounds(argument)
 
 
-def reach(argument: Any) -> int:
-    """How many bytes they are apart."""
-    kind = type(argument)
-    if kind is TensorDescriptor:
-        return _elements(argument) * int(argument.base.itemsize)
-    if kind is torch.Tensor and argument.is_contiguous():
-        return int(argument.nbytes)
-    start, end = bounds(argument)
-    return end - start
-
-
 def _elements(descriptor: Any) -> int:
     found = 1
     for size, stride in zip(descriptor.shape, descriptor.strides):  # noqa: B905  # every call counts
         found += (size - 1) * stride
     return int(found)
-
-
-def reaches(examples: Sequence[tuple[int, Any]]) -> Callable[[Sequence[Any]], Sequence[int]]:
-    """The same of arguments at these places among a launch's, where all launches have such as are given here."""
-    lines, found = [], []
-    for number, (at, example) in enumerate(examples):
-        found.append(f"r{number}, ")
-        if type(example) is not TensorDescriptor:
-            lines.append(f"r{number} = reach(args[{at}])")
-            continue
-        dims = range(len(example.shape))
-        sizes, strides = ("".join(f"{one}{dim}, " for dim in dims) for one in "ns")
-        elements = " + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in dims)])
-        lines += [f"one = args[{at}]", f"{sizes} = one.shape", f"{strides} = one.strides"]
-        lines.append(f"r{number} = ({elements}) * one.base.itemsize")
-    space: dict[str, Any] = {"reach": reach}
-    body = "\n    ".join([*lines, f"return ({''.join(found)})"])
-    exec(compile(f"def reaches(args):\n    {body}\n", "<wspec reaches>", "exec"), space)
-    made: Callable[[Sequence[Any]], Sequence[int]] = space["reaches"]
-    return made
 
 
 class Reach:

@@ -80,6 +80,7 @@ class Ranking:
         self.ways = ways
         samplers = [Sampler(way.cost) for way in ways]
         self._along = samplers[0].along
+        self._of = [way.of for way in ways]
         shared = differ_in_cycles([way.cost for way in ways]) and len(samplers[0].axes) < 2
         self._four = four_sampler([way.cost for way in ways], self._along) if shared else None
 
@@ -94,7 +95,7 @@ class Ranking:
         except (ArithmeticError, ValueError):
             return ()
         along = self._along
-        cycles = [way.of(each, along, grid, sms) for way, each in zip(self.ways, costs)]  # noqa: B905  # every call counts
+        cycles = [of(each, along, grid, sms) for of, each in zip(self._of, costs)]  # noqa: B905  # every call counts
         if len(cycles) == 2:
             return (0, 1) if cycles[0] <= cycles[1] else (1, 0)
         return sorted(range(len(cycles)), key=cycles.__getitem__)
