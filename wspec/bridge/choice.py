@@ -15,7 +15,7 @@ from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launcher import keep
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import Slot, reader, slots_of
-from wspec.tile_scheduler import LaunchWay, Ranking
+from wspec.tile_scheduler import LaunchWay, Ranking, near
 from wspec.tile_scheduler.costs import Grid
 
 _BEFORE = 3  # launch metadata, and the hooks before and after
@@ -62,7 +62,8 @@ class Chooser:
         self.run, self.ways = run, ways
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
         self._used = used
-        self._read, self._read_own = (reader([ways.slots[index] for index in used], before) for before in (_BEFORE, 0))
+        slots = [ways.slots[index] for index in used]
+        self._read, self._read_own = reader(slots, _BEFORE, near), reader(slots, 0, near)
         self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
@@ -80,7 +81,7 @@ class Chooser:
 
     def of(self, x: int, y: int, z: int, arguments: Sequence[Any]) -> Any | None:
         """The kernel that a launch with these arguments of its own is to have, if it is another one."""
-        return self._choose((x, y, z), self._read_own(arguments))
+        return self._of((x, y, z, *self._read_own(arguments)))
 
     def _of(self, key: tuple[int, ...]) -> Any | None:
         other = self.chosen.get(key, _UNKNOWN)

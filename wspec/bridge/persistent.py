@@ -43,6 +43,7 @@ from wspec.tile_scheduler import (
     coarse,
     divided_launch,
     launch_table,
+    near,
     partials_words,
 )
 
@@ -160,7 +161,8 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
-        self.read = reader([slot for _, slot in self.slots])
+        exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
+        self.read = reader([slot for _, slot in self.slots], change=None if exact else near)
         self.sampler = Sampler(tiles.cost)
         self.kinds: dict[Key, Kind] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same

@@ -12,7 +12,7 @@ from wspec.tile_scheduler.launch import (
     ordered_table,
     partials_words,
 )
-from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest
+from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
 from wspec.tile_scheduler.sampled import Sampler, coarse
@@ -43,6 +43,7 @@ __all__ = [
     "fastest",
     "launch_table",
     "make_table",
+    "near",
     "ordered_table",
     "partials_words",
     "predicted_waves",

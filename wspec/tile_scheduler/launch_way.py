@@ -85,7 +85,7 @@ class Ranking:
         self._four = four_sampler([way.cost for way in ways], self._along) if shared else None
 
     def fastest(self, grid: Grid, values: Mapping[int, int], sms: int) -> Sequence[int]:
-        """The ways' numbers in turn."""
+        """The ways' numbers in turn; values are `near` the launch's."""
         if self._four is None:
             return [at for _, at in fastest(self.ways, grid, values, sms)]
         if grid[0] < 1 or grid[1] < 1 or grid[2] < 1:
@@ -101,9 +101,18 @@ class Ranking:
         return sorted(range(len(cycles)), key=cycles.__getitem__)
 
 
+def near(value: int) -> int:
+    """What stands for a number that decides between ways or orders: there, sizes between two multiples of 32 are alike.
+
+    Numbers of less than 256, which need not be sizes, stand for themselves.
+    """
+    return value if -256 < value < 256 else ((value - 1) | 31) + 1
+
+
 def fastest(ways: tuple[LaunchWay, ...], grid: Grid, values: Mapping[int, int], sms: int) -> list[tuple[float, int]]:
     """(cycles, number) of the ways, the fastest first, of equals the first; empty where that cannot be told."""
     found = []
+    values = {index: near(value) for index, value in values.items()}
     for at, way in enumerate(ways):
         cycles = way.cycles(grid, values, sms)
         if cycles is None:
