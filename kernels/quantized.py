@@ -353,7 +353,9 @@ class Sum:
         if self._again is None or not self._again(sums.data_ptr(), out.data_ptr()):
             grid = (ceil_div(m * n, SUM_BLOCK),)
             meta = {"PARTS": parts, "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
-            self._again = launched(sum_parts_kernel, grid, (sums, out, m * n), meta)
+            aligned = not (sums.data_ptr() | out.data_ptr()) % TMA_ALIGNMENT_BYTES
+            like = (parts, self._early, *special(m * n)) if aligned else None
+            self._again = launched(sum_parts_kernel, grid, (sums, out, m * n), meta, like, own=True)
         return out
 
 

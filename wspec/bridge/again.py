@@ -24,6 +24,7 @@ class _Block:
         self.of = of  # which says how launches start
         self.block = block = Block(of.size, of.offsets)
         self.address, self.parameters, self.size = block.address, block.parameters, block.size
+        self.places = places
         self.slots = [block.slot(place) for place in places]
         self.lock = threading.Lock()
         self.call = cuda.launch_call()

@@ -33,11 +33,14 @@ def launch(
     arguments: Sequence[Any],
     meta: Mapping[str, Any],
     like: tuple[Hashable, ...] | None = None,
+    *,
+    own: bool = False,
 ) -> Ready | None:
     """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had.
 
     like: of launches that have it in common Triton makes one binary: types, blocks of descriptors, alignments, numbers
-    that it specializes on and `meta` are the same. It is not asked about the second one.
+    that it specializes on and `meta` are the same. It is not asked about the second one. Of a kernel that is not under
+    `wspec.compile` that is believed where it is one's `own`.
     """
     if not isinstance(kernel, JITFunction) or is_capturing():
         kernel[grid](*arguments, **meta)
@@ -45,7 +48,9 @@ def launch(
     if like is not None and isinstance(kernel, WspecFunction):
         return _launched_alike(kernel, grid, arguments, meta, like)
     with recording.on() as now:
-        if isinstance(kernel, WspecFunction) or not _launched_quickly(kernel, grid, arguments, meta):
+        if isinstance(kernel, WspecFunction) or not _launched_quickly(
+            kernel, grid, arguments, meta, like if own else None
+        ):
             kernel[grid](*arguments, **meta)
     return Ready.of(kernel, now, len(arguments)) if now.launches == 1 and not now.once else None
 
@@ -98,13 +103,26 @@ def _first_of(kernel: Any, compiled: Any, arguments: Sequence[Any], meta: Mappin
     return Alike(kernel, compiled, constants)
 
 
-def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> bool:
+def _launched_quickly(
+    kernel: Any,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    meta: Mapping[str, Any],
+    like: tuple[Hashable, ...] | None = None,
+) -> bool:
     """Launch a kernel of Triton's own through our launcher, if that can be."""
     if is_hooked() or kernel.pre_run_hooks:
         return False
-    compiled = kernel.warmup(*arguments, grid=grid, **meta)
-    if not isinstance(compiled, CompiledKernel):
-        return False
+    active = triton.runtime.driver.active
+    device = active.get_current_device()
+    known = kernel.__dict__.setdefault("wspec_alike", Memo())
+    compiled = known.get((device, like)) if like is not None else None
+    if compiled is None:
+        compiled = kernel.warmup(*arguments, grid=grid, **meta)
+        if not isinstance(compiled, CompiledKernel):
+            return False
+        if like is not None:
+            known.keep((device, like), compiled)
     if not hasattr(compiled, "wspec_quick"):
         compiled.wspec_quick = quick(compiled.run, compiled)
     run = compiled.wspec_quick
@@ -112,9 +130,7 @@ def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any]
         return False
     values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
     bound = [values.get(parameter.name, parameter.default) for parameter in kernel.params]
-    active = triton.runtime.driver.active
-    stream = active.get_current_stream(active.get_current_device())
-    x, y, z = (*grid, 1, 1)[:3]
+    stream, (x, y, z) = active.get_current_stream(device), (*grid, 1, 1)[:3]
     run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *bound)
     return True
 
