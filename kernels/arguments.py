@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from wspec.bridge.launcher import legal_strides
+
 TMA_ALIGNMENT_BYTES = 16
 """What the tensor map asks of a base address and of every stride but the last (CUDA driver API, cuTensorMapEncode)."""
 
-TMA_MAX_STRIDE_BYTES = 1 << 40
 MAX_GRID_YZ = 65535
 """Most blocks along the second and third grid axis (CUDA programming guide, compute capabilities)."""
 
@@ -74,45 +75,60 @@ def check_no_grad(name: str, tensor: torch.Tensor) -> None:
 def tma_strides(name: str, tensor: torch.Tensor) -> list[int]:
     """The tensor's strides in elements as a TMA descriptor takes them.
 
-    The stride of a dimension of length 1 is never used, yet the hardware checks it, so it is replaced by a legal one.
-    Raises ValueError naming the argument if the last dimension is not contiguous, or if the base address or another
-    stride is not a positive multiple of 16 bytes below 2**40.
+    Those of dimensions of length 1 are replaced by legal ones. Raises ValueError naming the argument if the last
+    dimension is not contiguous, or if the base address or another stride is not a positive multiple of 16 bytes below
+    2**40.
     """
-    size = tensor.element_size()
-    legal_unit, most = TMA_ALIGNMENT_BYTES // size, TMA_MAX_STRIDE_BYTES // size
-    shape, strides = tensor.shape, list(tensor.stride())
-    last = strides.pop()
+    size, shape, strides = tensor.element_size(), tensor.shape, tensor.stride()
+    found = legal_strides(shape, strides, size)
+    if found is None or tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
+        raise ValueError(f"{name}: {_wrong(name, tensor)}")
+    return found
+
+
+def _wrong(name: str, tensor: torch.Tensor) -> str:
+    """Why a tensor map cannot take it."""
+    size, shape, (*strides, last) = tensor.element_size(), tensor.shape, tensor.stride()
     if last != 1 and shape[-1] > 1:
-        raise ValueError(f"{name}: last dimension must be contiguous, got stride {last}; pass {name}.contiguous()")
+        return f"last dimension must be contiguous, got stride {last}; pass {name}.contiguous()"
     if tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
-        raise ValueError(f"{name}: first element must be at a multiple of {TMA_ALIGNMENT_BYTES} bytes; pass a copy")
-    for dim, stride in enumerate(strides):
-        if shape[dim] <= 1:
-            strides[dim] = legal_unit
-        elif not 0 < stride < most or stride % legal_unit:
-            raise ValueError(
-                f"{name}: stride of dimension {dim} must be a positive multiple of {TMA_ALIGNMENT_BYTES} bytes below "
-                f"2**40, got {stride * size}; {_remedy(name, tensor)}"
-            )
-    strides.append(1)
-    return strides
+        return f"first element must be at a multiple of {TMA_ALIGNMENT_BYTES} bytes; pass a copy"
+    wrong = [
+        stride for stride in enumerate(strides) if legal_strides((shape[stride[0]], 1), (stride[1], 1), size) is None
+    ]
+    dim, stride = wrong[0]
+    return (
+        f"stride of dimension {dim} must be a positive multiple of {TMA_ALIGNMENT_BYTES} bytes below 2**40, "
+        f"got {stride * size}; {_remedy(name, tensor)}"
+    )
 
 
-def tma_descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
-    """The whole tensor, not empty, to be moved in blocks. Raises ValueError as `tma_strides` does."""
-    strides = tma_strides(name, tensor)
-    known = _blocks.get((*block, tensor.dtype))
-    if known is None:
-        made = TensorDescriptor(tensor, list(tensor.shape), strides, block)
-        if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
-            _blocks[*block, tensor.dtype] = dict(vars(made))
-        return made
-    again = object.__new__(TensorDescriptor)  # all that its own checks look at is known
-    again.__dict__ = {**known, "base": tensor, "shape": list(tensor.shape), "strides": strides, "block_shape": block}
-    return again
+def tma_descriptors(*given: tuple[str, torch.Tensor, Sequence[int]]) -> list[TensorDescriptor]:
+    """The whole of each tensor, none empty, to be moved in blocks: (name, tensor, block) of each.
+
+    Raises ValueError as `tma_strides` does.
+    """
+    found, seen, strides = [], None, [0]
+    for name, tensor, block in given:
+        shape, dtype = tensor.shape, tensor.dtype
+        form = shape, tensor.stride(), dtype
+        if form != seen or tensor.data_ptr() % TMA_ALIGNMENT_BYTES:
+            strides, seen = tma_strides(name, tensor), form
+        known = _blocks.get((*block, dtype))
+        if known is None:
+            made = TensorDescriptor(tensor, shape, strides, list(block))
+            if set(vars(made)) <= _FIELDS:  # nothing is computed of the others
+                _blocks[*block, dtype] = {name: value for name, value in vars(made).items() if name in _COMMON}
+        else:
+            made = object.__new__(TensorDescriptor)  # all that its own checks look at is known
+            made.base, made.shape, made.strides = tensor, shape, strides
+            made.__dict__.update(known)
+        found.append(made)
+    return found
 
 
 _FIELDS = {field.name for field in dataclasses.fields(TensorDescriptor)}
+_COMMON = _FIELDS - {"base", "shape", "strides"}
 _blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
 """What descriptors have in common whose blocks and types were looked at."""
 

@@ -27,19 +27,19 @@ import torch
 import triton
 import triton.language as tl
 
-from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.again import Ready
+from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
     MAX_GRID_YZ,
     TMA_ALIGNMENT_BYTES,
-    ceil_div,
     check_cuda,
     check_no_grad,
     check_same,
     check_tensor,
     on_device,
-    tma_descriptor,
+    tma_descriptors,
     tma_strides,
 )
 from wspec.kernels.operators import is_traced, operator
@@ -197,6 +197,7 @@ def _can_run_well(config: Config, head_dim: int) -> bool:
     )
 
 
+@functools.cache
 def tiles(head_dim: int) -> tuple[Config, Config]:
     """What `default_config` chooses between for the specialized kernel: the lower or narrower tile, and the other.
 
@@ -240,14 +241,14 @@ def default_config(
 
 def _scores(tile: Config, seqlen_q: int, seqlen_k: int, causal: bool, heads: int) -> float:
     """How many scores the launch takes as long as that one SM computes."""
-    count = ceil_div(seqlen_q, tile.block_m)
-    most = ceil_div(seqlen_k, tile.block_n) * tile.block_n
-    least = most
+    rows, columns = tile.block_m, tile.block_n
+    most = least = -(-seqlen_k // columns) * columns
     if causal:  # the rows of the first tile see the fewest keys, and those between about the mean
-        seen = min(max(seqlen_k - seqlen_q + tile.block_m, 0), seqlen_k)
-        least = ceil_div(seen, tile.block_n) * tile.block_n
-    share = count * heads * ((least + most) / 2 + AROUND_TILE) / SMS
-    return tile.block_m * max(share, most + AROUND_TILE)
+        seen = seqlen_k - seqlen_q + rows
+        if seen < seqlen_k:
+            least = -(-seen // columns) * columns if seen > 0 else 0
+    share = -(-seqlen_q // rows) * heads * ((least + most) / 2 + AROUND_TILE) / SMS
+    return rows * (share if share > most + AROUND_TILE else most + AROUND_TILE)
 
 
 def _check_head_dim(head_dim: int) -> None:
@@ -308,13 +309,13 @@ def attention(
     if config is None and kernel is None and is_traced(q, k, v):
         traced: tuple[torch.Tensor, torch.Tensor] = _operator(q, k, v, causal, scale)
         return traced if return_lse else traced[0]
-    key = _key(q, k, v, causal, scale, config, kernel)
+    key = _key(q, k, v, causal, scale, config, kernel, return_lse)
     found = _launches.get(key) if key is not None else None
     if found is None:
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
     again, unread, _ = found
     at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
-    lse = None if unread and not return_lse else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    lse = None if unread else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
     if not (aligned and again(at_q, at_k, at_v, out.data_ptr(), unread if lse is None else lse.data_ptr())):
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
@@ -350,20 +351,24 @@ UNREAD_ROWS = 1 << 20  # 4 MiB; what takes longer to compute than memory takes t
 
 
 @functools.cache
-def _unread(device: torch.device, stream: int) -> torch.Tensor:
-    """Memory for the log-sum-exp of launches of a stream that nobody asked for: they may all write there, one after the
-    other. It is never given back, for a graph may keep its address."""
+def _unread(device: torch.device, stream: int, bits: int) -> torch.Tensor:
+    """Memory for the log-sum-exp, of so many rows in bits, of launches of a stream that nobody asked for: they may all
+    write there, one after the other. It is never given back, for a graph may keep its address."""
+    if UNREAD_ROWS >> bits:
+        return _unread(device, stream, bits + 1)[: 1 << bits]
     return torch.empty(UNREAD_ROWS, dtype=torch.float32, device=device)
 
 
-def _key(q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any) -> tuple[Any, ...] | None:
+def _key(
+    q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any, return_lse: bool
+) -> tuple[Any, ...] | None:
     """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
     if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES:
         return None
     device = q.get_device()
     return (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-        device, k.get_device(), v.get_device(), causal, scale, config, id(kernel), current_stream(device),
+        device, k.get_device(), v.get_device(), causal, scale, config, id(kernel), return_lse, current_stream(device),
     )  # fmt: skip
 
 
@@ -379,7 +384,7 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    if key is None or not _are_ordinary(q, k, v):
+    if key is None or not _are_ordinary(key):
         check_forms(q, k, v)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             check_cuda(name, tensor)
@@ -391,21 +396,33 @@ def _attention(
     if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
     out = torch.empty_like(q)
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    stream = -1 if key is None else key[-1]
+    rows = q.numel() // q.shape[3]
+    unread = not (return_lse or empty) and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
+    if unread:
+        lse = _unread(q.device, stream, rows.bit_length())
+    else:
+        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if empty:
         out.zero_()
         lse.fill_(-math.inf)
         return (out, lse) if return_lse else out
     tile = config or _tile_for(q, k, causal)
-    parts = _batch_parts(q.shape[0])
-    for part in parts:
-        tensors = (q, k, v, out, lse) if len(parts) == 1 else [tensor[part] for tensor in (q, k, v, out, lse)]
-        launch = Launch.of(*tensors, causal=causal, scale=scale, config=tile)
-        like = (q.dtype, *launch.meta.values()) if len(parts) == 1 else None
-        again = launch.run(attention_fwd_ws(tile.coarsening) if kernel is None else kernel, like)
-        if again is not None and key is not None and key[-1] >= 0 and len(parts) == 1 and not turned:
-            unread = _unread(q.device, key[-1]).data_ptr() if lse.numel() <= UNREAD_ROWS else 0
-            _launches.keep(key, (again, unread, kernel))
+    runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
+    if q.shape[0] > MAX_GRID_YZ:
+        for part in _batch_parts(q.shape[0]):
+            tensors = [tensor[part] for tensor in (q, k, v, out, lse)]
+            Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
+        return (out, lse) if return_lse else out
+    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
+    done, again = False, None
+    if stream >= 0:
+        given = q, k, v, out, lse, *_numbers(q, k, scale)
+        done, again = attempt(runs, _grid(q, tile), given, like, (q.get_device(), stream))
+    if not done:
+        again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
+    if again is not None and stream >= 0 and not turned:
+        _launches.keep(key, (again, lse.data_ptr() if unread else 0, kernel))
     return (out, lse) if return_lse else out
 
 
@@ -431,24 +448,14 @@ class Launch:
         config: Config | None = None,
     ) -> Launch:
         """The launch for inputs that passed `check_inputs`: nothing empty, scale not negative, batch <= 65535."""
-        batch, heads, seqlen_q, head_dim = q.shape
+        head_dim = q.shape[3]
         tile = config or _tile_for(q, k, causal)
-        q_block, kv_block = [1, 1, tile.block_m, head_dim], [1, 1, tile.block_n, head_dim]
+        q_block, kv_block = (1, 1, tile.block_m, head_dim), (1, 1, tile.block_n, head_dim)
+        descriptors = tma_descriptors(("q", q, q_block), ("k", k, kv_block), ("v", v, kv_block), ("out", out, q_block))
         return Launch(
-            grid=(ceil_div(seqlen_q, tile.block_m), heads, batch),
-            args=(
-                tma_descriptor("q", q, q_block),
-                tma_descriptor("k", k, kv_block),
-                tma_descriptor("v", v, kv_block),
-                tma_descriptor("out", out, q_block),
-                lse,
-                max(scale * LOG2_E, SMALLEST_SCALE),
-                seqlen_q,
-                k.shape[2],
-                heads,
-                heads // k.shape[1],
-            ),
-            meta={
+            _grid(q, tile),
+            (*descriptors, lse, *_numbers(q, k, scale)),
+            {
                 "BLOCK_M": tile.block_m,
                 "BLOCK_N": tile.block_n,
                 "HEAD_DIM": head_dim,
@@ -456,7 +463,7 @@ class Launch:
                 "num_warps": tile.num_warps,
                 "num_stages": tile.num_stages,
             },
-            device=q.device,
+            q.device,
         )
 
     def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
@@ -468,6 +475,17 @@ class Launch:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
         with on_device(self.device):
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
+
+
+def _grid(q: torch.Tensor, tile: Config) -> tuple[int, int, int]:
+    batch, heads, seqlen_q, _ = q.shape
+    return -(-seqlen_q // tile.block_m), heads, batch
+
+
+def _numbers(q: torch.Tensor, k: torch.Tensor, scale: float) -> tuple[float, int, int, int, int]:
+    """The kernel's arguments behind its tensors."""
+    (_, heads, seqlen_q, _), (_, kv_heads, seqlen_k, _) = q.shape, k.shape
+    return max(scale * LOG2_E, SMALLEST_SCALE), seqlen_q, seqlen_k, heads, heads // kv_heads
 
 
 def _tile_for(q: torch.Tensor, k: torch.Tensor, causal: bool) -> Config:
@@ -502,15 +520,15 @@ def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         check_same(name, tensor, "q", q)
 
 
-def _are_ordinary(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Would `check_forms` find nothing? Told soon, of tensors that are `are_alike`, and no in case of doubt."""
-    dtype, shape, other = q.dtype, q.shape, k.shape
-    if dtype not in HALF_DTYPES or k.dtype is not dtype or v.dtype is not dtype or v.shape != other:
+def _are_ordinary(key: tuple[Any, ...]) -> bool:
+    """Would `check_forms` find nothing in tensors of that `_key`? No in case of doubt."""
+    shape, other, third, _, _, _, dtype, k_dtype, v_dtype, device, k_device, v_device = key[:12]
+    if dtype not in HALF_DTYPES or k_dtype is not dtype or v_dtype is not dtype or third != other:
         return False
-    if len(shape) != 4 or len(other) != 4 or not q.get_device() == k.get_device() == v.get_device():
+    if len(shape) != 4 or len(other) != 4 or not device == k_device == v_device:
         return False
-    (batch, heads, _, head_dim), kv_heads = shape, other[1]
-    same = other[0] == batch and other[3] == head_dim and head_dim in HEAD_DIMS
+    (batch, heads, _, head_dim), (kv_batch, kv_heads, _, kv_dim) = shape, other
+    same = kv_batch == batch and kv_dim == head_dim and head_dim in HEAD_DIMS
     return same and 0 < kv_heads <= heads <= MAX_GRID_YZ and not heads % kv_heads
 
 

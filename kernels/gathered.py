@@ -23,7 +23,7 @@ from wspec.kernels.arguments import (
     check_no_grad,
     check_same,
     check_tensor,
-    tma_descriptor,
+    tma_descriptors,
     tma_strides,
 )
 from wspec.kernels.matmul import Config, empty_output
@@ -95,8 +95,8 @@ def launch(
     Raises ValueError naming the argument whose strides cannot be walked.
     """
     stride_am = tma_strides("a", a)[0]  # cp.async wants what TMA wants of a row
-    b_desc = tma_descriptor("b", b, [config.block_k, config.block_n])
-    c_desc = tma_descriptor("out", out, [config.block_m, config.block_n])
+    rows, columns, steps = config.block_m, config.block_n, config.block_k
+    b_desc, c_desc = tma_descriptors(("b", b, (steps, columns)), ("out", out, (rows, columns)))
     blocks = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k}
     meta = {**blocks, "num_warps": config.num_warps, "num_stages": config.num_stages}
     grid = (triton.cdiv(out.shape[0], config.block_m), triton.cdiv(out.shape[1], config.block_n))

@@ -20,7 +20,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.ready import Memo, Ready, are_alike, current_stream
+from wspec.bridge.again import Ready
+from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -32,7 +33,7 @@ from wspec.kernels.arguments import (
     check_tensor,
     on_device,
     special,
-    tma_descriptor,
+    tma_descriptors,
 )
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
@@ -277,13 +278,23 @@ def _matmul(
     out = empty_output(a, b, dtype)
     if not (out.numel() and a.shape[1]):
         return out.zero_().contiguous()
-    launch = Launch.of(a, b, out, variant=variant, config=config)
-    like = None
+    runs = specialized_kernel(variant) if kernel is None else kernel
+    done, again, like = False, None, None
+    (m, k), n, stream = a.shape, b.shape[1], -1 if key is None else key[-1]
     if variant == "descriptor":
-        like = (a.dtype, b.dtype, dtype, *launch.meta.values(), *special(*launch.args[3:]))
-    again = launch.run(specialized_kernel(variant) if kernel is None else kernel, like)
+        turned = is_transposed(b)
+        tile = config or default_config(m, n, variant, turned)
+        like = (
+            a.dtype, b.dtype, dtype, turned, tile.block_m, tile.block_n, tile.block_k, tile.group_m, tile.num_warps,
+            tile.num_stages, *special(m, n, k),
+        )  # fmt: skip
+        if stream >= 0:
+            given = a, b.T if turned else b, out, m, n, k
+            done, again = attempt(runs, _grid(m, n, tile), given, like, (a.get_device(), stream))
+    if not done:
+        again = Launch.of(a, b, out, variant=variant, config=config).run(runs, like)
     aligned = not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES
-    if again is not None and key is not None and key[-1] >= 0 and aligned:
+    if again is not None and stream >= 0 and aligned:
         _launches.keep(key, (again, (out.shape[0], out.stride(0)), dtype, out.shape[1], kernel))
     return out.contiguous()
 
@@ -327,8 +338,7 @@ class Launch:
             meta["B_TRANSPOSED"] = b_transposed
         else:
             args = (a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride())
-        tiles = ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n)
-        return Launch((tiles,), args, meta, a.device)
+        return Launch(_grid(m, n, tile), args, meta, a.device)
 
     def run(self, kernel: Any, like: tuple[Any, ...] | None = None) -> Ready | None:
         """Launch `kernel` on the inputs' device and current stream; what makes the launch again, if there is that."""
@@ -341,6 +351,10 @@ class Launch:
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
 
 
+def _grid(m: int, n: int, tile: Config) -> tuple[int]:
+    return (ceil_div(m, tile.block_m) * ceil_div(n, tile.block_n),)
+
+
 def is_transposed(b: torch.Tensor) -> bool:
     """Does b, [K, N], lie in memory as [N, K]?"""
     return b.shape[0] > 1 and b.stride(0) == 1 and (b.shape[1] == 1 or b.stride(1) != 1)
@@ -351,19 +365,13 @@ def make_descriptors(
 ) -> tuple[tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor], bool]:
     """Descriptors of a, b and out, and whether b's is of its transpose; raises ValueError naming the argument."""
     b_transposed = is_transposed(b)
-    a_desc = _descriptor("a", a, [tile.block_m, tile.block_k])
-    if b_transposed:
-        b_desc = _descriptor("b", b.T, [tile.block_n, tile.block_k])
-    else:
-        b_desc = _descriptor("b", b, [tile.block_k, tile.block_n])
-    return (a_desc, b_desc, _descriptor("out", out, [tile.block_m, tile.block_n])), b_transposed
-
-
-def _descriptor(name: str, tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    m, n, k = tile.block_m, tile.block_n, tile.block_k
+    stored, block = (b.T, (n, k)) if b_transposed else (b, (k, n))
     try:
-        return tma_descriptor(name, tensor, block)
+        a_desc, b_desc, out_desc = tma_descriptors(("a", a, (m, k)), ("b", stored, block), ("out", out, (m, n)))
     except ValueError as error:
         raise ValueError(f"{error}, or choose variant='pointer'") from None
+    return (a_desc, b_desc, out_desc), b_transposed
 
 
 def check_inputs(a: torch.Tensor, b: torch.Tensor, *, need_cuda: bool = True) -> None:

@@ -17,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from wspec.kernels.arguments import HALF_DTYPES, check_cuda, check_no_grad, check_same, check_tensor, tma_descriptor
+from wspec.kernels.arguments import HALF_DTYPES, check_cuda, check_no_grad, check_same, check_tensor, tma_descriptors
 from wspec.kernels.matmul import Config, empty_output
 
 
@@ -104,11 +104,10 @@ class Launch:
     ) -> Launch:
         """The launch for inputs that passed `check_inputs`; as many programs as SMs, if `programs` is 0."""
         tile = config or default_config()
-        blocks = ([tile.block_m, tile.block_k], [tile.block_n, tile.block_k], [tile.block_m, tile.block_n])
-        descriptors = [
-            tma_descriptor(name, tensor, block)
-            for name, tensor, block in zip(("a", "weight", "out"), (a, weight, out), blocks, strict=True)
-        ]
+        rows, columns, steps = tile.block_m, tile.block_n, tile.block_k
+        descriptors = tma_descriptors(
+            ("a", a, (rows, steps)), ("weight", weight, (columns, steps)), ("out", out, (rows, columns))
+        )
         (m, k), n = a.shape, weight.shape[0]
         tiles = triton.cdiv(m, tile.block_m) * triton.cdiv(n, tile.block_n)
         if not programs:

@@ -311,6 +311,7 @@ def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[
 
 def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
+    assert launched(found, 4)[2] == 0 and not partials._made, "what comes once is not worth dividing"
     blocks, table, words = launched(found, 4)
     entry = entry_of(found, (0, STREAM, (4, 1, 1), (640,)))
     assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.address)
@@ -328,9 +329,12 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
 
 def test_kernels_of_a_stream_share_the_memory_and_streams_do_not(memory: SimpleNamespace) -> None:
     one, two = tables(divided_loop(), {"n": "i32"}), tables(divided_loop(32), {"n": "i32"})
+    for found, grid, stream in ((one, 4, 77), (two, 5, 77), (one, 4, 78)):
+        launched(found, grid, stream)
     first = launched(one, 4)[2]
-    assert launched(two, 5)[2] == first and launched(one, 4, stream=78)[2] != first
+    assert first and launched(two, 5)[2] == first and launched(one, 4, stream=78)[2] != first
     more = tables(divided_loop(128), {"n": "i32"})
+    launched(more, 4)
     launched(more, 4)
     assert partials._made[0, 77].numel() == SLOTS * WORDS + SMS * 128, "larger where a kernel needs more"
 
@@ -342,6 +346,7 @@ def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
     """A graph may be replayed beside launches of the stream in which it was captured."""
     found = tables(divided_loop(), {"n": "i32"})
     launched(found, 5)
+    assert launched(found, 5)[2]
     partials._made.clear()
     setattr(device if why == "capturing" else memory, why, True)
     _, table, words = launched(found, 5)

@@ -76,7 +76,7 @@ def test_b_may_be_stored_transposed() -> None:
     straight = Launch.of(a, half(16, 24), empty_output(a, weight.T, a.dtype), variant="descriptor")
     turned = Launch.of(a, weight.T, empty_output(a, weight.T, a.dtype), variant="descriptor")
     assert (straight.meta["B_TRANSPOSED"], turned.meta["B_TRANSPOSED"]) == (False, True)
-    assert turned.args[1].shape == [24, 16]
+    assert list(turned.args[1].shape) == [24, 16]
 
 
 def test_output_rows_are_aligned_for_any_width() -> None:

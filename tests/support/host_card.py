@@ -13,8 +13,8 @@ import triton
 from triton.backends.nvidia import driver as nvidia
 
 from tests.bridge.fake_driver import FakeDriver
-from wspec.bridge import cuda, launcher, persistent, ready
-from wspec.kernels import attention, matmul
+from wspec.bridge import again, cuda, launcher, persistent, ready
+from wspec.kernels import attention, matmul, quantized
 
 STREAM = 7
 
@@ -84,8 +84,12 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     for cached in (persistent.mark, persistent.filler):
         monkeypatch.setattr(persistent, cached.__name__, _anew(cached))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
-    monkeypatch.setattr(ready, "_has_card", lambda: False)
-    for module in (attention, matmul):
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda self: 0)
+    monkeypatch.setattr(again, "has_card", lambda: False)
+    sums = torch.zeros(1, dtype=torch.int32)
+    monkeypatch.setattr(persistent, "partials_of", lambda *_: sums)
+    monkeypatch.setattr(quantized, "starts_early", lambda _: True)
+    for module in (attention, matmul, quantized):
         monkeypatch.setattr(module, "are_alike", lambda _: True)
         monkeypatch.setattr(module, "check_cuda", lambda *_: None)
         monkeypatch.setattr(module, "current_stream", lambda _: STREAM)

@@ -13,12 +13,14 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launcher import keep
+from wspec.bridge.recording import recording
 from wspec.bridge.slots import Slot, reader, slots_of
-from wspec.tile_scheduler import LaunchWay, fastest
+from wspec.tile_scheduler import LaunchWay, Ranking, near
 from wspec.tile_scheduler.costs import Grid
 
 _BEFORE = 3  # launch metadata, and the hooks before and after
 MOST = 4096  # launches whose way is remembered
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +61,46 @@ class Chooser:
     def __init__(self, run: Callable[..., None], ways: Ways) -> None:
         self.run, self.ways = run, ways
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
-        self.slots = [(index, ways.slots[index]) for index in used]
-        self._read = reader([slot for _, slot in self.slots], _BEFORE)
+        self._used = used
+        slots = [ways.slots[index] for index in used]
+        self._read, self._read_own = reader(slots, _BEFORE, near), reader(slots, 0, near)
+        self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
-        for way in ways.ways:
-            way.prepare()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        key = (x, y, z, *self._read(rest))
-        other = self.chosen[key] if key in self.chosen else self._choose(key)
+        other = self._of((x, y, z, *self._read(rest)))
+        if recording.count and (now := recording.now) is not None:
+            now.chooser, now.chosen = self, other
         if other is None:
             self.run(x, y, z, stream, function, packed, *rest)
         else:
             run = other.run  # loads it first
             run(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
-    def _choose(self, key: tuple[int, ...]) -> Any | None:
-        x, y, z, *values = key
-        named = {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
-        ranked = fastest(self.ways.ways, (x, y, z), named, _sms())
-        other = None
-        for _, at in ranked:
-            other = self._kernel(at)
-            if other is not None or at == 0:
-                break
-        with self.lock:
+    def of(self, x: int, y: int, z: int, arguments: Sequence[Any]) -> Any | None:
+        """The kernel that a launch with these arguments of its own is to have, if it is another one."""
+        return self._of((x, y, z, *self._read_own(arguments)))
+
+    def _of(self, key: tuple[int, ...]) -> Any | None:
+        other = self.chosen.get(key, _UNKNOWN)
+        if other is _UNKNOWN:
+            x, y, z, *values = key
+            other = self._choose((x, y, z), values)
             keep(self.chosen, key, other, MOST)
         return other
 
+    def _choose(self, grid: Grid, values: Sequence[int]) -> Any | None:
+        for at in self._ranking.fastest(grid, dict(zip(self._used, values)), _sms()):  # noqa: B905  # every call counts
+            other = self._kernel(at)
+            if other is not None or at == 0:
+                return other
+        return None
+
     def _kernel(self, at: int) -> Any | None:
+        if at in self.kernels:
+            return self.kernels[at]
         with self.lock:
             if at not in self.kernels:
                 self.kernels[at] = self.ways.load(self.ways.ways[at])

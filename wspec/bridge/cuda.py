@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+MAP_BYTES = 128  # CUtensorMap
+MAP_ALIGNMENT = 64  # of its address, or 128 where the headers of CUDA 13 are
+_PROMOTE_128 = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 PROGRAMMATIC_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
@@ -51,6 +56,40 @@ def launch_call() -> Callable[[int, int, int, None], int] | None:
     return made
 
 
+class TensorMaps:
+    """Encodes tensor maps that agree in all but the tensor (cuTensorMapEncodeTiled), as Triton's launcher does."""
+
+    def __init__(self, kind: int, size: int, box: Sequence[int], swizzle: int) -> None:
+        """`kind`: CUtensorMapDataType; `size`: bytes of an element. Raises OSError or AttributeError without CUDA."""
+        self._call = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+        rank = len(box)
+        names = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
+        given = ", ".join([*names[0][::-1], *(f"s{dim} * {size}" for dim in reversed(range(rank - 1)))])
+        self._turned = eval(f"lambda {', '.join(names[0] + names[1])}: ({given},)")  # in the driver's order, in bytes
+        self._memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+        start = ctypes.addressof(self._memory)
+        at = -start % MAP_ALIGNMENT
+        self._found = slice(at, at + MAP_BYTES)
+        self._sizes = (ctypes.c_uint64 * (2 * rank))()  # and behind them the strides
+        strides = ctypes.c_void_p(ctypes.addressof(self._sizes) + 8 * rank)
+        self._pack = struct.Struct(f"<{2 * rank - 1}Q").pack_into
+        self._lock = threading.Lock()
+        self._before = ctypes.c_void_p(start + at), ctypes.c_int(kind), ctypes.c_uint32(rank)
+        self._behind = (
+            self._sizes, strides, (ctypes.c_uint32 * rank)(*box[::-1]), (ctypes.c_uint32 * rank)(*[1] * rank),
+            ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(_PROMOTE_128), ctypes.c_int(0),
+        )  # fmt: skip
+
+    def encode(self, address: int, numbers: Sequence[int]) -> bytes | None:
+        """The map of a tensor there, of its sizes and strides, the last of which is 1; None if the driver refuses."""
+        turned = self._turned(*numbers)
+        with self._lock:
+            self._pack(self._sizes, 0, *turned)
+            status = self._call(*self._before, ctypes.c_void_p(address), *self._behind)
+            found: Any = self._memory[self._found]
+            return None if status else found
+
+
 @contextmanager
 def relaxed_capture() -> Iterator[bool]:
     """While a graph is captured, lets this thread ask what has nothing to do with the graph; False where it cannot."""
@@ -77,12 +116,13 @@ class Mark:
         self._record = self._query = None
         with suppress(OSError, AttributeError):
             library = ctypes.CDLL("libcuda.so.1")
+            library.cuEventRecord.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
             if not library.cuEventCreate(ctypes.byref(self._event), _NO_TIMING):
                 self._record, self._query = library.cuEventRecord, library.cuEventQuery
 
     def record(self, stream: int) -> None:
         """Behind all that the stream has now."""
-        if self._record is not None and self._record(self._event, ctypes.c_void_p(stream)):
+        if self._record is not None and self._record(self._event, stream):
             self._query = None
 
     def is_over(self) -> bool:

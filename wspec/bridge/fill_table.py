@@ -107,10 +107,9 @@ setattr(fill_table, OWN, True)
 
 def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:
     """What `fill_table` takes for an order, in turn."""
-    along, second, third = order.dimensions
-    sizes, blocks = order.sizes, order.blocks
-    tiles = order.tiles
-    windows = max(1, tiles // (WINDOW_ROWS * blocks))
+    (along, second, third), sizes, blocks = order.dimensions, order.sizes, order.blocks
+    tiles = sizes[0] * sizes[1] * sizes[2]
+    windows = tiles // (WINDOW_ROWS * blocks) or 1
     return (
         -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], windows, *grid, along, second, third,
         coarsening, axis, int(order.axis is not None), int(order.rising),

@@ -14,6 +14,7 @@ from wspec.bridge.launch import LaunchableKernel
 from wspec.bridge.overlap_guard import guarded, silent
 from wspec.bridge.persistent import PersistentKernel
 from wspec.bridge.promoted import promoted, with_descriptors
+from wspec.bridge.recording import recording
 from wspec.tile_scheduler import TileLoop
 
 
@@ -67,6 +68,7 @@ class _LongerPersistent(PersistentKernel, _Longer):
 
 def _with_value(launch: Callable[..., None], value: Callable[[int], int]) -> Callable[..., None]:
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
+        recording.alone()
         launch(grid_x, grid_y, grid_z, *args, value(grid_x * grid_y * grid_z))
 
     return run

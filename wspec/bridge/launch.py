@@ -174,6 +174,8 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
         if self.early and self.blocks_per_sm > 1:
             self._starts_early = _evenness(self.blocks_per_sm)
             self._run = _early_where_even(found, self._starts_early)
+        if found.block is not None:
+            found.block.starts_early = self._starts_early
         if self.metadata.global_scratch_size:
             self._wrap(_with_allocator)
 

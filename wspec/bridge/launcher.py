@@ -25,11 +25,10 @@ from triton.knobs import HookChain
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge import cuda
+from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
 
 Run = Callable[..., None]
-MAP_BYTES = 128  # CUtensorMap
-MAP_ALIGNMENT = 64  # of its address, or 128 where the headers of CUDA 13 are
 _SCALARS = {
     "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
     "fp16": "e", "fp32": "f", "f32": "f", "fp64": "d",
@@ -47,6 +46,7 @@ class Starts:
 
     early: Run  # while the kernels before them in the stream may still run
     behind: Run  # when those are over, and what they wrote is there to be read
+    block: Block | None = None  # in which both lay the arguments out, if it is ours that launches
 
 
 def starts(theirs: Any, kernel: Any) -> Starts:
@@ -140,23 +140,29 @@ class _Layout:
 
     def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Starts:
         block = Block(self.size, self.addresses)
+        sizes = "".join(form for form, _, _ in self.scalars)
         names = [f"a{at}" for at in range(len(self.kinds))]
         slow = _their_way(theirs)
-        lines, space = [], {
+        lines, again, space = [], [], {
             "call": call, "their_early": slow.early, "their_behind": slow.behind,
             "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
-            "pack": struct.Struct("<" + _CONFIG + "".join(form for form, _, _ in self.scalars)).pack_into,
+            "reach": _reach,
+            "pack": _packs(_CONFIG + sizes), "pack_numbers": _packs(sizes), "pack_grid": _packs("3I"),
+            "pack_early": _packs("I"),
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
-        alike: list[tuple[Any, int, dict[Any, bytes]]] = []  # what Triton notes, rank, and what is known of shapes
+        alike: list[tuple[Any, int, _Known]] = []  # what Triton notes, rank, and what is known of shapes
         for index, (at, offset, rank, noted) in enumerate(self.descriptors):
             known = next((found for one, other, found in alike if (one, other) == (noted, rank)), None)
             if known is None:
-                known = {}
+                known = _Known({}, {})
                 alike.append((noted, rank, known))
-            space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
+            slot = space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
+            there = f"contents[{offset}:{offset + slot.layout.size}]"
+            again.append(f"form = a{at}.shape, a{at}.stride()")
+            again.append(f"{there}, r{at} = d{index}.forms.get(form) or d{index}.of(a{at}, form)")
             lines += [
                 f"shape = {_key_of(f'a{at}')}",
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
@@ -168,9 +174,21 @@ class _Layout:
             _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
             for when, early in (("early", 1), ("behind", 0))
         )
+        numbers = f"pack_numbers(contents, {struct.calcsize(f'<{_CONFIG}')}{written})" if written else "pass"
+        addressed = [at for at, place in enumerate(self.places()) if place >= 0]
+        described = [at for at, *_ in self.descriptors]
+        source += _AGAIN.format(
+            arguments=arguments, descriptors="\n    ".join(again) or "pass", numbers=numbers,
+            places="; ".join(f"p{at} = {_POINTER.format(at)}" for at in addressed) or "pass",
+            aligned=" | ".join(f"p{at}" for at in described) or "0",
+            addresses="".join(f"p{at}, " for at in addressed),
+            reaches="".join(f"r{at}, " if at in described else f"reach(a{at}), " for at in addressed),
+            early=cuda.Config.attribute_count.offset,
+        )  # fmt: skip
         exec(compile(source, "<wspec launcher>", "exec"), space)
         found: Any = space
-        return Starts(found["early"], found["behind"])
+        block.lay = found["lay"]
+        return Starts(found["early"], found["behind"], block)
 
     def places(self) -> list[int]:
         """Where in the block the address of each tensor and descriptor is written; -1 of other arguments."""
@@ -179,6 +197,10 @@ class _Layout:
             if isinstance(kind, str) and kind.startswith(("*", "tensordesc")):
                 found[at] = self.first[at, 0]
         return found
+
+
+def _packs(form: str) -> Callable[..., None]:
+    return struct.Struct("<" + form).pack_into
 
 
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
@@ -200,6 +222,20 @@ def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
         refused(status)
         their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
 """
+
+_AGAIN = """
+def lay(contents, x, y, z, early, {arguments}):
+    {places}
+    if ({aligned}) & 15:
+        raise Unlike
+    {descriptors}
+    pack_grid(contents, 0, x, y, z)
+    pack_early(contents, {early}, early)
+    {numbers}
+    return ({addresses}), ({reaches})
+"""
+"""Changes what a block held to another launch, which starts early or not, of tensors where the kernel has descriptors
+of the whole of them. Gives the addresses of all that have one, and how many bytes they reach. Raises Unlike."""
 
 
 def _their_way(theirs: Any) -> Starts:
@@ -242,6 +278,8 @@ class Block:
         self.size = size
         self.given_up = False  # for good
         self.again: Any = None  # the block in which launches are made again
+        self.lay: Callable[..., tuple[int, ...]] | None = None  # see _AGAIN
+        self.starts_early: Callable[[int], bool] | None = None  # do launches of so many blocks?
         self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
         start = ctypes.addressof(self.memory)
         self.base = -start % MAP_BYTES  # where in the memory the block begins
@@ -267,36 +305,126 @@ def start(contents: bytearray, early: bool) -> None:
     struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
 
 
+def _reach(argument: Any) -> int:
+    """Bytes that an argument reaches from its address; 0 of a number, for it is the launch's own."""
+    if type(argument) is int:
+        return 0
+    if type(argument) is not torch.Tensor or not argument.is_contiguous():
+        raise Unlike
+    return argument.nbytes
+
+
+def legal_strides(shape: Sequence[int], strides: Sequence[int], size: int) -> list[int] | None:
+    """As a tensor map takes them, of elements of that many bytes; None where it cannot.
+
+    The stride of a dimension of length 1 is never used, yet the hardware checks it, so it is replaced by a legal one.
+    """
+    unit, most = _UNITS[size]
+    found = [*strides]
+    last = found.pop()
+    if last != 1 and shape[-1] > 1:
+        return None
+    for dim, stride in enumerate(found):
+        if shape[dim] <= 1:
+            found[dim] = unit
+        elif not 0 < stride < most or stride % unit:
+            return None
+    found.append(1)
+    return found
+
+
+MOST_STRIDE = 1 << 40  # bytes
+_UNITS = {size: (16 // size, MOST_STRIDE // size) for size in (1, 2, 4, 8, 16)}
+
+
+Forms = dict[Any, tuple[bytes, int]]  # by a whole tensor's shape and strides: what is written, bytes that it reaches
+
+
+@functools.cache
+def _reaching(rank: int) -> Callable[..., int]:
+    """How many elements a tensor of so many sizes, and as many strides behind them, reaches."""
+    names = [f"n{dim}" for dim in range(rank)] + [f"s{dim}" for dim in range(rank)]
+    reach = " + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in range(rank))])
+    found: Callable[..., int] = eval(f"lambda {', '.join(names)}: {reach}")
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """What was made for descriptors of one type."""
+
+    shapes: dict[tuple[Any, ...], bytes]  # by all that a map is made of beside the address
+    forms: dict[tuple[Any, ...], Forms]  # by that but for sizes and strides
+
+
 class _Slot:
     """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them.
 
-    `known`: what was made of shapes for this and other places of descriptors of the same type.
+    `known`: what was made for this and other places of descriptors of the same type.
     """
 
-    def __init__(self, block: Block, offset: int, rank: int, noted: Any, known: dict[Any, bytes]) -> None:
+    def __init__(self, block: Block, offset: int, rank: int, noted: Any, known: _Known) -> None:
         self.block, self.offset, self.noted, self.rank = block, offset, noted, rank
         self.address = block.slot(offset)
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
-        self.known = known
+        self.known, self._all_forms = known.shapes, known.forms
+        self.forms: Forms = {}
+        self.example: dict[str, Any] | None = None  # a descriptor's fields, and those of them that are in a map
+        self.others: tuple[Any, ...] = ()  # beside shape and strides
+        self.reach = _reaching(rank)
         self.looked = False
+        self.maps: tuple[cuda.TensorMaps, tuple[Any, ...]] | None = None  # what encodes without Triton, and of which
         self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        data = self.known.get(shape)
-        if data is None:
-            data = self._encoded(descriptor)
-            keep(self.known, shape, data, _MOST)
+        data = self.known.get(shape) or self.data(descriptor, shape)
+        if self.example is None:
+            self.example, self.others = {**descriptor.__dict__, "base": None}, shape[2 * self.rank :]
+            self.forms = self._all_forms.setdefault(self.others, {})
         ctypes.memmove(self.block.address + self.offset, data, len(data))
         self.shape = shape
 
-    def _encoded(self, descriptor: Any) -> bytes:
-        encoded, *numbers = _encode(descriptor, self.noted)
+    def of(self, tensor: torch.Tensor, form: tuple[Any, Any]) -> tuple[bytes, int]:
+        """What is written for the whole of a tensor of that shape and those strides, and how many bytes it reaches."""
+        shape, size = form[0], tensor.element_size()
+        strides = legal_strides(shape, form[1], size)
+        if strides is None or self.example is None:
+            raise Unlike
+        numbers, data = (*shape, *strides), None
+        if self.maps is not None and self.maps[1] == self.others:
+            found = self.maps[0].encode(tensor.data_ptr(), numbers)
+            data = None if found is None else self.layout.pack(found, *strides, *shape)
+        if data is None:
+            descriptor = object.__new__(TensorDescriptor)
+            descriptor.__dict__.update(self.example)
+            descriptor.base, descriptor.shape, descriptor.strides = tensor, list(shape), strides
+            data = self._encoded(descriptor, (*numbers, *self.others))
+        made = data, self.reach(*numbers) * size
+        keep(self.forms, form, made, _MOST)
+        return made
+
+    def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
+        """What is written, of a shape that was not seen yet. Raises Unlike, too."""
+        data = self._encoded(descriptor, shape)
+        keep(self.known, shape, data, _MOST)
+        return data
+
+    def _encoded(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
+        rank = self.rank
+        numbers, others = shape[: 2 * rank], shape[2 * rank :]
+        if self.maps is not None and self.maps[1] == others and numbers[-1] == 1:
+            found = self.maps[0].encode(descriptor.base.data_ptr(), numbers)
+            if found is not None:
+                return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
+        encoded, *given = _encode(descriptor, self.noted)
         found = _map_bytes(encoded)
         if not self.looked:
             self._look(descriptor, found)
-        rank = self.rank
-        return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
+            maps = _maps(self.noted)
+            if maps is not None and maps.encode(descriptor.base.data_ptr(), numbers) == found:
+                self.maps = maps, others
+        return self.layout.pack(found, *given[rank:], *given[:rank])
 
     def _look(self, descriptor: Any, found: bytes) -> None:
         """Is the address what a map begins with, and is nothing else made of it?"""
@@ -360,6 +488,16 @@ def _encode(descriptor: Any, noted: Any) -> list[Any]:
 def _more(make: Callable[..., Any]) -> tuple[None, ...]:
     """What Triton's function takes behind the two arguments that matter, which versions add."""
     return (None,) * (len(inspect.signature(make).parameters) - 2)
+
+
+def _maps(noted: Any) -> cuda.TensorMaps | None:
+    """What encodes maps of which Triton notes that, if it should be as simple as that."""
+    kinds = getattr(nvidia, "TMA_DTYPE_DEVICE_TO_HOST", {})
+    try:
+        kind, size, box, swizzle = (noted[name] for name in ("elem_type", "elem_size", "block_size", "swizzle"))
+        return cuda.TensorMaps(kinds[kind], size, box, swizzle)
+    except (OSError, AttributeError, KeyError, TypeError):
+        return None
 
 
 def _map_bytes(encoded: Any) -> bytes:

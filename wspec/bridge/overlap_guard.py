@@ -68,6 +68,7 @@ def _with_guard(launch: Run, guard: Guard, plain: Plain) -> Run:
         found = overlap(ranges, rest)
         if recording.count and (now := recording.now) is not None:
             now.apart += guard.sizes(ranges)
+            now.guard = guard
             now.once |= found is not None or guard.nested
         if found is None:
             launch(x, y, z, stream, function, packed, *rest)
@@ -113,6 +114,10 @@ class Guard:
         bytes = [end - start for start, end in ranges]
         places = self.places
         return [(places[one][0], bytes[one], places[other][0], bytes[other]) for one, other in self.pairs]
+
+    def pairs_at(self, order: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs, of which `order` says which each argument is."""
+        return [(order[self.places[one][0]], order[self.places[other][0]]) for one, other in self.pairs]
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
         """`first_overlap` of arguments that lie there."""

@@ -40,8 +40,10 @@ from wspec.tile_scheduler import (
     Sampler,
     TileLoop,
     blocks_of,
+    coarse,
     divided_launch,
     launch_table,
+    near,
     partials_words,
 )
 
@@ -106,6 +108,7 @@ def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
             recording.rely(entry)
+            recording.has_table(tables)
         (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
         entry.settled = True
 
@@ -120,15 +123,14 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
             launch(grid_x, grid_y, grid_z, *args, 0, 0)
             return
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
-        memory = partials_of(args[0], entry.divided.words) if entry.divided is not None else None
+        blocks, hidden, kept = tables.given(entry, args[0])
         if recording.count:
             recording.rely(entry)
-            recording.keep(memory)
-        start = launch if entry.settled else first
-        if entry.divided is None or memory is None:
-            start(entry.blocks, 1, 1, *args, entry.address, 0)
-        else:
-            start(entry.divided.blocks, 1, 1, *args, entry.divided.address, memory.data_ptr())
+            recording.has_table(tables)
+            recording.keep(*kept)
+            if entry.undecided:
+                recording.once()
+        (launch if entry.settled else first)(blocks, 1, 1, *args, *hidden)
         entry.settled = True
 
     return run
@@ -144,6 +146,7 @@ class _Entry:
     address: int
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
+    undecided: bool = False  # whether `divided` pays is looked at when a launch like the first one comes
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
 
 
@@ -158,7 +161,8 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
-        self._read = reader([slot for _, slot in self.slots])
+        exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
+        self.read = reader([slot for _, slot in self.slots], change=None if exact else near)
         self.sampler = Sampler(tiles.cost)
         self.kinds: dict[Key, Kind] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
@@ -171,26 +175,49 @@ class Tables:
 
         Who holds the entry until the launch is made keeps the table's memory.
         """
-        key = torch.cuda.current_device(), stream, grid, self._read(args)
-        if torch.cuda.is_current_stream_capturing():
-            return self._captured(key)
+        key = torch.cuda.current_device(), stream, grid, self.read(args)
+        return self._captured(key) if torch.cuda.is_current_stream_capturing() else self.of(key)
+
+    def of(self, key: Key) -> _Entry:
+        """The same where no graph is captured."""
         kind = self.kinds.get(key)
         entry = self.entries.get(kind) if kind is not None else None
-        return self._made(key) if entry is None else entry
+        if entry is None:
+            return self._made(key)
+        if entry.undecided:
+            self._decide(key, entry)
+        return entry
+
+    def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
+        """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
+        if not self.tiles.stream_k:
+            return entry.blocks, (entry.address,), ()
+        divided = entry.divided
+        memory = partials_of(stream, divided.words) if divided is not None else None
+        if divided is None or memory is None:
+            return entry.blocks, (entry.address, 0), ()
+        return divided.blocks, (divided.address, memory.data_ptr()), (memory,)
 
     def _made(self, key: Key) -> _Entry:
         """For a launch like none before."""
         device, stream, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        named = self._named(values)
-        blocks = blocks_of(self.tiles, grid, slots)
-        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
+        named, tiles = self._named(values), self.tiles
+        blocks = blocks_of(tiles, grid, slots)
+        direction = self.sampler.direction(grid, named)
+        if direction is not None and not tiles.stream_k and stream != PER_THREAD:
+            kind = (device, stream, grid, blocks, *direction)
+            entry = self.entries.get(kind)
+            if entry is not None:
+                keep(self.kinds, key, kind, MOST)
+                return entry
+        order = None
+        if direction is not None:
+            order = Order(coarse(grid, tiles.coarsening, tiles.axis), blocks, *direction)
         if stream == PER_THREAD:  # which names another stream in each thread
             with recording.aside(), in_stream(device, stream):
                 return self._of_its_own(key, order, named, slots)
-        divided = self.tiles.stream_k.value
-        parts = None if divided is None else divided_launch(self.tiles, grid, named, slots)
-        kind = _kind(key, order) if parts is None else (*key, "divided")
+        kind = (*key, "divided") if tiles.stream_k else _kind(key, order)
         with self.lock:
             entry = self.entries.get(kind)
             if entry is None:
@@ -198,15 +225,30 @@ class Tables:
                     entry = self._written(kind, order, blocks) if order is not None else None
                     if entry is None:
                         entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-                    if divided is not None and parts is not None:
-                        entry.divided = self._uploaded(kind, *parts)
-                        entry.divided.words = partials_words(divided, parts[0])
                     mark(device, stream).record(stream)
+                entry.undecided = bool(tiles.stream_k)
                 self.entries[kind] = entry
                 for old in self.memory.more_than(KEPT_BYTES):
                     self.entries.pop(old, None)
             keep(self.kinds, key, kind, MOST)
         return entry
+
+    def _decide(self, key: Key, entry: _Entry) -> None:
+        """Are tiles divided? That takes the host some 100 us, which are spent when a grid comes the second time."""
+        device, stream, grid, values = key
+        divided = self.tiles.stream_k.value
+        slots = multiprocessors(device) * self.blocks_per_sm
+        with self.lock:
+            if not entry.undecided:
+                return
+            parts = divided_launch(self.tiles, grid, self._named(values), slots)
+            if divided is not None and parts is not None:
+                with recording.aside():
+                    made = self._uploaded((*key, "divided"), *parts)
+                    mark(device, stream).record(stream)
+                made.words, entry.settled = partials_words(divided, parts[0]), False
+                entry.divided = made
+            entry.undecided = False
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
@@ -254,7 +296,7 @@ class Tables:
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
-                return replace(entry, divided=None, settled=True)
+                return replace(entry, divided=None, undecided=False, settled=True)
         return self._of_its_own(key, order, named, slots)
 
 

@@ -22,8 +22,13 @@ class Recorded:
     relied: list[weakref.ref[Any]] = field(default_factory=list)  # that others keep, for a while
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
+    guard: Any = None  # that looked at `apart`
+    chooser: Any = None  # which of several binaries (`choice.Chooser`), and
+    chosen: Any = None  # what it said
+    tables: Any = None  # of tiles, of which the launch has one (`persistent.Tables`)
     launches: int = 0
     once: bool = False  # what was decided holds for this launch only
+    alone: bool = False  # or for others of its size only
 
 
 class _Recording(threading.local):
@@ -60,6 +65,21 @@ class _State:
         """What the launch takes for granted while somebody else keeps it."""
         if (now := self.of_thread.now) is not None:
             now.relied.append(weakref.ref(one))
+
+    def alone(self) -> None:
+        """Nothing is said of launches of other sizes."""
+        if self.count and (now := self.of_thread.now) is not None:
+            now.alone = True
+
+    def once(self) -> None:
+        """The next launch like it may be another."""
+        if (now := self.of_thread.now) is not None:
+            now.once = True
+
+    def has_table(self, tables: Any) -> None:
+        """The launch has one of those."""
+        if (now := self.of_thread.now) is not None:
+            now.tables = tables
 
     def note(self, block: Any, function: int, places: Sequence[int]) -> None:
         """The launch that was made."""

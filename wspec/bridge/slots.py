@@ -26,13 +26,17 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
     return found
 
 
-def reader(slots: Sequence[Slot | None], before: int = 0) -> Callable[[Sequence[Any]], tuple[int, ...]]:
-    """What gives the numbers at slots, of a launch's arguments from position `before` on."""
+def reader(
+    slots: Sequence[Slot | None], before: int = 0, change: Callable[[int], int] | None = None
+) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    """What gives the numbers at slots, of a launch's arguments from position `before` on, each after that change."""
     parts = []
     for slot in slots:
         assert slot is not None, "costs depend on whole numbers only"
         position, kind, axis = slot
         inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
-        parts.append(f"int(args[{before + position}]{inside}),")
-    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(f"lambda args: ({' '.join(parts)})")
+        number = f"int(args[{before + position}]{inside})"
+        parts.append(f"{number}," if change is None else f"change({number}),")
+    text = f"lambda args: ({' '.join(parts)})"
+    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(text, {"change": change})
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -50,6 +49,13 @@ def bounds(argument: Any) -> tuple[int, int]:
     return Reach().bounds(argument)
 
 
+def _elements(descriptor: Any) -> int:
+    found = 1
+    for size, stride in zip(descriptor.shape, descriptor.strides):  # noqa: B905  # every call counts
+        found += (size - 1) * stride
+    return int(found)
+
+
 class Reach:
     """The same of one argument of many launches, whose shape seldom changes: it is asked at every launch."""
 
@@ -72,7 +78,7 @@ class Reach:
 
     def _look(self, descriptor: Any) -> tuple[Any, Any, int]:
         shape, strides = descriptor.shape, descriptor.strides
-        elements = 1 + int(sum(map(operator.mul, shape, strides)) - sum(strides))
+        elements = _elements(descriptor)
         shape, strides = [value[:] if type(value) is list else value for value in (shape, strides)]
         self._seen = shape, strides, elements * descriptor.base.itemsize
         return self._seen

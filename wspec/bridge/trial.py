@@ -144,6 +144,7 @@ class Trial:
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         keeps = self.last if self.certain else self._settled((x, y, z, *self._read(rest)))
+        recording.alone()
         if keeps:
             self.run(x, y, z, stream, function, packed, *rest)
             return

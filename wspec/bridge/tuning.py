@@ -21,6 +21,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge.cache import sha256
 from wspec.bridge.cloned_arguments import CannotCopy, copied
 from wspec.bridge.launcher import keep
+from wspec.bridge.recording import recording
 from wspec.bridge.versions.internals import internal
 
 get_cache_manager = internal("triton.runtime.cache", "get_cache_manager")
@@ -90,6 +91,7 @@ class _Chooser:
             self.sizes = sizes_of(rest)
         exact = (x, y, z, self.sizes(rest))
         other = self.recent.get(exact, _UNKNOWN)
+        recording.alone()
         if other is _UNKNOWN:
             other = self._other((x, y, z), stream, rest[3:], exact)
         if other is None:

@@ -12,10 +12,10 @@ from wspec.tile_scheduler.launch import (
     ordered_table,
     partials_words,
 )
-from wspec.tile_scheduler.launch_way import LaunchWay, fastest
+from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
-from wspec.tile_scheduler.sampled import Sampler
+from wspec.tile_scheduler.sampled import Sampler, coarse
 from wspec.tile_scheduler.table import Makespan, make_table, predicted_waves
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS
@@ -28,12 +28,14 @@ __all__ = [
     "LoopCost",
     "Makespan",
     "Order",
+    "Ranking",
     "Sampler",
     "StreamK",
     "TileCost",
     "TileLoop",
     "blocks_of",
     "chosen_launch",
+    "coarse",
     "coarse_costs",
     "divided_launch",
     "even_launch",
@@ -41,6 +43,7 @@ __all__ = [
     "fastest",
     "launch_table",
     "make_table",
+    "near",
     "ordered_table",
     "partials_words",
     "predicted_waves",

@@ -37,7 +37,7 @@ def launch_table(
 
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
     """How many blocks are launched."""
-    x, y, z = grid if tiles.coarsening == 1 else coarse(grid, tiles.coarsening, tiles.axis)
+    x, y, z = coarse(grid, tiles.coarsening, tiles.axis)
     return max(1, min(slots, x * y * z))
 
 

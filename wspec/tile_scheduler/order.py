@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.int64]
+_DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 WINDOW_ROWS = 4  # an even number: pairs of rows are what is balanced
 
 
@@ -48,9 +49,7 @@ class Order:
     @property
     def dimensions(self) -> tuple[int, int, int]:
         """The axes, in the order in which tiles are numbered."""
-        first = 0 if self.axis is None else self.axis
-        left = [axis for axis in range(3) if axis != first]
-        return first, left[0], left[1]
+        return _DIMENSIONS[self.axis or 0]
 
     def counts(self) -> Array:
         """Tiles of each block."""

@@ -7,7 +7,7 @@ that is in which order tiles are worked on, not which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -19,8 +19,9 @@ from wspec.tile_scheduler.scalars import Scalar
 Sample = Callable[[int, int, int, int, int, int, Mapping[int, int]], float]
 """Of the tile x, y, z of a grid of three sizes, with the arguments that decide."""
 
-Four = Callable[[int, int, int, Mapping[int, int]], tuple[float, float, float, float]]
-"""Of four tiles of a grid of three sizes, at even distances along an axis, with the arguments that decide."""
+Costs = tuple[float, float, float, float]  # of four tiles at even distances along an axis
+Four = Callable[[int, int, int, Mapping[int, int]], tuple[Costs, ...]]
+"""Of a grid of three sizes, with the arguments that decide, by each of several costs."""
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -59,24 +60,35 @@ def sampler(cost: TileCost) -> Sample:
     return made
 
 
-def four_sampler(cost: TileCost, along: int) -> Four:
-    """The same for four tiles on an axis, the only one that costs depend on. What all tiles share is computed once."""
+def four_sampler(costs: Sequence[TileCost], along: int) -> Four:
+    """The same for four tiles on an axis, the only one that costs depend on. What all tiles share is computed once.
+
+    `costs` differ in cycles only: trip counts are computed once, too.
+    """
+    cost = costs[0]
     differs: set[int] = set()
     for at, scalar in enumerate(cost.scalars):
         if scalar.name == "program_id" or differs.intersection(scalar.operands):
             differs.add(at)
     shared = [line for at in range(len(cost.scalars)) if at not in differs for line in _line(cost, at)]
     each = [line for at in sorted(differs) for line in _line(cost, at)]
-    counts, total = _total(cost)
-    header = "gx, gy, gz, values"
-    if not differs:
-        found: Four = _compiled(header, [*shared, *counts, f"found = {total}", "return found, found, found, found"])
-        return found
+    counts = _total(cost)[0]
+    totals = [_total(one)[1] for one in costs]
     axis, size = "xyz"[along], "g" + "xyz"[along]
-    loop = [f"for {axis} in (0, {size} // 3, 2 * {size} // 3, {size} - 1):"]
-    inside = ["    " + line for line in (*each, *counts, f"found.append({total})")]
-    found = _compiled(header, [*shared, "found = []", *loop, *inside, "return found"])
-    return found
+    lines = list(shared)
+    for number, tile in enumerate(("0", f"{size} // 3", f"2 * {size} // 3", f"{size} - 1")):
+        if number == 0 or differs:
+            lines += [f"{axis} = {tile}", *each, *counts]
+        lines += [f"t{which}_{number} = {total}" for which, total in enumerate(totals)]
+    found = ", ".join(f"({', '.join(f't{which}_{number}' for number in range(4))})" for which in range(len(costs)))
+    made: Four = _compiled("gx, gy, gz, values", [*lines, f"return {found},"])
+    return made
+
+
+def differ_in_cycles(costs: Sequence[TileCost]) -> bool:
+    """And in nothing else."""
+    forms = {(cost.scalars, tuple((loop.factors, loop.unknown) for loop in cost.loops)) for cost in costs}
+    return len(forms) == 1
 
 
 def _compiled(arguments: str, lines: list[str]) -> Any:
@@ -135,7 +147,7 @@ class Sampler:
         self.cost = cost
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
-        self._at = four_sampler(cost, self.along) if len(self.axes) < 2 else None
+        self._at = four_sampler((cost,), self.along) if len(self.axes) < 2 else None
 
     def order(
         self, grid: Grid, values: Mapping[int, int], blocks: int, coarsening: int = 1, axis: int = 0
@@ -144,19 +156,25 @@ class Sampler:
 
         None where a formula does not say: costs depend on several axes, or rise and fall. That is told by four tiles.
         """
-        sizes = grid if coarsening == 1 else coarse(grid, coarsening, axis)
+        found = self.direction(grid, values)
+        if found is None:
+            return None
+        return Order(coarse(grid, coarsening, axis), blocks, *found)
+
+    def direction(self, grid: Grid, values: Mapping[int, int]) -> tuple[int | None, bool] | None:
+        """What an `Order` says of costs: on which axis they depend, if there is one, and whether they rise on it."""
         if not self.axes:
-            return Order(sizes, blocks)
+            return None, False
         found = self.four(grid, values)
         if found is None:
             return None
         one, two, three, four = found
         if one == two == three == four:
-            return Order(sizes, blocks)
+            return None, False
         rises = one <= two <= three <= four
-        return Order(sizes, blocks, self.along, rises) if rises or one >= two >= three >= four else None
+        return (self.along, rises) if rises or one >= two >= three >= four else None
 
-    def four(self, grid: Grid, values: Mapping[int, int]) -> tuple[float, float, float, float] | None:
+    def four(self, grid: Grid, values: Mapping[int, int]) -> Costs | None:
         """What four tiles cost, at even distances along the axis on which costs depend.
 
         None where they depend on several, or where a division has no result.
@@ -165,13 +183,15 @@ class Sampler:
         if self._at is None or x < 1 or y < 1 or z < 1:
             return None
         try:
-            return self._at(x, y, z, values)
+            return self._at(x, y, z, values)[0]
         except (ArithmeticError, ValueError):
             return None
 
 
 def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
     """How many groups of neighbours there are on each axis, the last of which may have fewer."""
+    if coarsening == 1:
+        return grid
     x, y, z = (-(-size // coarsening) if at == axis else size for at, size in enumerate(grid))
     return x, y, z
 

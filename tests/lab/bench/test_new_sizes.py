@@ -36,7 +36,7 @@ def test_which_sizes_are_called() -> None:
     assert made.name == "f" and made.known_us > 0 and made.to_data()["worst_ratio"] > 0 and waits
     assert [calls[size] for size in (100, 101, 102, 150, 349)] == [401, 1, 1, 1, 1]
     assert calls[529] == 2 and calls[658] == 2, "far from others"
-    assert [calls[size] for size in (4976, 5000, 5025)] == [2, 4 * 50 + 2, 2], "equal ones lie in the middle"
+    assert [calls[size] for size in (4975, 4976, 5000, 5025, 5026)] == [1 + 4 * 50, 2, 2, 2, 0], "one is called before"
 
 
 def test_long_sizes_are_called_three_times() -> None:

@@ -26,6 +26,7 @@ FARTHEST = 131072
 """Tokens of the longest sequence."""
 
 _APART = 129  # sizes: tiles are not larger
+_COMPILED = 61  # of so many sizes in a row one is called before: the binaries that are chosen there are compiled
 _IN_A_ROW = 20  # launches, before the card is waited for: fewer than its queue takes
 
 
@@ -111,9 +112,11 @@ def measure(subject: Subject, wait: Wait, count: int = 1000) -> Found:
     again = _each_us(some, wait)
     equal, different, second = {}, {}, {}
     for name, least in (("short", short + 301), ("long", long - count // 2)):
-        subject.of(least)()
-        same = [subject.of(least + count // 2) for _ in range(count)]
-        differ = [subject.of(least + size) for size in range(1, count + 1)]
+        sizes = range(least, least + count + count // _COMPILED + 1)
+        for size in sizes[::_COMPILED]:
+            subject.of(size)()
+        differ = [subject.of(size) for at, size in enumerate(sizes) if at % _COMPILED][:count]
+        same = [subject.of(least + _COMPILED * (count // 2 // _COMPILED))] * count
         _row_us(same, wait)
         equal[name] = min(_row_us(same, wait) for _ in range(3))
         different[name] = _row_us(differ, wait)
