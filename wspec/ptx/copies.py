@@ -13,21 +13,26 @@ from typing import NamedTuple
 from wspec.ptx import flow
 from wspec.ptx.arithmetic import width
 from wspec.ptx.drawn_launch import Launch
-from wspec.ptx.effects import has_target, reads, space
+from wspec.ptx.effects import reads, space
 from wspec.ptx.evaluation import Evaluation, Value, computes
-from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, registers
+from wspec.ptx.operands import Address, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
+MOST_COPIES = 32  # that are looked at in one launch, or so many times those that there are:
+_TIMES = 5
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
-LANES = (0, 1, 13, 31)  # that are looked at of each warp where threads copy elements
+LANES = (0, 13)  # that are looked at of each warp where threads copy elements
 
 _IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
     f"%nctaid.{axis}": ("blocks", at) for at, axis in enumerate("xyz")
 }
+
+
+_THREAD = ("%tid.x", "%laneid")
 
 
 class Copied(NamedTuple):
@@ -64,7 +69,7 @@ class Copies:
         }
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
-        """The registers that copies and branches hang on, but for constants."""
+        """The registers that copies and branches hang on."""
         work: list[str] = []
         for number in inside:
             block = self._blocks[number]
@@ -75,7 +80,7 @@ class Copies:
         found: set[str] = set()
         while work:
             name = work.pop()
-            if name not in found and name not in _IDS and self._evaluation.constant(name) is None:
+            if name not in found and name not in _IDS:
                 found.add(name)
                 for one in self._writers.of(name):
                     if computes(one) or one.name == "ld":
@@ -106,6 +111,8 @@ class Copies:
                 else:
                     run.execute(one)
             first = False
+            if len(found) >= max(MOST_COPIES, _TIMES * len(self.all)):
+                break
             way = self._way(block, run, choose)
             if way is None:
                 return found, True
@@ -140,7 +147,7 @@ class _Run:
     def __init__(self, evaluation: Evaluation, writers: Writers, launch: Launch, threads: int) -> None:
         self._evaluation, self._writers, self._launch, self._threads = evaluation, writers, launch, threads
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
-        self._partly: dict[str, tuple[int | None, ...]] = {}  # known in some of the threads
+        self._held |= {name: evaluation.constant(name) for name in _THREAD}
 
     def value(self, operand: Operand) -> Value:
         return self._evaluation.value(operand, self._held)
@@ -154,8 +161,11 @@ class _Run:
         if guard == 0:
             return
         targets = self._writers.targets(one)
-        if computes(one):
-            results: Sequence[Value] = self._evaluation.results(one, self._held)
+        constants = [self._evaluation.constant(name) for name in targets]
+        if None not in constants:
+            results: Sequence[Value] = constants
+        elif computes(one):
+            results = self._evaluation.results(one, self._held)
         elif one.name == "ld":
             results = self._loaded(one, len(targets))
         else:
@@ -180,10 +190,9 @@ class _Run:
         if not isinstance(source, Address) or not size:
             return unknown
         if space(one) == "param":
-            name, _, number = source.base.name.rpartition("_param_") if isinstance(source.base, Symbol) else ("", "", "")
-            if not name or not number.isdigit() or int(number) >= len(self._launch.arguments) or source.offset:
-                return unknown
-            return (self._launch.arguments[int(number)],)
+            number = source.base.name.rpartition("_param_")[2] if isinstance(source.base, Symbol) else ""
+            is_known = number.isdigit() and int(number) < len(self._launch.arguments) and not source.offset
+            return (self._launch.arguments[int(number)],) if is_known and count == 1 else unknown
         base = self._evaluation.value(source.base, self._held)
         if space(one) != "global" or base is None:
             return unknown
@@ -199,7 +208,9 @@ class _Run:
 
     def copy(self, one: Instruction) -> Copy:
         guard = self.guard(one)
-        threads = range(self._threads) if guard in (None, 1) else [at for at, holds in enumerate(self._each(guard or 0)) if holds]
+        if guard is None:
+            return Copy(one, (Copied(None, (None,), None),))
+        threads = [at for at, holds in enumerate(self._each(guard)) if holds]
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):
             place, source = self._spread(operands[0]), self._spread(operands[1])
@@ -211,6 +222,8 @@ class _Run:
         rest = tensor.rest if isinstance(tensor, Address) else ()
         items = rest[0].items if rest and isinstance(rest[0], Several) else ()
         coordinates = [self._spread(item) for item in items]
+        if is_load and self.value(operands[2]) is None:  # the mbarrier
+            place = (None,) * self._threads
         return Copy(one, tuple(Copied(place[at], tuple(each[at] for each in coordinates)) for at in threads))
 
     def _spread(self, operand: Operand) -> Sequence[int | None]:
@@ -225,7 +238,11 @@ class _Run:
 
 
 class _Lanes(Evaluation):
-    """Where only some lanes of each warp are looked at."""
+    """Where only some lanes of each warp are looked at, and registers hold nothing before they are written."""
+
+    def value(self, operand: Operand, held: Mapping[str, Value]) -> Value:
+        is_written = not held or not isinstance(operand, Register) or operand.name in held
+        return super().value(operand, held) if is_written else None
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)

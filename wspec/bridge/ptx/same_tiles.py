@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wspec.bridge.ptx import tiles
 from wspec.bridge.ptx.elements import element_at
@@ -30,11 +30,14 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
-FEWEST_LAUNCHES, MOST_LAUNCHES = 2, 24
+FEWEST_LAUNCHES, MOST_LAUNCHES = 2, 48
 MOST_TRIES = 200  # of ways through branches that are not known
 
 _SIZES = ((1, 200), (200, 1200), (1, 3000))
 """From where to where sizes and strides are drawn, from launch to launch."""
+
+_NOTHING = 3
+"""Of so many sizes one is nothing, in launches that look for what the first ones did not come to."""
 
 
 def show_tiles(
@@ -71,7 +74,8 @@ def drawn(function: Operation, number: int) -> Launch:
             arguments.append(base_of(at) + (draw.randrange(1 << 20) << 8))
             sizes[at] = max(kind.pointee.bits // 8, 1) if isinstance(kind.pointee, ScalarType) else 8
         elif isinstance(kind, ScalarType) and not kind.is_float:
-            found = max(draw.randint(low, high) // divisor, 1) * divisor
+            is_nothing = number >= FEWEST_LAUNCHES and not draw.randrange(_NOTHING)
+            found = 0 if is_nothing else max(draw.randint(low, high) // divisor, 1) * divisor
             arguments.append(found & (1 << kind.bits) - 1)
         else:
             arguments.append(None)
@@ -96,7 +100,7 @@ def _compared(
     """The copies that were seen in this launch. Raises PtxError."""
     draw = random.Random(launch.seed)
     seen, ends = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)))
-    choices = _Choices()
+    choices, wrong = _Choices(), ""
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices)
@@ -104,7 +108,7 @@ def _compared(
             wrong = _Match(found, found.copies(function, role.partition)).wrong(seen, ends)
         except NotFollowed as error:
             raise PtxError(str(error)) from None
-        if wrong is None:
+        if not wrong:
             return {copy.one for copy in seen}
         if not choices.turn():
             break
@@ -145,8 +149,8 @@ class _Match:
         self._boxes = Counter[tuple[int, ...]]()  # that have yet to come, of one operation
         self._elements: tuple[Operation, Scope] | None = None
 
-    def wrong(self, seen: Sequence[Copy], ends: bool) -> str | None:
-        """What is said of the first copy that differs; None where none does. Raises NotFollowed and PtxError."""
+    def wrong(self, seen: Sequence[Copy], ends: bool) -> str:
+        """What is said of the first copy that differs; "" where none does. Raises NotFollowed and PtxError."""
         try:
             for copy in seen:
                 is_same = self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes
@@ -156,18 +160,18 @@ class _Match:
                 return "the TTGIR copies more tiles than the PTX"
         except Over:
             pass
-        return None
+        return ""
 
     def _takes_boxes(self, copy: Copy) -> bool:
-        for _, coordinates, _ in copy.by:
+        for place, coordinates, _ in copy.by:
             if not self._boxes.total():
                 op, scope = next(self._expected, (None, None))
                 if op is None or scope is None or op.name == tiles.ELEMENTS:
                     return False
                 self._boxes = self._task.boxes(op, scope)
                 self._elements = None
-            if None in coordinates:
-                raise PtxError(f"the coordinates of '{copy.one}' cannot be followed")
+            if place is None or None in coordinates:
+                raise PtxError(f"the places and coordinates of '{copy.one}' cannot be followed")
             if self._boxes[coordinates] <= 0:  # type: ignore[index]
                 return False
             self._boxes[coordinates] -= 1  # type: ignore[index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wspec.ir.core import Operation
 from wspec.ir.types import ScalarType, TensorType, Type
-from wspec.ptx.arithmetic import computed
+from wspec.ptx.arithmetic import computed, signed
 
 BINARY = {
     "arith.addi": "add.u", "arith.subi": "sub.u", "arith.muli": "mul.lo.u", "arith.andi": "and.b",
@@ -12,6 +12,7 @@ BINARY = {
     "arith.divui": "div.u", "arith.divsi": "div.s", "arith.remui": "rem.u", "arith.remsi": "rem.s",
     "arith.minui": "min.u", "arith.minsi": "min.s", "arith.maxui": "max.u", "arith.maxsi": "max.s",
 }  # fmt: skip
+_ROUNDED = {"arith.ceildivsi": True, "arith.floordivsi": False, "arith.ceildivui": True}  # upwards?
 WIDENINGS = {"arith.extui": "u", "arith.extsi": "s", "arith.trunci": "u"}
 _ORDERS = ("eq.s", "ne.s", "lt.s", "le.s", "gt.s", "ge.s", "lt.u", "le.u", "gt.u", "ge.u")
 
@@ -30,9 +31,21 @@ def result_of(op: Operation, values: tuple[int | None, ...]) -> int | None:
     if len(known) < len(values) or not known:
         return None
     bits = bits_of(op.operands[0].type)
+    if op.name in _ROUNDED:
+        return _quotient(known, bits, op.name.endswith("si"), _ROUNDED[op.name])
+    if op.name in ("arith.index_cast", "arith.index_castui"):
+        sign = "s" if op.name == "arith.index_cast" else "u"
+        return computed(f"cvt.{sign}{bits_of(op.result.type)}.{sign}{bits}", known)
     if op.name == "arith.cmpi":
         return computed(f"setp.{_ORDERS[op.int_attr('predicate') or 0]}{bits}", known)
     if op.name in WIDENINGS:
         sign = WIDENINGS[op.name]
         return computed(f"cvt.{sign}{bits_of(op.result.type)}.{sign}{bits}", known)
     return computed(f"{BINARY[op.name]}{bits}", known) if op.name in BINARY else None
+
+
+def _quotient(values: tuple[int, ...], bits: int, has_sign: bool, is_up: bool) -> int | None:
+    left, right = (signed(value, bits) if has_sign else value for value in values)
+    if not right:
+        return None
+    return (-(-left // right) if is_up else left // right) & (1 << bits) - 1

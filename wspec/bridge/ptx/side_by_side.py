@@ -16,6 +16,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from wspec.bridge.ptx.protocol import Protocol
+from wspec.bridge.ptx.same_tiles import show_tiles
 from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
@@ -78,6 +79,7 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
         task = made[index] if index < len(made) else Protocol(None, places, {})
         _show_task(task, functools.partial(Followed, blocks, role, writers, own, evaluations(role)), used)
     show_arrivals(blocks, roles, used.by)
+    show_tiles(function, blocks, roles, writers, places)
 
 
 class _Used:

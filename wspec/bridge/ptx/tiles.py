@@ -17,6 +17,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import I1, DenseArrayAttr, DenseAttr, MemDescType, PointerType, ScalarType, TensorType, Type
+from wspec.ptx.arithmetic import signed
 from wspec.ptx.drawn_launch import Launch
 
 MOST_STEPS = 4000  # iterations of a task's loops in one launch
@@ -27,7 +28,10 @@ BOXES = frozenset((
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
 _COPIES = BOXES | ROWS | {ELEMENTS}
-_DIVISIONS = frozenset(("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"))
+_DIVISIONS = frozenset((
+    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.ceildivui",
+    "arith.floordivsi",
+))  # fmt: skip
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
 Index = tuple[int, ...]
@@ -35,7 +39,7 @@ Index = tuple[int, ...]
 
 
 class NotFollowed(Exception):
-    """What a loop does, or a copy takes, is not known."""
+    """What a copy takes is not known."""
 
 
 class Over(Exception):
@@ -111,20 +115,19 @@ class Tiles:
 
     def _for(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
         body, kind = op.regions[0].block, op.operands[0].type
-        start, stop, step = (self.of(value, scope) for value in op.operands[:3])
-        if start is None or stop is None or not step:
-            raise NotFollowed("how often a loop runs is not known")
         bits = bits_of(kind)
-        at, end, by = (_signed(number, bits) for number in (start, stop, step))
+        start, stop, step = (self.of(value, scope) for value in op.operands[:3])
+        at = None if start is None else signed(start, bits)
+        by = None if step is None else signed(step, bits)
         held = [(value, scope) for value in op.operands[3:]]
-        while at < end:
+        while self._choose() if at is None or stop is None else at < signed(stop, bits):
             self._count()
             inside = Scope(body, scope)
-            inside.known[body.args[0], ()] = at & (1 << bits) - 1
+            inside.known[body.args[0], ()] = None if at is None else at & (1 << bits) - 1
             self._take(inside, dict(zip(body.args[1:], held, strict=True)))
             yield from self._block(inside)
             held = [(value, inside) for value in body.terminator.operands]
-            at += by
+            at = None if at is None or by is None else at + by
         scope.given |= dict(zip(op.results, held, strict=True))
 
     def _while(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
@@ -231,7 +234,7 @@ class Tiles:
         size = _size_of_pointee(op.result.type)
         if base is None or by is None or size is None:
             return None
-        return base + _signed(by, bits_of(op.operands[1].type)) * size & (1 << 64) - 1
+        return base + signed(by, bits_of(op.operands[1].type)) * size & (1 << 64) - 1
 
     def _loaded(self, op: Operation, scope: Scope, index: Index) -> int | None:
         sizes = op.attr("operandSegmentSizes")
@@ -339,10 +342,6 @@ def _constant(op: Operation) -> int | None:
         text = {"true": "1", "false": "0"}.get(text, text)
         value = int(text) if text.removeprefix("-").isdigit() else None
     return None if value is None else value & (1 << bits_of(type)) - 1
-
-
-def _signed(number: int, bits: int) -> int:
-    return (number ^ 1 << bits - 1) - (1 << bits - 1) if number >> bits - 1 else number
 
 
 def _size_of_pointee(type: Type) -> int | None:
