@@ -25,7 +25,7 @@ MOST_COPIES = 32  # that are looked at in one launch, or so many times those tha
 _TIMES = 5
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
-LANES = (0, 13)  # that are looked at of each warp where threads copy elements
+LANES = (0, 31)  # that are looked at of each warp where threads copy elements
 
 _IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
     f"%nctaid.{axis}": ("blocks", at) for at, axis in enumerate("xyz")

@@ -46,16 +46,17 @@ def show_tiles(
     roles: Sequence[Role],
     writers: Writers,
     places: Mapping[Operation, Area],
+    fewest: int = FEWEST_LAUNCHES,
 ) -> None:
-    """Raises PtxError where a copy takes something else, or where that cannot be followed."""
+    """Raises PtxError where a copy takes something else, or where that cannot be followed. `fewest`: launches."""
     tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers)).all]
     left = {one for _, copies in tasks for one in copies.all}
-    for number in range(MOST_LAUNCHES):
-        if number >= FEWEST_LAUNCHES and not left:
+    for number in range(max(fewest, MOST_LAUNCHES)):
+        if number >= fewest and not left:
             break
         launch = drawn(function, number)
         for role, copies in tasks:
-            if number < FEWEST_LAUNCHES or not left.isdisjoint(copies.all):
+            if number < fewest or not left.isdisjoint(copies.all):
                 left -= _compared(function, role, copies, launch, places)
     if left:
         one = min(left, key=lambda one: one.start)

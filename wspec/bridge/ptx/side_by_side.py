@@ -7,7 +7,8 @@ each asks for. So an instruction that is lost, doubled, changed or moved past an
 rotated, peeled or merged. What LLVM and Triton add is
 let pass: fences, and barriers of a task's own threads, which are asked for where they are needed.
 
-Not compared: how often a loop runs, which way a branch goes, and which tile of global memory a copy takes.
+Not shown for all launches: how often a loop runs, which way a branch goes, and where in global memory a copy begins.
+That is compared in launches whose numbers are drawn (same_tiles.py).
 """
 
 from __future__ import annotations
