@@ -134,7 +134,7 @@ def test_a_tile_less() -> None:
     assert steps and line
     for name in steps:
         text = text.replace(f"add.s32 \t{name}, {name}, 64;", f"add.s32 \t{name}, {name}, 128;")
-    with pytest.raises(PtxError, match="global memory|more tiles"):
+    with pytest.raises(PtxError, match=r"global memory|more tiles"):
         beside(MATMUL, text)
 
 
