@@ -130,6 +130,9 @@ class _Reader:
         self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
         self._atoms: dict[int, Any] = {}  # what `_keys` found
         self._descriptions: dict[Value, Any] = {}  # what `_told` found
+        self._identities: dict[Value, Any] = {}  # what `_identity` found
+        self._meanings: dict[Operation, Any] = {}
+        self._twins: dict[tuple[int, int], bool] = {}  # what `_are_twins` found
 
     # ---- accesses
 
@@ -353,24 +356,40 @@ class _Reader:
 
     def _alike(self, one: _Access, other: _Access) -> bool:
         """Do their tasks do the same with tiles and buffers, in the same order?"""
-        tasks = [self._tiled[access.task] for access in (one, other)]
+        tasks = self._tiled[one.task], self._tiled[other.task]
         if len(tasks[0]) != len(tasks[1]) or tasks[0].index(one.op) != tasks[1].index(other.op):
             return False
+        key = one.task, other.task
+        if key not in self._twins:
+            self._twins[key] = self._are_twins(*tasks)
+        return self._twins[key]
+
+    def _are_twins(self, first: list[Operation], second: list[Operation]) -> bool:
         paired: dict[Any, Any] = {}
-        for a, b in zip(*tasks, strict=True):
-            if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
+        for a, b in zip(first, second, strict=True):
+            if a.name != b.name or self._meaning(a) != self._meaning(b) or len(a.operands) != len(b.operands):
                 return False
             for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
-                if (_is_tile(v) or _is_of_elements(a)) and paired.setdefault(
-                    self._identity(v), self._identity(w)
-                ) != self._identity(w):
-                    return False
+                if _is_tile(v) or _is_of_elements(a):
+                    other = self._identity(w)
+                    if paired.setdefault(self._identity(v), other) != other:
+                        return False
                 if a.name == "scf.if" and v is a.operands[0] and self._told(v) != self._told(w):
                     return False
         return len(set(paired.values())) == len(paired)
 
+    def _meaning(self, op: Operation) -> Any:
+        if op not in self._meanings:
+            self._meanings[op] = meaning(op)
+        return self._meanings[op]
+
     def _identity(self, value: Value) -> Any:
         """What is the same for two values that are one: of a constant what it is, of a view its allocation."""
+        if value not in self._identities:
+            self._identities[value] = self._identified(value)
+        return self._identities[value]
+
+    def _identified(self, value: Value) -> Any:
         value = self._flow.captured.get(value, value)
         while value.op is not None and value.op.name in _VIEWS:
             value = self._flow.captured.get(value.op.operands[0], value.op.operands[0])
