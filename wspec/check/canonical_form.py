@@ -84,7 +84,14 @@ class Normal:
                 self._note(index, register, content)
         running = task.dots > task.dots_done
         passing = tuple(turn.key(view) for _, _, view in task.passing), tuple(sorted(task.touched))
-        return (task.pc, tuple(registers), self._relative(state, index, bases), task.named and task.named[0], running, passing)
+        return (
+            task.pc,
+            tuple(registers),
+            self._relative(state, index, bases),
+            task.named and task.named[0],
+            running,
+            passing,
+        )
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())

@@ -31,17 +31,12 @@ def merge(past: Past, wanted: Lacks) -> Lacks:
 
 def _lacking(past: Past, wanted: Lacks, added: int) -> Lacks:
     """What the state lacks now, or less, which is told from what has been done to it: to ask for its form once more
-    would take as long as the first time. `added`: events of reads that it did not have."""
-    found: list[int] = []
-    for holder, lacks, bits in zip(past.holders, past.lacks, wanted, strict=False):
-        now = lacks | bits & (past.every | added)
-        if holder.readers is not None:
-            may = holder.own
-            for reader in holder.readers:
-                may |= found[reader]
-            now &= may
-        found.append(now)
-    return *found, past.lacking()[-1] | wanted[-1]
+    would take as long as the first time. `added`: events of reads that it did not have.
+
+    Of a barrier that is also what nobody can learn from it any more, who knows as little.
+    """
+    known = zip(past.lacks, wanted, strict=False)
+    return *(lacks | bits & (past.every | added) for lacks, bits in known), past.lacking()[-1] | wanted[-1]
 
 
 def _forget(past: Past, wanted: Lacks) -> None:
