@@ -44,8 +44,11 @@ LONGEST_ROUND = 64  # choices
 
 def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.thread_time()."""
-    merged = _Search(engine, deadline, merge=True)
+    merged = _Search(engine, deadline, merge=True, ahead=True)
     merged.run()
+    if merged.found and "limit" not in merged.found:  # errors are shown where they are smallest
+        merged = _Search(engine, deadline, merge=True)
+        merged.run()
     found, states = _certain_enough(engine, deadline, merged)
     if any(one.code == "phase" and one.kind == "undecided" for one in found):
         found = _with_whole_tasks(engine, deadline, found)
@@ -96,8 +99,11 @@ class Seen:
 
 
 class _Search:
-    def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
-        self.engine, self.deadline, self.merge = engine, deadline, merge
+    """`merge`: states that differ only in what is known. `ahead`: take states round loops, and stop at the first finding,
+    which is enough to see that there is none."""
+
+    def __init__(self, engine: Engine, deadline: float, merge: bool, ahead: bool = False) -> None:
+        self.engine, self.deadline, self.merge, self.ahead = engine, deadline, merge, ahead
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Seen]] = {}  # by shape, those that lack the most
@@ -108,7 +114,7 @@ class _Search:
 
     def run(self) -> None:
         stack: list[tuple[State, Seen, Trail | None]] = [(self.engine.start(), Seen(), None)]
-        while stack and len(self.found) < MAX_FINDINGS:
+        while stack and len(self.found) < (1 if self.ahead else MAX_FINDINGS):
             state, seen, trail = stack.pop()
             if seen.replaced:
                 continue
@@ -118,7 +124,7 @@ class _Search:
             except TimeIsOver as over:
                 return self._give_up(over.op)
             except Found as stop:
-                one = self._weighed(stop.finding, state)
+                one = stop.finding if self.ahead else self._weighed(stop.finding, state)
                 if not self.found:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
@@ -170,7 +176,7 @@ class _Search:
         if self.merge and len(before) >= ALIKE:
             self.merged = True
             lacks = merge(past, together([one.lacks for one in before]))
-            round = _round(trail, before)
+            round = _round(trail, before) if self.ahead else []
             if round:
                 state, need, lacks = self._ahead(state, need, lacks, shape, round)
         for one in before:

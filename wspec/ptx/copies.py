@@ -7,7 +7,7 @@ something else goes either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wspec.ptx import flow
@@ -21,8 +21,8 @@ from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
-MOST_COPIES = 32  # that are looked at in one launch, or so many times those that there are:
-_TIMES = 5
+MOST_COPIES = 16  # that are looked at in one launch, or so many times those that there are:
+_TIMES = 4
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 LANES = (0, 31)  # that are looked at of each warp where threads copy elements
@@ -50,6 +50,16 @@ class Copy(NamedTuple):
     by: tuple[Copied, ...]
 
 
+class _Step(NamedTuple):
+    """An instruction that copies hang on."""
+
+    at: int  # its place in the block
+    one: Instruction
+    is_copy: bool
+    targets: tuple[str, ...]
+    constants: list[Value] | None  # what it makes, where that is always the same
+
+
 class Copies:
     """Of one role."""
 
@@ -63,10 +73,16 @@ class Copies:
         self._threads = [WARP * warp + lane for warp in role.warps for lane in lanes]
         self._evaluation = _Lanes(self._threads, writers)
         needed = self._needed(inside) if self.all else frozenset[str]()
-        self._steps = {
-            number: [one for one in found if is_copy(one) or not needed.isdisjoint(self._writers.targets(one))]
-            for number, found in inside.items()
-        }
+        self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
+
+    def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
+        for at, one in enumerate(instructions):
+            targets = self._writers.targets(one)
+            if is_copy(one):
+                yield _Step(at, one, True, (), None)
+            elif not needed.isdisjoint(targets):
+                constants = [self._evaluation.constant(name) for name in targets]
+                yield _Step(at, one, False, targets, None if None in constants else constants)
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
         """The registers that copies and branches hang on."""
@@ -91,26 +107,24 @@ class Copies:
 
     def in_launch(self, launch: Launch, choose: Callable[[], bool]) -> tuple[list[Copy], bool]:
         """The copies in their order, and whether the role comes to its end with them."""
-        run = _Run(self._evaluation, self._writers, launch, len(self._threads))
+        run = _Run(self._evaluation, launch, len(self._threads))
         number, place = self._role.start
         for passed in self._role.way:
-            block = self._blocks[passed]
-            for one in self._steps[passed]:
-                if passed != number or block.instructions.index(one) < place:
-                    run.execute(one)
+            for step in self._steps[passed]:
+                if passed != number or step.at < place:
+                    run.execute(step)
         found: list[Copy] = []
-        first = True
         for _ in range(MOST_BLOCKS):
             block = self._blocks[number]
-            for one in self._steps[number]:
-                if first and block.instructions.index(one) < place:
+            for step in self._steps[number]:
+                if step.at < place:
                     continue
-                if is_copy(one):
-                    copy = run.copy(one)
+                if step.is_copy:
+                    copy = run.copy(step.one)
                     found += [copy] if copy.by else []
                 else:
-                    run.execute(one)
-            first = False
+                    run.execute(step)
+            place = 0
             if len(found) >= max(MOST_COPIES, _TIMES * len(self.all)):
                 break
             way = self._way(block, run, choose)
@@ -144,8 +158,8 @@ def is_copy(one: Instruction) -> bool:
 class _Run:
     """What registers hold."""
 
-    def __init__(self, evaluation: Evaluation, writers: Writers, launch: Launch, threads: int) -> None:
-        self._evaluation, self._writers, self._launch, self._threads = evaluation, writers, launch, threads
+    def __init__(self, evaluation: Evaluation, launch: Launch, threads: int) -> None:
+        self._evaluation, self._launch, self._threads = evaluation, launch, threads
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
         self._held |= {name: evaluation.constant(name) for name in _THREAD}
 
@@ -156,14 +170,14 @@ class _Run:
         """1 where all threads execute it, 0 where none does."""
         return self.value(Register(one.guard, one.unless)) if one.guard else 1
 
-    def execute(self, one: Instruction) -> None:
-        guard = self.guard(one)
+    def execute(self, step: _Step) -> None:
+        one, targets = step.one, step.targets
+        guard = self.guard(one) if one.guard else 1
         if guard == 0:
             return
-        targets = self._writers.targets(one)
-        constants = [self._evaluation.constant(name) for name in targets]
-        if None not in constants:
-            results: Sequence[Value] = constants
+        results: Sequence[Value]
+        if step.constants is not None:
+            results = step.constants
         elif computes(one):
             results = self._evaluation.results(one, self._held)
         elif one.name == "ld":
