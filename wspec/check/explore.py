@@ -99,7 +99,7 @@ class Seen:
 
 
 class _Search:
-    """`merge`: states that differ only in what is known. `ahead`: take states round loops, and stop at the first finding,
+    """`merge`: states that differ only in what is known. `ahead`: take states round loops; stop at the first finding,
     which is enough to see that there is none."""
 
     def __init__(self, engine: Engine, deadline: float, merge: bool, ahead: bool = False) -> None:
