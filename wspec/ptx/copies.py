@@ -21,8 +21,8 @@ from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
-MOST_COPIES = 16  # that are looked at in one launch, or so many times those that there are:
-_TIMES = 4
+MOST_COPIES = 32  # that are looked at in one launch, or so many times those that there are:
+_TIMES = 5
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 LANES = (0, 31)  # that are looked at of each warp where threads copy elements
