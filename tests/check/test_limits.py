@@ -12,14 +12,14 @@ from wspec.check import check
 from wspec.check.clock import TimeIsOver, limited, timed
 from wspec.ir.types import i32
 
-ENDLESS = """
+NEST = """
 def kernel(n):
     tile, full, empty = buffer(2, 64, 64), barriers(2), barriers(2)
     with specialize():
         with task(4):
             c = 0
-            for i in range(0, 400, 1):
-                for j in range(0, 400, 1):
+            for i in range(0, {outer}, 1):
+                for j in range(0, {inner}, 1):
                     wait(full[c % 2], c // 2 & 1)
                     load(tile[c % 2])
                     fence()
@@ -27,13 +27,19 @@ def kernel(n):
                     c = c + 1
         with task(1):
             c = 0
-            for i in range(0, 400, 1):
-                for j in range(0, 400, 1):
+            for i in range(0, {others_outer}, 1):
+                for j in range(0, {others_inner}, 1):
                     wait(empty[c % 2], c // 2 + 1 & 1)
                     expect(full[c % 2], 8192)
                     copy(tile[c % 2], full[c % 2])
                     c = c + 1
-"""  # nothing to choose: the search never branches
+"""
+
+
+def nest(outer: int, inner: int, others_outer: int, others_inner: int) -> str:
+    """Of two tasks, each with loops of its own."""
+    return NEST.format(outer=outer, inner=inner, others_outer=others_outer, others_inner=others_inner)
+
 
 TASKS = """
 def kernel(n):
@@ -52,10 +58,24 @@ def kernel(n):
 
 
 def test_the_limit_holds_where_nothing_branches() -> None:
+    """Nothing to choose: each of the loops is counted to its end, and the search never branches."""
     start = time.thread_time()
-    report = check(kernel(ENDLESS), limit_s=0.3)
+    report = check(kernel(nest(64, 64, 64, 64)), limit_s=0.05)
     assert [one.code for one in report.findings] == ["too-many-states"]
     assert time.thread_time() - start < 1.0
+
+
+def test_loops_inside_each_other_are_taken_for_loops_of_any_length() -> None:
+    report = check(kernel(nest(400, 400, 400, 400)), limit_s=20)
+    assert report.ok, str(report)
+    assert report.events < 500_000
+    assert not check(kernel(nest(100, 100, 100, 101)), limit_s=20).ok
+
+
+def test_loops_inside_each_other_are_counted_where_it_hangs_on_how_often_they_run() -> None:
+    report = check(kernel(nest(70, 70, 35, 140)), limit_s=20)
+    assert report.ok, str(report)
+    assert [one.code for one in check(kernel(nest(70, 70, 35, 141)), limit_s=20).errors] == ["deadlock"]
 
 
 def test_numbers_that_many_branches_change() -> None:

@@ -105,14 +105,14 @@ def _done(task: _Task) -> _Outcome | None:
 
 
 def _table(command: str, counts: Counter[tuple[str, str]], kernels: int, longest: float) -> str:
-    verdicts = ("refused", "equivalent", "not compared", "unexplained")
+    verdicts = ("refused", "equivalent", "unexplained")
     lines = [
         f"`{command}`, {datetime.date.today()}: {sum(counts.values())} "
         f"mutants of {kernels} variants; as they are, all are accepted unless said otherwise, the longest in "
         f"{longest:.2f} s of processor time.",
         "",
         f"| operator | mutants | {' | '.join(verdicts)} |",
-        "|---|---:|---:|---:|---:|---:|",
+        "|---|---:|---:|---:|---:|",
     ]
     for operator in dict.fromkeys(operator for operator, _ in counts):
         row = [counts[operator, verdict] for verdict in verdicts]

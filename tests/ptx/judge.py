@@ -9,18 +9,22 @@ from tests.ptx.edits_gone_wrong import wrong_edits
 from tests.ptx.mutants import Mutant, mutants
 from tests.ptx.shipped_ptx import Pair
 from wspec import ir
+from wspec.bridge.ptx.same_tiles import show_tiles
 from wspec.bridge.ptx.side_by_side import show_order
 from wspec.bridge.shared_memory import placement
+from wspec.ir.shared_memory import Placement
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
 from wspec.ptx.parser import read
+from wspec.ptx.registers import Writers
 from wspec.ptx.roles import roles_of
 from wspec.ptx.syntax import Module
 from wspec.ptx.validation.early_start import WAIT, Sources
 from wspec.ptx.validation.validate import validate, validate_modules
 
 _ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+_LAUNCHES = 60  # in which what a copy takes is compared, of mutants that are accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Judgement:
 
     operator: str
     what: str
-    verdict: str  # refused, equivalent, unexplained; of LLVM's PTX beside the TTGIR also: not compared
+    verdict: str  # refused, equivalent, unexplained
 
 
 def judged(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgement]:
@@ -88,7 +92,8 @@ def judged_order(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgemen
                 show_order(function, changed.entry(), placed)
                 fine = holds_for_all(mutant) or is_same(mutant) or is_exchanged(mutant)
                 fine = fine or is_about_order(mutant) or is_idle(emitted, changed)
-                verdict = "equivalent" if fine else "not compared" if is_not_compared(mutant) else "unexplained"
+                fine = fine or takes_the_same(mutant, function, changed, placed)
+                verdict = "equivalent" if fine else "unexplained"
             except PtxError:
                 verdict = "refused"
             yield Judgement(f"{mutant.operator} (LLVM's)", mutant.what, verdict)
@@ -140,18 +145,17 @@ def holds_for_all(mutant: Mutant) -> bool:
     return mutant.operator == "predicate" and not mutant.what.startswith("@")
 
 
-def is_not_compared(mutant: Mutant) -> bool:
-    """Is it about barriers among the threads of one task, instructions that are let pass, or which tile or elements of
-    global memory a copy takes?"""
-    free = ("bar.sync", "bar.warp.sync", "barrier.sync", "fence", "setmaxnreg", "wgmma.fence", "griddepcontrol")
-    if holds_for_all(mutant) and mutant.what.startswith("fence"):
+def takes_the_same(mutant: Mutant, function: ir.Operation, changed: Module, placed: Placement) -> bool:
+    """Is it another register of a copy, that holds the same whenever it is executed, in many launches?"""
+    if mutant.operator != "register" or not _bare(mutant.what).startswith(("cp.async.bulk.tensor.", *_ELEMENTS)):
         return False
-    what, past = _bare(mutant.what), _bare(mutant.past)
-    if mutant.operator == "register" and what.startswith("cp.async.bulk.tensor."):
-        return True
-    if mutant.operator in ("register", "offset") and what.startswith(_ELEMENTS):
-        return True
-    return what.startswith(free) or past.startswith(free)
+    blocks = blocks_of(changed.entry())
+    roles, writers = roles_of(changed.entry(), blocks), Writers(changed.entry())
+    try:
+        show_tiles(function, blocks, roles, writers, placed.areas, fewest=_LAUNCHES)
+    except PtxError:
+        return False
+    return True
 
 
 def _bare(text: str) -> str:

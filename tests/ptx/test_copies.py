@@ -10,8 +10,10 @@ import pytest
 
 from tests.ptx.shipped_ptx import pair
 from wspec import ir
+from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.side_by_side import show_order
 from wspec.bridge.shared_memory import placement
+from wspec.ir.types import SMEM, Layout, MemDescType, ScalarType
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation
 from wspec.ptx.flow import blocks_of
@@ -98,6 +100,79 @@ def test_elements_that_go_elsewhere() -> None:
     lines[other] = right.replace(f"[ {others} + 0", f"[ {others} + 262144")
     with pytest.raises(PtxError, match="does not say"):
         beside(GATHERED, "\n".join(lines))
+
+
+def last_coordinate(line: str) -> str:
+    """The register of the outermost."""
+    return re.findall(r"%r\d+", coordinates(line))[-1]
+
+
+@pytest.mark.parametrize("opcode", [LOAD, STORE])
+@pytest.mark.parametrize("change", ["add.s32 {0}, {0}, 1;", "mov.b32 {0}, 0;", "mov.u32 {0}, %ctaid.y;"])
+def test_all_boxes_of_a_tile_elsewhere(opcode: str, change: str) -> None:
+    lines = text_of(MATMUL)[1].split("\n")
+    at = next(at for at, line in enumerate(lines) if opcode in line)
+    lines[at] = change.format(last_coordinate(lines[at])) + lines[at]
+    with pytest.raises(PtxError, match="something else of global memory"):
+        beside(MATMUL, "\n".join(lines))
+
+
+def test_a_register_that_nobody_has_written() -> None:
+    text = text_of(MATMUL)[1]
+    line = next(line for line in text.split("\n") if STORE in line)
+    text = text.replace(line, line.replace(last_coordinate(line), "%r9999"))
+    with pytest.raises(PtxError, match="cannot be followed"):
+        beside(MATMUL, text)
+
+
+def test_a_tile_less() -> None:
+    """A loop that goes by two steps at once: what synchronizes is allowed as it is."""
+    text = text_of(MATMUL)[1]
+    line = next(line for line in text.split("\n") if LOAD in line)
+    shared = {name for one in text.split("\n") if LOAD in one for name in re.findall(r"%r\d+", coordinates(one))}
+    steps = [name for name in shared if f"add.s32 \t{name}, {name}, 64;" in text]
+    assert steps and line
+    for name in steps:
+        text = text.replace(f"add.s32 \t{name}, {name}, 64;", f"add.s32 \t{name}, {name}, 128;")
+    with pytest.raises(PtxError, match=r"global memory|more tiles"):
+        beside(MATMUL, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"\[ (%rd\d+) \+ 0 \]", r"[ \g<1> + 2 ]"),
+        (r"\[ (%rd\d+) \+ 0 \]", r"[ \g<1> + 65536 ]"),
+        (r"0x10, %r\d+;", "0x10, 0x10;"),  # never filled with zeros
+        (r"0x10, %r\d+;", "0x10, 0x0;"),  # always
+    ],
+)
+def test_elements_that_come_from_elsewhere(old: str, new: str) -> None:
+    lines = text_of(GATHERED)[1].split("\n")
+    at = next(at for at, line in enumerate(lines) if ELEMENTS in line)
+    lines[at], count = re.subn(old, new, lines[at])
+    assert count == 1
+    with pytest.raises(PtxError, match="something else of global memory"):
+        beside(GATHERED, "\n".join(lines))
+
+
+def buffer(shape: tuple[int, ...], name: str, **fields: int | bool | tuple[int, ...]) -> MemDescType:
+    return MemDescType(shape, ScalarType("bf16"), Layout(name, tuple(fields.items())), SMEM)
+
+
+def test_where_elements_lie() -> None:
+    """Each once; the first row as it is, and the second with its chunks of 16 bytes exchanged."""
+    tile = buffer((64, 128), "ttg.nvmma_shared", swizzlingByteWidth=128, transposed=False, elementBitWidth=16)
+    assert [element_at(tile, 2 * at) for at in (0, 1, 63)] == [(0, 0), (0, 1), (0, 63)]
+    assert element_at(tile, 128) == (1, 8) and element_at(tile, 64 * 128) == (0, 64)
+    assert len({element_at(tile, 2 * at) for at in range(64 * 128)}) == 64 * 128
+    turned = buffer((128, 64), "ttg.nvmma_shared", swizzlingByteWidth=128, transposed=True, elementBitWidth=16)
+    assert element_at(turned, 128) == (8, 1)
+    rows = buffer((32, 64), "ttg.swizzled_shared", vec=8, perPhase=2, maxPhase=4, order=(1, 0))
+    assert [element_at(rows, 128 * row) for row in (0, 1, 2)] == [(0, 0), (1, 0), (2, 8)]
+    assert len({element_at(rows, 2 * at) for at in range(32 * 64)}) == 32 * 64
+    assert element_at(rows, 1) is None
+    assert element_at(buffer((64,), "ttg.swizzled_shared"), 0) is None
 
 
 # --------------------------------------------------------------------------------------------------- forms

@@ -129,7 +129,11 @@ def test_what_is_not_known_is_refused(what: str) -> None:
         ("bfe.s32", (8, 30, 4), None),
         ("mad.lo.s32", (3, 4, 5), 17),
         ("and.pred", (1, 0), 0),
-        ("mul.wide.s32", (3, 4), None),
+        ("mul.wide.s32", (3, 0xFFFFFFFC), 0xFFFFFFFFFFFFFFF4),
+        ("mul.hi.u32", (0x80000000, 6), 3),
+        ("mul.hi.s32", (0x80000000, 6), 0xFFFFFFFD),
+        ("mad.wide.u32", (0xFFFFFFFF, 2, 3), 0x200000001),
+        ("mul24.lo.s32", (3, 4), None),
         ("add.f32", (1, 2), None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 from wspec.check import code as c
 from wspec.check.clock import timed
@@ -73,17 +74,25 @@ class Normal:
         if not task.active or task.done:
             return (task.active, task.done)
         moduli = self.codes[index].moduli
-        live = self.live[index][task.pc]
-        floor = self.engine.program.floor
-        turned = turn.registers(index, task)
-        contents = [turned.get(r, task.registers[r]) for r in live] if turned else [task.registers[r] for r in live]
-        registers = tuple(_content(one, moduli[r], floor, task, turn) for r, one in zip(live, contents, strict=True))
-        for register, content in zip(live, registers, strict=True):
-            if isinstance(content, int) and content not in (-1, 0, 1):
+        floor, turned, held = self.engine.program.floor, turn.registers(index, task), task.registers
+        registers: list[Hashable] = []
+        for register in self.live[index][task.pc]:
+            content: Any = turned[register] if register in turned else held[register]
+            if not isinstance(content, int) or content >= floor:
+                content = _content(content, moduli[register], floor, task, turn)
+            registers.append(content)
+            if isinstance(content, int) and not -1 <= content <= 1:
                 self._note(index, register, content)
         running = task.dots > task.dots_done
         passing = tuple(turn.key(view) for _, _, view in task.passing), tuple(sorted(task.touched))
-        return (task.pc, registers, self._relative(state, index, bases), task.named and task.named[0], running, passing)
+        return (
+            task.pc,
+            tuple(registers),
+            self._relative(state, index, bases),
+            task.named and task.named[0],
+            running,
+            passing,
+        )
 
     def _note(self, index: int, register: int, content: int) -> None:
         values = self._values.setdefault((index, register), set())

@@ -120,6 +120,11 @@ def _function(
         engine = Engine(program, names, extents)
         try:
             found, states = search(engine, deadline)
+            over = any(one.code == "too-many-states" for one in found)
+            if found and not over and extents.has_long_nests():  # perhaps because of what these were taken for
+                extents.count_nests()
+                engine = Engine(program, names, extents)
+                found, states = search(engine, deadline)
             break
         except Grows as grown:
             unknown |= {grown.value}

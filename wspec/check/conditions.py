@@ -9,6 +9,7 @@ loops that its terms change with, and the same for all tasks that compute the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -92,6 +93,7 @@ class Extent:
 
 MAX_EXACT = 512  # constant loops with more iterations are taken for loops of any length, from SOME on
 SOME = 64
+MAX_NEST = 4096  # the same, of loops inside each other with more iterations together, of those with more than SOME
 MAX_PARTS = 64  # of one condition
 FAR = 1 << 30
 
@@ -119,6 +121,8 @@ class Extents:
         self.thresholds: dict[int, set[int]] = {}  # extent -> what is asked of it outside its loops
         self.counted: dict[int, int] = {}  # space -> the highest iteration that is asked for
         self.inside: dict[tuple[int, Operation], int] = {}  # extent, loop -> the lowest that is asked inside it
+        self.counts_nests = False  # are iterations of loops inside each other counted one by one, however many?
+        self._initial: dict[int, tuple[int, int] | None] = {}  # what `initially` found
 
     def add(self, loop: Operation, task: int, place: int) -> None:
         """Learn of an `scf.for` of a task; places are numbers in program order."""
@@ -149,11 +153,47 @@ class Extents:
 
     def initially(self, number: int) -> tuple[int, int] | None:
         """(least, most) iterations of loops whose bounds differ by a constant; None: anything."""
-        extent = self.extents[number]
-        if extent.terms or extent.step is None:
-            return None
-        count = max(0, -(-extent.rest // extent.step))
-        return (count, count) if count <= MAX_EXACT else (SOME, FAR)
+        if number not in self._initial:
+            count = self._count(self.extents[number])
+            if count is None:
+                self._initial[number] = None
+            elif count > MAX_EXACT or (not self.counts_nests and self._is_long(number)):
+                self._initial[number] = SOME, FAR
+            else:
+                self._initial[number] = count, count
+        return self._initial[number]
+
+    @staticmethod
+    def _count(extent: Extent) -> int | None:
+        return None if extent.terms or extent.step is None else max(0, -(-extent.rest // extent.step))
+
+    def has_long_nests(self) -> bool:
+        """Are there loops inside each other that are not counted one by one, but could be?"""
+        return not self.counts_nests and any(self._is_long(one.number) for one in self.extents)
+
+    def count_nests(self) -> None:
+        """From now on count them all."""
+        self.counts_nests = True
+        self._initial.clear()
+
+    def _is_long(self, number: int) -> bool:
+        count = self._count(self.extents[number])
+        if count is None or not SOME < count <= MAX_EXACT:
+            return False
+        return any(self._around(loop) * self._within_it(loop) > MAX_NEST for loop in self.places[number])
+
+    def _times(self, op: Operation) -> int:
+        """How often an operation does what is in it."""
+        found = self._loops.get(op)
+        return max((None if found is None else self._count(found[0])) or 1, 1)
+
+    def _around(self, loop: Operation) -> int:
+        return math.prod(self._times(op) for op in loop.ancestors())
+
+    def _within_it(self, op: Operation) -> int:
+        """Of the deepest nest."""
+        inside = (one for region in op.regions for block in region.blocks for one in block.ops if one.regions)
+        return self._times(op) * max(map(self._within_it, inside), default=1)
 
     def _is_unsure(self, value: Value) -> bool:
         """Does it come from a load that another task may see changed?

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wspec.check import clock
 from wspec.check.branch_order import holds_first
@@ -39,12 +40,17 @@ ASK_THE_PAST = frozenset(
     ("race", "unwritten", "missing-fence", "phase", "arrivals", "barrier-setup", "in-flight", "named-barrier")
 )
 ALIKE = 1  # states that differ only in what is known, before they are merged
+MOST_ROUNDS = 32  # that a state is taken round a loop ahead of the search
+LONGEST_ROUND = 64  # choices
 
 
 def search(engine: Engine, deadline: float) -> tuple[list[Finding], int]:
     """All findings (at most MAX_FINDINGS, one a place), the number of states. `deadline`: of time.thread_time()."""
-    merged = _Search(engine, deadline, merge=True)
+    merged = _Search(engine, deadline, merge=True, ahead=True)
     merged.run()
+    if merged.found and "limit" not in merged.found:  # errors are shown where they are smallest
+        merged = _Search(engine, deadline, merge=True)
+        merged.run()
     found, states = _certain_enough(engine, deadline, merged)
     if any(one.code == "phase" and one.kind == "undecided" for one in found):
         found = _with_whole_tasks(engine, deadline, found)
@@ -72,6 +78,16 @@ def _certain_enough(engine: Engine, deadline: float, merged: _Search) -> tuple[l
     return list(exact.found.values()), merged.states + exact.states
 
 
+class Trail(NamedTuple):
+    """How a state was come to: the shape at which something was chosen last, by those seen of it; what, and the way
+    there."""
+
+    shape: list[Seen]
+    value: bool
+    ahead: bool  # was it taken round a loop there?
+    before: Trail | None
+
+
 @dataclass(slots=True)
 class Seen:
     """A state that is followed: what it does not know of the past.
@@ -85,8 +101,11 @@ class Seen:
 
 
 class _Search:
-    def __init__(self, engine: Engine, deadline: float, merge: bool) -> None:
-        self.engine, self.deadline, self.merge = engine, deadline, merge
+    """`merge`: states that differ only in what is known. `ahead`: take states round loops; stop at the first finding,
+    which is enough to see that there is none."""
+
+    def __init__(self, engine: Engine, deadline: float, merge: bool, ahead: bool = False) -> None:
+        self.engine, self.deadline, self.merge, self.ahead = engine, deadline, merge, ahead
         self.normal = Normal(engine)
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Seen]] = {}  # by shape, those that lack the most
@@ -104,9 +123,9 @@ class _Search:
             self._give_up(place)
 
     def _run(self) -> None:
-        stack: list[tuple[State, Seen]] = [(self.engine.start(), Seen())]
-        while stack and len(self.found) < MAX_FINDINGS:
-            state, seen = stack.pop()
+        stack: list[tuple[State, Seen, Trail | None]] = [(self.engine.start(), Seen(), None)]
+        while stack and len(self.found) < (1 if self.ahead else MAX_FINDINGS):
+            state, seen, trail = stack.pop()
             if seen.replaced:
                 continue
             self.engine.deadline = self.deadline
@@ -115,14 +134,15 @@ class _Search:
             except TimeIsOver as over:
                 return self._give_up(over.op)
             except Found as stop:
-                one = self._weighed(stop.finding, state)
+                one = stop.finding if self.ahead else self._weighed(stop.finding, state)
                 if not self.found:
                     self.deadline = min(self.deadline, time.thread_time() + MORE_S)
                 self.found.setdefault((one.code, one.location, one.kind), one)
             except NeedsChoice as need:
-                new = self._new(state, need)
+                new = self._new(state, need, trail)
                 if new is None:
                     continue
+                state, need, shape, ahead = new
                 if self.states > MAX_STATES or time.thread_time() > self.deadline:
                     return self._give_up(need.op)
                 other = state.copy()
@@ -131,8 +151,8 @@ class _Search:
                 # Usually short runs first: errors are shown where they are smallest.
                 if need.op not in self.holds_first:
                     self.holds_first[need.op] = holds_first(need.op)
-                ways = [other, state] if self.holds_first[need.op] else [state, other]
-                stack += [(way, new) for way in ways]
+                ways = [(other, False), (state, True)] if self.holds_first[need.op] else [(state, True), (other, False)]
+                stack += [(way, shape[-1], Trail(shape, value, ahead, trail)) for way, value in ways]
 
     def _weighed(self, one: Finding, state: State) -> Finding:
         """An error on a way that the kernel may never take is not certain."""
@@ -151,19 +171,72 @@ class _Search:
             message = f"gave up after {self.states} states"
             self.found["limit"] = Finding("undecided", "too-many-states", message, op.location)
 
-    def _new(self, state: State, need: NeedsChoice) -> Seen | None:
-        """None where the state need not be followed. It may be made to forget something first."""
-        shape, lacks, past = self.normal.form(state)
-        asked = (isinstance(need.condition, Threshold), need.key[0], need.op)
-        before = self.seen.setdefault((shape, asked), [])
+    def _new(
+        self, state: State, need: NeedsChoice, trail: Trail | None
+    ) -> tuple[State, NeedsChoice, list[Seen], bool] | None:
+        """The state to be followed, its shape, and whether it was taken round a loop; None where it need not be
+        followed. It may be made to forget something first."""
+        form, lacks, past = self.normal.form(state)
+        shape = (form, _asked(need))
+        before = self.seen.setdefault(shape, [])
         if any(at_least(lacks, one.lacks) for one in timed(before)):
             return None
         self.states += 1
+        round: list[bool] = []
         if self.merge and len(before) >= ALIKE:
             self.merged = True
             lacks = merge(past, together([one.lacks for one in before]))
+            round = _round(trail, before) if self.ahead else []
+            if round:
+                state, need, lacks = self._ahead(state, need, lacks, shape, round)
         for one in before:
             one.replaced = at_least(one.lacks, lacks)
         before[:] = [one for one in before if not one.replaced]
         before.append(Seen(lacks))
-        return before[-1]
+        return state, need, before, bool(round)
+
+    def _ahead(
+        self, state: State, need: NeedsChoice, lacks: Lacks, shape: Hashable, round: list[bool]
+    ) -> tuple[State, NeedsChoice, Lacks]:
+        """A state taken round a loop, by the choices that led there, until it lacks no more than before.
+
+        What is passed on the way is not looked at: a state that is followed from there on goes by the same places,
+        lacking as much. An error there is found then.
+        """
+        for _ in range(MOST_ROUNDS):
+            next_state, next_need = state.copy(), need
+            for value in round:
+                self.engine.decide(next_state, next_need, value)
+                try:
+                    self.engine.run(next_state)
+                except NeedsChoice as more:
+                    next_need = more
+                    continue
+                except (Found, TimeIsOver):
+                    pass
+                return state, need, lacks
+            form, now, past = self.normal.form(next_state)
+            if (form, _asked(next_need)) != shape or at_least(now, lacks):
+                break
+            merged = merge(past, lacks)
+            if not at_least(lacks, merged):  # then it does not stand for the one before
+                break
+            self.states += 1
+            state, need, lacks = next_state, next_need, merged
+        return state, need, lacks
+
+
+def _asked(need: NeedsChoice) -> Hashable:
+    return isinstance(need.condition, Threshold), need.key[0], need.op
+
+
+def _round(trail: Trail | None, shape: list[Seen]) -> list[bool]:
+    """The choices since a state was at this shape; none where it never was, or too long ago, or was taken round the
+    same loop meanwhile."""
+    found: list[bool] = []
+    while trail is not None and len(found) < LONGEST_ROUND and not (trail.ahead and trail.shape is not shape):
+        found.append(trail.value)
+        if trail.shape is shape:
+            return found[::-1]
+        trail = trail.before
+    return []

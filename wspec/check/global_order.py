@@ -129,6 +129,9 @@ class _Reader:
         self._rests = Congruences(flow)
         self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
         self._descriptions: dict[Value, Any] = {}  # what `_told` found
+        self._identities: dict[Value, Any] = {}  # what `_identity` found
+        self._meanings: dict[Operation, Any] = {}
+        self._twins: dict[tuple[int, int], bool] = {}  # what `_are_twins` found
 
     # ---- accesses
 
@@ -389,9 +392,15 @@ class _Reader:
               for ops, access in zip(tasks, (one, other), strict=True)]  # fmt: skip
         if len(tasks[0]) != len(tasks[1]) or at[0] is None or at[0] != at[1]:  # None: of one element, not of a tile
             return False
+        key = one.task, other.task
+        if key not in self._twins:
+            self._twins[key] = self._are_twins(*tasks)
+        return self._twins[key]
+
+    def _are_twins(self, first: list[Operation], second: list[Operation]) -> bool:
         paired: dict[Any, Any] = {}
-        for a, b in timed(zip(*tasks, strict=True)):
-            if a.name != b.name or meaning(a) != meaning(b) or len(a.operands) != len(b.operands):
+        for a, b in timed(zip(first, second, strict=True)):
+            if a.name != b.name or self._meaning(a) != self._meaning(b) or len(a.operands) != len(b.operands):
                 return False
             for v, w in [*zip(a.operands, b.operands, strict=True), *zip(a.results, b.results, strict=False)]:
                 if (_is_tile(v) or _is_of_elements(a)) and paired.setdefault(
@@ -403,8 +412,18 @@ class _Reader:
                 return False
         return len(set(paired.values())) == len(paired)
 
+    def _meaning(self, op: Operation) -> Any:
+        if op not in self._meanings:
+            self._meanings[op] = meaning(op)
+        return self._meanings[op]
+
     def _identity(self, value: Value) -> Any:
         """What is the same for two values that are one: of a constant what it is, of a view its allocation."""
+        if value not in self._identities:
+            self._identities[value] = self._identified(value)
+        return self._identities[value]
+
+    def _identified(self, value: Value) -> Any:
         value = self._flow.captured.get(value, value)
         while value.op is not None and value.op.name in _VIEWS:
             value = self._flow.captured.get(value.op.operands[0], value.op.operands[0])

@@ -46,6 +46,13 @@ class Holder(NamedTuple):
     own: int = 0  # events that it is asked for itself
 
 
+Ring = tuple[list[Clock], list[Clock], tuple[int, ...]]
+"""Of an allocation of barriers: what those know who may arrive, and who may use it; and who may wait."""
+
+_AT_ONCE = ("threads", "tile")
+"""Units of which nothing is issued and waited for later."""
+
+
 class Bits:
     """A bit for each event, the same in all states: who did what with which buffer, and how long ago."""
 
@@ -110,6 +117,7 @@ class Past:
         self.events: list[Event] = []
         self._clocks: dict[tuple[Role, int], list[Clock]] = {}
         self._views: dict[tuple[Role, int], list[Clock]] = {}
+        self._rings: dict[int, Ring] = {}
         self.holders = [*self._of_tasks()]
         for key, view, barrier in self.barriers:
             self.holders += self._of_barrier(key, view, barrier)
@@ -120,24 +128,26 @@ class Past:
         every = 0
         for event in self.events:
             every |= event.bit
-        memo: dict[tuple[int, bool], int] = {}  # clocks are often the same
-        self.lacks: list[int] = []
-        for holder in timed(self.holders):
+        knows: dict[int, int] = {}  # clocks are often the same
+        sees: dict[int, int] = {}
+        lacks: list[int] = []
+        for of, known, visible, readers, own in timed(self.holders):
             wanted = every
-            if holder.readers is not None:  # what those who may learn it know already does not matter
-                wanted = holder.own
-                for reader in holder.readers:
-                    wanted |= self.lacks[reader]
+            if readers is not None:  # what those who may learn it know already does not matter
+                wanted = own
+                for reader in readers:
+                    wanted |= lacks[reader]
             if wanted:
-                known, visible = getattr(holder.of, holder.known), getattr(holder.of, holder.visible)
-                behind = memo.get((id(known), False))
+                clock, view = getattr(of, known), getattr(of, visible)
+                behind = knows.get(id(clock))
                 if behind is None:
-                    behind = memo[id(known), False] = _behind(known, plain)
-                seen = memo.get((id(visible), True))
+                    behind = knows[id(clock)] = _behind(clock, plain)
+                seen = sees.get(id(view))
                 if seen is None:
-                    seen = memo[id(visible), True] = _behind(visible, fenced)
+                    seen = sees[id(view)] = _behind(view, fenced)
                 wanted &= every & ~(behind | seen)
-            self.lacks.append(wanted)
+            lacks.append(wanted)
+        self.lacks = lacks
         self.every = every
         return self.lacking()
 
@@ -155,30 +165,44 @@ class Past:
             yield Holder(task, "known", "visible", None if self._running[index] else (0,))
 
     def _of_barrier(self, key: Hashable, view: View, barrier: Barrier) -> Iterator[Holder]:
-        """The events of a barrier, and what it hands on: to those who may wait, now or for its last completion."""
-        asking, root = self._asking, view.root
-        stream = self.engine.buffers.stream(("barrier", view))
-        arrivers, users = self._asking_for("arrives", root), self._asking_for("uses", root)
-        waiting = self._ahead.tasks("waits", root)
-        if self._ask(("now", key), stream, barrier.completions, users):  # who knows of it knows of the last one
-            self._ask(("last", key), stream, barrier.completions - 1, users)
-        self._ask(("made", key), *barrier.maker, users)
+        """The events of a barrier, and what it hands on to those who may wait, now or, perhaps once more, for its last
+        completion."""
+        ring = self._rings.get(view.root)
+        if ring is None:
+            ring = self._rings[view.root] = self._ring(view.root)
+        arrivers, users, readers = ring
+        stream, completions = self.engine.buffers.stream(("barrier", view)), barrier.completions
+        if _is_asked(users, stream, completions):  # who knows of it knows of the last one
+            self._happened(("now", key), stream, completions)
+            if _is_asked(users, stream, completions - 1):
+                self._happened(("last", key), stream, completions - 1)
+        if _is_asked(users, *barrier.maker):
+            self._happened(("made", key), *barrier.maker)
         own = 0
         for task, (source, epoch, _) in barrier.waits.items():
-            own |= self._ask(("wait", key, task), source, epoch, arrivers)
+            if _is_asked(arrivers, source, epoch):
+                own |= self._happened(("wait", key, task), source, epoch)
         if self.users:
             for task, epoch in barrier.users.items():
-                self._ask(("use", key, task), self.engine.buffers.stream((task, root)), epoch, users)
-        readers = [asking[task] for task in waiting]
-        later = [asking[task] for task in waiting if task not in barrier.waits]
-        yield Holder(barrier, "known", "visible", tuple(t for t in readers if t is not None), own)
-        yield Holder(barrier, "done_known", "done_visible", tuple(t for t in later if t is not None))
+                used = self.engine.buffers.stream((task, view.root))
+                if _is_asked(users, used, epoch):
+                    self._happened(("use", key, task), used, epoch)
+        yield Holder(barrier, "known", "visible", readers, own)
+        yield Holder(barrier, "done_known", "done_visible", readers)
+
+    def _ring(self, root: int) -> Ring:
+        """Who asks for what of the barriers of an allocation."""
+        waiting = (self._asking[one] for one in self._ahead.tasks("waits", root))
+        readers = tuple(at for at in waiting if at is not None)
+        return self._asking_for("arrives", root), self._asking_for("uses", root), readers
 
     def _of_named(self) -> Iterator[Holder]:
         everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
         clocks = self._known_by(range(len(self.state.tasks)))
         for number, named in self._named:
-            self._ask(("named", number), self.engine.buffers.stream(("named", number)), named.completions, clocks)
+            stream = self.engine.buffers.stream(("named", number))
+            if _is_asked(clocks, stream, named.completions):
+                self._happened(("named", number), stream, named.completions)
             yield Holder(named, "known", "visible", everybody)
 
     # ---- events
@@ -203,14 +227,16 @@ class Past:
     def _touched(self, name: tuple[Hashable, ...], touch: Touch, role: Role, root: int, at_end: bool = False) -> bool:
         """The events of an access; is one of them asked for, by tasks with that role or at the end?"""
         look()
-        behind = self.behind(touch)
-        last = self._known_by((0,)) if at_end else []
-        clocks = self._asking_for(role, root)
-        asked = self._ask((*name, behind), touch.stream, touch.epoch, [*clocks, *last], behind is not None)
-        if touch.fenced:
-            views = self._asking_for_fenced(role, root)
-            asked |= self._ask((*name, behind, "fenced"), touch.stream, touch.epoch, views, fenced=True)
-        return asked != 0
+        stream, epoch = touch.stream, touch.epoch
+        behind = None if touch.unit in _AT_ONCE else self.behind(touch)
+        asked = behind is not None or _is_asked(self._asking_for(role, root), stream, epoch)
+        if asked or (at_end and _is_asked(self._known_by((0,)), stream, epoch)):
+            self._happened((*name, behind), stream, epoch)
+            asked = True
+        if touch.fenced and _is_asked(self._asking_for_fenced(role, root), stream, epoch):
+            self._happened((*name, behind, "fenced"), stream, epoch, fenced=True)
+            asked = True
+        return asked
 
     def _known_by(self, tasks: Iterable[int]) -> list[Clock]:
         """What those know that tasks ask through, of those that may ask."""
@@ -231,16 +257,8 @@ class Past:
             found = self._views[role, root] = [self.state.tasks[at].visible for at in asking if at is not None]
         return found
 
-    def _ask(
-        self, name: Hashable, stream: int, epoch: int, clocks: list[Clock], always: bool = False, fenced: bool = False
-    ) -> int:
-        """The bit of an event, when one of those who may ask for it does not know of it."""
-        if not always:
-            for clock in clocks:
-                if clock.get(stream, 0) < epoch:
-                    break
-            else:
-                return 0
+    def _happened(self, name: Hashable, stream: int, epoch: int, fenced: bool = False) -> int:
+        """An event that somebody asks for who does not know of it; its bit."""
         bit = self.bits.of(name)
         self.events.append(Event(bit, stream, epoch, fenced))
         return bit
@@ -252,6 +270,14 @@ class Past:
         if touch.unit not in counts or task.known.get(touch.stream, 0) >= touch.epoch:
             return None
         return counts[touch.unit] - touch.epoch
+
+
+def _is_asked(clocks: list[Clock], stream: int, epoch: int) -> bool:
+    """Does one of those who ask not know of an event?"""
+    for clock in clocks:  # noqa: SIM110 - a generator takes twice as long
+        if clock.get(stream, 0) < epoch:
+            return True
+    return False
 
 
 Steps = tuple[list[tuple[int, int, int]], list[tuple[int, list[int], list[int]]]]

@@ -309,6 +309,7 @@ class _Trees:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.size = 0
+        self._known: dict[tuple[Value, tuple[tuple[Operation, int], ...]], tuple[Key | None, int]] = {}
 
     def carried(self, loop: Operation, index: int, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         """The tree of carried value `index` of `loop`; `above` are those we are inside of. None: too large."""
@@ -322,6 +323,17 @@ class _Trees:
     def tree(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         """The tree of a value; what stands outside of the outermost of the loops `above` is a form."""
         look()
+        key = value, above
+        if key in self._known:
+            found, size = self._known[key]
+            self.size += size
+            return found if self.size <= _MAX_TREE else None
+        before = self.size
+        found = self._made(value, above)
+        self._known[key] = found, self.size - before
+        return found
+
+    def _made(self, value: Value, above: tuple[tuple[Operation, int], ...]) -> Key | None:
         self.size += 1
         if self.size > _MAX_TREE:
             return None
@@ -366,11 +378,19 @@ class _Trees:
 
 def _threads_differ(tree: Any, terms: Terms) -> bool:
     """Does a tree hold something that differs from thread to thread?"""
-    if isinstance(tree, Linear):
-        return terms.diverges(tree)
-    if isinstance(tree, tuple):
-        return any(_threads_differ(part, terms) for part in tree)
-    return isinstance(tree, str) and (tree in _THREADS or tree == _DIFFERENT)
+    work, seen = [tree], set[int]()  # parts are often the same
+    while work:
+        part = work.pop()
+        if isinstance(part, Linear):
+            if terms.diverges(part):
+                return True
+        elif isinstance(part, tuple):
+            if id(part) not in seen:
+                seen.add(id(part))
+                work += part
+        elif isinstance(part, str) and (part in _THREADS or part == _DIFFERENT):
+            return True
+    return False
 
 
 def _computes(op: Operation) -> bool:

@@ -26,9 +26,18 @@ def merge(past: Past, wanted: Lacks) -> Lacks:
     for one in wanted[:-1]:
         bits |= one
     _forget(past, wanted)
-    if bits & ~past.every:
-        _invent(past, wanted, bits & ~past.every)
-    return past.form()
+    added = _invent(past, wanted, bits & ~past.every) if bits & ~past.every else 0
+    return _lacking(past, wanted, added)
+
+
+def _lacking(past: Past, wanted: Lacks, added: int) -> Lacks:
+    """What the state lacks now, or less, which is told from what has been done to it: to ask for its form once more
+    would take as long as the first time. `added`: events of reads that it did not have.
+
+    Of a barrier that is also what nobody can learn from it any more, who knows as little.
+    """
+    known = zip(past.lacks, wanted, strict=False)
+    return *(lacks | bits & (past.every | added) for lacks, bits in known), past.lacking()[-1] | wanted[-1]
 
 
 def _forget(past: Past, wanted: Lacks) -> None:
@@ -51,8 +60,8 @@ def _forget(past: Past, wanted: Lacks) -> None:
                 history.write = None
 
 
-def _invent(past: Past, wanted: Lacks, missing: int) -> None:
-    """Add the reads that are missing: those that are over, so that their own task knows of them."""
+def _invent(past: Past, wanted: Lacks, missing: int) -> int:
+    """Add the reads that are missing: those that are over, so that their own task knows of them. Their bits."""
     found: dict[tuple[View, int], list[int]] = {}  # part, stream -> bits: that it is known, and that it is visible
     for bit, name in past.bits.names(missing):
         match name:
@@ -60,8 +69,11 @@ def _invent(past: Past, wanted: Lacks, missing: int) -> None:
                 part = _part(past, key)
                 if part is not None and not _matters(past, key, stream, past.state.buffers[part.root][part]):
                     found.setdefault((part, stream), [0, 0])[len(more)] = bit
+    added = 0
     for (part, stream), (plain, fenced) in found.items():
         _add(past, wanted, part, stream, plain, fenced)
+        added |= plain | fenced
+    return added
 
 
 def _matters(past: Past, key: object, stream: int, history: History) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Union
 
 # ---------------------------------------------------------------------------------------------- layouts
@@ -80,6 +81,19 @@ class Type:
     __slots__ = ()
 
 
+@lru_cache(maxsize=256)
+def _bits(name: str) -> int:
+    """Of a scalar type."""
+    if name == "index":
+        return 64
+    digits = {"bf16": 16, "tf32": 32}.get(name)
+    if digits is not None:
+        return digits
+    text = name.lstrip("suif")
+    number = "".join(ch for ch in text[: len(text) if text.isdigit() else text.find("E")] if ch.isdigit())
+    return int(number)
+
+
 @dataclass(frozen=True, slots=True)
 class ScalarType(Type):
     """A builtin scalar by its MLIR name: i1, i32, i64, index, bf16, f16, f32, f8E4M3FN, ..."""
@@ -89,14 +103,7 @@ class ScalarType(Type):
     @property
     def bits(self) -> int:
         """Width in bits; index counts as 64."""
-        if self.name == "index":
-            return 64
-        digits = {"bf16": 16, "tf32": 32}.get(self.name)
-        if digits is not None:
-            return digits
-        text = self.name.lstrip("suif")
-        number = "".join(ch for ch in text[: len(text) if text.isdigit() else text.find("E")] if ch.isdigit())
-        return int(number)
+        return _bits(self.name)
 
     @property
     def is_float(self) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-_OTHER_HALVES = ("mul.wide", "mul.hi", "mul24", "mad.wide", "mad.hi", "mad24", "add.sat", "sub.sat", "cvt.sat")
+_NOT_KNOWN = ("mul24", "mad24", "add.sat", "sub.sat", "cvt.sat", "mad.hi.sat")
+_PRODUCTS = ("mul.wide.", "mul.hi.", "mad.wide.", "mad.hi.")
 
 
 @functools.lru_cache(maxsize=256)
@@ -41,8 +42,10 @@ def computed_each(opcode: str, several: Iterable[tuple[int, ...]]) -> list[int |
 def _computed(opcode: str, words: Sequence[str], values: tuple[int, ...]) -> int | None:
     name, type = words[0], words[-1]
     bits = width(type)
-    if not bits or opcode.startswith(_OTHER_HALVES):
+    if not bits or opcode.startswith(_NOT_KNOWN):
         return None
+    if opcode.startswith(_PRODUCTS):
+        return _product(words, values, bits)
     if name == "cvta":
         return values[0]
     if name in ("mov", "cvt"):
@@ -58,6 +61,17 @@ def _computed(opcode: str, words: Sequence[str], values: tuple[int, ...]) -> int
     else:
         found = None
     return None if found is None else found & whole
+
+
+def _product(words: Sequence[str], values: Sequence[int], bits: int) -> int:
+    """Of twice as many bits, or the upper half of them; of `mad` with something added."""
+    whole = (1 << bits) - 1
+    left, right = values[0] & whole, values[1] & whole
+    if words[-1].startswith("s"):
+        left, right = signed(left, bits), signed(right, bits)
+    is_wide, more = words[1] == "wide", values[2] if len(values) > 2 else 0
+    product = left * right
+    return product + more & (1 << 2 * bits) - 1 if is_wide else (product >> bits) + more & whole
 
 
 def _converted(words: Sequence[str], value: int) -> int | None:

@@ -33,8 +33,8 @@ class Action:
     tensor: Value | None = None  # the descriptor of a bulk copy
 
 
-def bytes_of_copy(type: MemDescType) -> int | None:
-    """How many bytes of a buffer one bulk copy moves; None where that is not known.
+def box_of_copy(type: MemDescType) -> tuple[int, ...] | None:
+    """How many elements of a buffer one bulk copy moves, in each dimension; None where that is not known.
 
     A copy is as wide as what is swizzled together (CUDA driver API, CU_TENSOR_MAP_SWIZZLE_*).
     """
@@ -47,7 +47,14 @@ def bytes_of_copy(type: MemDescType) -> int | None:
     shape = [min(size, MOST_ROWS) for size in type.shape]
     if swizzled:
         shape[0 if layout.get("transposed") else -1] = 8 * swizzled // bits
-    return math.prod(shape) * bits // 8
+    return tuple(shape)
+
+
+def bytes_of_copy(type: MemDescType) -> int | None:
+    """How many bytes of a buffer one bulk copy moves; None where that is not known."""
+    box, layout = box_of_copy(type), type.encoding
+    bits = layout.get("elementBitWidth") if isinstance(layout, Layout) else None
+    return math.prod(box) * bits // 8 if box is not None and isinstance(bits, int) else None
 
 
 def elements_of_box(type: MemDescType) -> int | None:

@@ -9,23 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wspec.bridge.ptx.actions import Action, actions_of, asked
+from wspec.bridge.ptx.scalars import BINARY, WIDENINGS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import I1, MemDescType, ScalarType
-from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import MEETING
 
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
-_BINARY = {
-    "arith.addi": "add.u", "arith.subi": "sub.u", "arith.muli": "mul.lo.u", "arith.andi": "and.b",
-    "arith.ori": "or.b", "arith.xori": "xor.b", "arith.shli": "shl.b", "arith.shrui": "shr.u", "arith.shrsi": "shr.s",
-    "arith.divui": "div.u", "arith.divsi": "div.s", "arith.remui": "rem.u", "arith.remsi": "rem.s",
-    "arith.minui": "min.u", "arith.minsi": "min.s", "arith.maxui": "max.u", "arith.maxsi": "max.s",
-}  # fmt: skip
-_WIDENINGS = {"arith.extui": "u", "arith.extsi": "s", "arith.trunci": "u"}
-_ORDERS = ("eq.s", "ne.s", "lt.s", "le.s", "gt.s", "ge.s", "lt.u", "le.u", "gt.u", "ge.u")
 
 
 @dataclass(slots=True)
@@ -257,7 +249,7 @@ class Protocol:
         """The result of an operation."""
         if op.name == "arith.constant":
             value = op.int_attr("value")
-            return None if value is None else value & (1 << bits_of(op.result)) - 1
+            return None if value is None else value & (1 << bits_of(op.result.type)) - 1
         if op.name == "ttg.local_alloc":
             return self._places[op].start if op in self._places else None
         values = tuple(self.value(value, held) for value in op.operands)
@@ -267,31 +259,20 @@ class Protocol:
         return self._results[key]
 
 
-def bits_of(value: Value) -> int:
-    return value.type.bits if isinstance(value.type, ScalarType) else 64
-
-
 def _computes(op: Operation) -> bool:
     """May its result be known?"""
     if len(op.results) != 1 or not isinstance(op.result.type, ScalarType | MemDescType):
         return False
-    known = op.name in _BINARY or op.name in _WIDENINGS or op.name in _VIEWS
+    known = op.name in BINARY or op.name in WIDENINGS or op.name in _VIEWS
     others = ("arith.constant", "arith.cmpi", "arith.select", "ttg.local_alloc", "ttg.memdesc_index")
     return known or op.name in others
 
 
 def _result(op: Operation, values: tuple[int | None, ...]) -> int | None:
-    if op.name == "arith.select" and values[0] is not None:
-        return values[1 if values[0] else 2]
+    type = op.result.type
+    if not isinstance(type, MemDescType) or op.name == "arith.select":
+        return result_of(op, values)
     known = tuple(value for value in values if value is not None)
     if len(known) < len(values):
         return None
-    type, bits = op.result.type, bits_of(op.operands[0])
-    if isinstance(type, MemDescType):
-        return known[0] + (known[1] * size_bytes(type) if op.name == "ttg.memdesc_index" else 0)
-    if op.name == "arith.cmpi":
-        return computed(f"setp.{_ORDERS[op.int_attr('predicate') or 0]}{bits}", known)
-    if op.name in _WIDENINGS:
-        sign = _WIDENINGS[op.name]
-        return computed(f"cvt.{sign}{bits_of(op.result)}.{sign}{bits}", known)
-    return computed(f"{_BINARY[op.name]}{bits}", known) if op.name in _BINARY else None
+    return known[0] + (known[1] * size_bytes(type) if op.name == "ttg.memdesc_index" else 0)

@@ -7,7 +7,8 @@ each asks for. So an instruction that is lost, doubled, changed or moved past an
 rotated, peeled or merged. What LLVM and Triton add is
 let pass: fences, and barriers of a task's own threads, which are asked for where they are needed.
 
-Not compared: how often a loop runs, which way a branch goes, and which tile of global memory a copy takes.
+Not shown for all launches: how often a loop runs, which way a branch goes, and where in global memory a copy begins.
+That is compared in launches whose numbers are drawn (same_tiles.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from wspec.bridge.ptx.protocol import Protocol
+from wspec.bridge.ptx.same_tiles import show_tiles
 from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
@@ -78,6 +80,7 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
         task = made[index] if index < len(made) else Protocol(None, places, {})
         _show_task(task, functools.partial(Followed, blocks, role, writers, own, evaluations(role)), used)
     show_arrivals(blocks, roles, used.by)
+    show_tiles(function, blocks, roles, writers, places)
 
 
 class _Used:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wspec.bridge.ptx.actions import Action, asked, bytes_of_copy, elements_of_box
-from wspec.bridge.ptx.protocol import Node, Protocol, bits_of
+from wspec.bridge.ptx.protocol import Node, Protocol
+from wspec.bridge.ptx.scalars import bits_of
 from wspec.ir.core import Value
 from wspec.ir.shared_memory import size_bytes
 from wspec.ir.types import I1, MemDescType
@@ -281,7 +282,7 @@ class Ways:
             position, step = node.counts.regions[0].block.args[0], node.counts.operands[2]
             if position in self._followed:
                 at, by = held.get(position), self._task.value(step, held)
-                held[position] = None if at is None or by is None else at + by & (1 << bits_of(position)) - 1
+                held[position] = None if at is None or by is None else at + by & (1 << bits_of(position.type)) - 1
         for target, _ in moves:
             values = self._values[target]
             values.add(held[target])
@@ -295,7 +296,7 @@ class Ways:
         if node.tests is not None:
             position = node.tests.regions[0].block.args[0]
             at, stop = held.get(position), self._task.value(node.tests.operands[1], held)
-            bits = bits_of(position)
+            bits = bits_of(position.type)
             holds = None if at is None or stop is None else computed(f"setp.lt.s{bits}", (at, stop))
         else:
             holds = None if node.condition is None else self._task.value(node.condition, held)

@@ -1,0 +1,212 @@
+"""Do the PTX's copies take the tiles and elements of global memory that the TTGIR says?
+
+Where a copy begins is computed from sizes, strides, the number of the block and what is loaded, by loops that LLVM
+rewrites as it likes. So both texts are executed, as far as copies hang on it, in launches whose numbers are drawn
+(copies.py, tiles.py): the copies must come in the same order, as often, and take the same. That is no proof for all
+numbers; two sums of them that differ, differ for nearly all.
+
+Each copy of the PTX must have been seen in some launch. What cannot be followed is not shown.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from wspec.bridge.ptx import tiles
+from wspec.bridge.ptx.elements import element_at
+from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
+from wspec.ir.core import Operation, Value
+from wspec.ir.shared_memory import Area, size_bytes
+from wspec.ir.types import ArrayAttr, DictAttr, IntegerAttr, MemDescType, PointerType, ScalarType
+from wspec.ptx import copies as run
+from wspec.ptx import flow
+from wspec.ptx.copies import Copies, Copy
+from wspec.ptx.drawn_launch import Launch, base_of
+from wspec.ptx.errors import PtxError
+from wspec.ptx.operands import Number
+from wspec.ptx.registers import Writers
+from wspec.ptx.roles import Role
+from wspec.ptx.syntax import Instruction
+
+FEWEST_LAUNCHES, MOST_LAUNCHES = 2, 48
+MOST_TRIES = 200  # of ways through branches that are not known
+
+_SIZES = ((1, 200), (200, 1200), (1, 3000))
+"""From where to where sizes and strides are drawn, from launch to launch."""
+
+_NOTHING = 3
+"""Of so many sizes one is nothing, in launches that look for what the first ones did not come to."""
+
+
+def show_tiles(
+    function: Operation,
+    blocks: Sequence[flow.Block],
+    roles: Sequence[Role],
+    writers: Writers,
+    places: Mapping[Operation, Area],
+    fewest: int = FEWEST_LAUNCHES,
+) -> None:
+    """Raises PtxError where a copy takes something else, or where that cannot be followed. `fewest`: launches."""
+    tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers)).all]
+    left = {one for _, copies in tasks for one in copies.all}
+    for number in range(max(fewest, MOST_LAUNCHES)):
+        if number >= fewest and not left:
+            break
+        launch = drawn(function, number)
+        for role, copies in tasks:
+            if number < fewest or not left.isdisjoint(copies.all):
+                left -= _compared(function, role, copies, launch, places)
+    if left:
+        one = min(left, key=lambda one: one.start)
+        raise PtxError(f"where '{one}' begins in global memory is not known: no launch was found that comes to it")
+
+
+def drawn(function: Operation, number: int) -> Launch:
+    """The launch of this number."""
+    draw = random.Random(number)
+    low, high = _SIZES[number % len(_SIZES)]
+    arguments: list[int | None] = []
+    sizes: dict[int, int] = {}
+    for at, (arg, divisor) in enumerate(_arguments(function)):
+        kind = arg.type
+        if isinstance(kind, PointerType):
+            arguments.append(base_of(at) + (draw.randrange(1 << 20) << 8))
+            sizes[at] = max(kind.pointee.bits // 8, 1) if isinstance(kind.pointee, ScalarType) else 8
+        elif isinstance(kind, ScalarType) and not kind.is_float:
+            is_nothing = number >= FEWEST_LAUNCHES and not draw.randrange(_NOTHING)
+            found = 0 if is_nothing else max(draw.randint(low, high) // divisor, 1) * divisor
+            arguments.append(found & (1 << kind.bits) - 1)
+        else:
+            arguments.append(None)
+    counts = draw.randint(1, 8), draw.randint(1, 4), draw.randint(1, 4)
+    x, y, z = (draw.randrange(count) for count in counts)
+    return Launch(draw.getrandbits(62), arguments, sizes, (x, y, z), counts)
+
+
+def _arguments(function: Operation) -> Iterator[tuple[Value, int]]:
+    """With what each is a multiple of."""
+    attributes = function.attr("arg_attrs")
+    each = attributes.items if isinstance(attributes, ArrayAttr) else ()
+    for number, arg in enumerate(function.regions[0].block.args):
+        entry = each[number] if number < len(each) else None
+        found = dict(entry.items).get("tt.divisibility") if isinstance(entry, DictAttr) else None
+        yield arg, found.value if isinstance(found, IntegerAttr) else 1
+
+
+def _compared(
+    function: Operation, role: Role, copies: Copies, launch: Launch, places: Mapping[Operation, Area]
+) -> set[Instruction]:
+    """The copies that were seen in this launch. Raises PtxError."""
+    draw = random.Random(launch.seed)
+    seen, ends = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)))
+    choices, wrong = _Choices(), ""
+    for _ in range(MOST_TRIES):
+        choices.begin()
+        found = Tiles(places, launch, choices)
+        try:
+            wrong = _Match(found, found.copies(function, role.partition)).wrong(seen, ends)
+        except NotFollowed as error:
+            raise PtxError(str(error)) from None
+        if not wrong:
+            return {copy.one for copy in seen}
+        if not choices.turn():
+            break
+    raise PtxError(wrong)
+
+
+class _Choices:
+    """Which ways branches go that hang on what is not known: one after the other, all."""
+
+    def __init__(self) -> None:
+        self._made: list[bool] = []
+        self._at = 0
+
+    def begin(self) -> None:
+        self._at = 0
+
+    def __call__(self) -> bool:
+        if self._at == len(self._made):
+            self._made.append(False)
+        self._at += 1
+        return self._made[self._at - 1]
+
+    def turn(self) -> bool:
+        """The next ways; False where there are no others."""
+        del self._made[self._at :]
+        while self._made and self._made[-1]:
+            self._made.pop()
+        if self._made:
+            self._made[-1] = True
+        return bool(self._made)
+
+
+class _Match:
+    """Of one role's copies with those of the task, on one way through it."""
+
+    def __init__(self, task: Tiles, expected: Iterator[tuple[Operation, Scope]]) -> None:
+        self._task, self._expected = task, expected
+        self._boxes = Counter[tuple[int, ...]]()  # that have yet to come, of one operation
+        self._elements: tuple[Operation, Scope] | None = None
+
+    def wrong(self, seen: Sequence[Copy], ends: bool) -> str:
+        """What is said of the first copy that differs; "" where none does. Raises NotFollowed and PtxError."""
+        try:
+            for copy in seen:
+                is_same = self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes
+                if not is_same(copy):
+                    return f"'{copy.one}' takes something else of global memory than the TTGIR says"
+            if ends and (self._boxes.total() or next(self._expected, None) is not None):
+                return "the TTGIR copies more tiles than the PTX"
+        except Over:
+            pass
+        return ""
+
+    def _takes_boxes(self, copy: Copy) -> bool:
+        for place, coordinates, _ in copy.by:
+            if not self._boxes.total():
+                op, scope = next(self._expected, (None, None))
+                if op is None or scope is None or op.name == tiles.ELEMENTS:
+                    return False
+                self._boxes = self._task.boxes(op, scope)
+                self._elements = None
+            if place is None or None in coordinates:
+                raise PtxError(f"the places and coordinates of '{copy.one}' cannot be followed")
+            if self._boxes[coordinates] <= 0:  # type: ignore[index]
+                return False
+            self._boxes[coordinates] -= 1  # type: ignore[index]
+        return True
+
+    def _takes_elements(self, copy: Copy) -> bool:
+        if self._boxes.total():
+            return False
+        if self._elements is not None and self._are_elements(copy, *self._elements):
+            return True
+        self._elements = next(self._expected, None)
+        if self._elements is None or self._elements[0].name != tiles.ELEMENTS:
+            return False
+        return self._are_elements(copy, *self._elements)
+
+    def _are_elements(self, copy: Copy, op: Operation, scope: Scope) -> bool:
+        buffer = next(one for one in op.operands if isinstance(one.type, MemDescType))
+        kind, start = buffer.type, self._task.of(buffer, scope)
+        assert isinstance(kind, MemDescType)
+        whole = copy.one.operands[2]
+        each = kind.element.bits // 8 if isinstance(kind.element, ScalarType) else 0
+        size = whole.value if isinstance(whole, Number) else None
+        if start is None or not size or not each:
+            raise PtxError(f"which elements '{copy.one}' copies is not known")
+        for place, (source,), copied in copy.by:
+            if place is None or copied is None or (copied and source is None):
+                raise PtxError(f"which elements '{copy.one}' copies cannot be followed")
+            if not 0 <= place - start <= size_bytes(kind) - size or copied not in (0, size):
+                return False
+            for at in (0, size - each):
+                index = element_at(kind, place - start + at)
+                if index is None:
+                    raise PtxError(f"where '{copy.one}' puts its elements is not known")
+                address, is_copied = self._task.element(op, scope, index)
+                if is_copied != bool(copied) or (is_copied and address != (source or 0) + at):
+                    return False
+        return True
