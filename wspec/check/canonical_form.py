@@ -30,10 +30,10 @@ class Grows(Exception):
 
 
 class Normal:
-    """Computes normal forms for one program."""
+    """Computes normal forms for one program. `twice`: see `Past`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.extents = engine, engine.extents
+    def __init__(self, engine: Engine, twice: bool = False) -> None:
+        self.engine, self.extents, self.twice = engine, engine.extents, twice
         self.codes = engine.program.codes
         self._values: dict[tuple[int, int], set[int]] = {}
         self._bits = Bits()
@@ -56,7 +56,7 @@ class Normal:
         """The form without what is known of the past; what is not known of it; and the past itself."""
         turn = self.rings.turn(state)
         ahead = self.reach.of(state)
-        past = Past(self.engine, state, self.users, turn, self._bits, ahead)
+        past = Past(self.engine, state, self.users, turn, self._bits, ahead, self.twice)
         lacks = past.form()
         bases: dict[tuple[int, Path], int] = {}
         shape = (

@@ -106,7 +106,7 @@ class _Search:
 
     def __init__(self, engine: Engine, deadline: float, merge: bool, ahead: bool = False) -> None:
         self.engine, self.deadline, self.merge, self.ahead = engine, deadline, merge, ahead
-        self.normal = Normal(engine)
+        self.normal = Normal(engine, twice=ahead)
         self.found: dict[Hashable, Finding] = {}
         self.seen: dict[Hashable, list[Seen]] = {}  # by shape, those that lack the most
         self.weighed: Counter[Hashable] = Counter()  # place of an error -> how many ways there were looked at
@@ -186,6 +186,8 @@ class _Search:
         if self.merge and len(before) >= ALIKE:
             self.merged = True
             lacks = merge(past, together([one.lacks for one in before]))
+            if not self.ahead:  # more ways to an error are looked at, some of which may be certain
+                lacks = past.form()
             round = _round(trail, before) if self.ahead else []
             if round:
                 state, need, lacks = self._ahead(state, need, lacks, shape, round)

@@ -46,8 +46,9 @@ class Holder(NamedTuple):
     own: int = 0  # events that it is asked for itself
 
 
-Ring = tuple[list[Clock], list[Clock], tuple[int, ...]]
-"""Of an allocation of barriers: what those know who may arrive, and who may use it; and who may wait."""
+Ring = tuple[list[Clock], list[Clock], list[tuple[int, int]], tuple[int, ...]]
+"""Of an allocation of barriers: what those know who may arrive, and who may use it; who may wait, each with the one it
+asks through; and the latter alone."""
 
 _AT_ONCE = ("threads", "tile")
 """Units of which nothing is issued and waited for later."""
@@ -96,10 +97,14 @@ def together(lacks: list[Lacks]) -> Lacks:
 
 
 class Past:
-    """Of one state, its rings turned. `users`: whether the last use of each barrier matters (they are given up)."""
+    """Of one state, its rings turned. `users`: whether the last use of each barrier matters (they are given up);
+    `twice`: whether a barrier hands on what it has to those who have waited for its last completion already."""
 
-    def __init__(self, engine: Engine, state: State, users: bool, turn: Turn, bits: Bits, ahead: Ahead) -> None:
+    def __init__(
+        self, engine: Engine, state: State, users: bool, turn: Turn, bits: Bits, ahead: Ahead, twice: bool = False
+    ) -> None:
         self.engine, self.state, self.users, self.turn, self.bits = engine, state, users, turn, bits
+        self._twice = twice
         self._ahead = ahead
         self.names: dict[Hashable, View] | None = None  # of the parts of buffers, once they are asked for
         running = [i == 0 or (t.active and not t.done) for i, t in enumerate(state.tasks)]
@@ -170,7 +175,7 @@ class Past:
         ring = self._rings.get(view.root)
         if ring is None:
             ring = self._rings[view.root] = self._ring(view.root)
-        arrivers, users, readers = ring
+        arrivers, users, waiting, readers = ring
         stream, completions = self.engine.buffers.stream(("barrier", view)), barrier.completions
         if _is_asked(users, stream, completions):  # who knows of it knows of the last one
             self._happened(("now", key), stream, completions)
@@ -188,13 +193,16 @@ class Past:
                 if _is_asked(users, used, epoch):
                     self._happened(("use", key, task), used, epoch)
         yield Holder(barrier, "known", "visible", readers, own)
-        yield Holder(barrier, "done_known", "done_visible", readers)
+        done = barrier.waits if not self._twice else {}
+        later = readers if not done else tuple(at for one, at in waiting if one not in done)
+        yield Holder(barrier, "done_known", "done_visible", later)
 
     def _ring(self, root: int) -> Ring:
         """Who asks for what of the barriers of an allocation."""
-        waiting = (self._asking[one] for one in self._ahead.tasks("waits", root))
-        readers = tuple(at for at in waiting if at is not None)
-        return self._asking_for("arrives", root), self._asking_for("uses", root), readers
+        asking = ((one, self._asking[one]) for one in self._ahead.tasks("waits", root))
+        waiting = [(one, at) for one, at in asking if at is not None]
+        arrivers, users = self._asking_for("arrives", root), self._asking_for("uses", root)
+        return arrivers, users, waiting, tuple(at for _, at in waiting)
 
     def _of_named(self) -> Iterator[Holder]:
         everybody = tuple(index for index in range(len(self.state.tasks)) if self._asking[index] == index)
