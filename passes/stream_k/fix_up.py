@@ -99,7 +99,7 @@ def _resume(marks: list[Operation], place: _Place) -> None:
     yes, no = Region(), Region()
     yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
     within = Builder(no.add_block(), None, build.location)
-    # ptxas has to see that no product is under way when the loads write its registers: otherwise it waits for each (C7515)
+    # ptxas has to see that no product is under way when its registers are loaded: otherwise it waits for each (C7515)
     nothing = marks[0].operands[1]
     within.create("ttng.warp_group_dot_wait", [nothing], [nothing.type], {"pendings": i32(0)})
     _at_the_words(within, place, taken, AWAIT_WORD)
