@@ -175,7 +175,7 @@ def test_explain_a_block_for_every_tile() -> None:
     ("command", "code", "place"),
     [
         ([f"{ELEMENTWISE}:layer_norm_kernel"], "no-dot-loop", "elementwise.py:53"),
-        ([f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "--promote", "0"], "gate-slower", "matmul.py:104"),
+        ([f"{ROOT}/kernels/matmul.py:matmul_pointer_kernel", "--promote", "0"], "gate-slower", "matmul.py:105"),
     ],
 )
 def test_explain_why_not(command: list[str], code: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
