@@ -3,6 +3,9 @@
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
 parameters, and what is loaded from global memory. Loops run as often as they do in that launch. A branch that hangs on
 something else goes either way.
+
+Where that hangs on what threads hand to each other (sums over a warp, conversions of layouts through shared memory),
+all threads are executed. That they wait for each other there is shown elsewhere.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wspec.ptx import flow
-from wspec.ptx.arithmetic import width
+from wspec.ptx.arithmetic import computed, width
 from wspec.ptx.drawn_launch import Launch
-from wspec.ptx.effects import reads, space
+from wspec.ptx.effects import reads, space, writes
 from wspec.ptx.evaluation import Evaluation, Value, computes
-from wspec.ptx.operands import Address, Operand, Register, Several, Symbol
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
@@ -26,6 +29,8 @@ _TIMES = 5
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 LANES = (0, 31)  # that are looked at of each warp where threads copy elements
+_WORD = 4  # bytes of shared memory that are followed together
+_WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
 _IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
     f"%nctaid.{axis}": ("blocks", at) for at, axis in enumerate("xyz")
@@ -61,18 +66,24 @@ class _Step(NamedTuple):
 
 
 class Copies:
-    """Of one role."""
+    """Of one role. `buffers`: bytes of shared memory that are not followed, as others than the role's threads may
+    write them."""
 
-    def __init__(self, blocks: Sequence[flow.Block], role: Role, writers: Writers) -> None:
-        self._blocks, self._role, self._writers = blocks, role, writers
+    def __init__(
+        self, blocks: Sequence[flow.Block], role: Role, writers: Writers, buffers: Sequence[range] = ()
+    ) -> None:
+        self._blocks, self._role, self._writers, self._buffers = blocks, role, writers, buffers
         numbers = {*role.blocks, *role.way, role.start[0]}
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
                     for one in inside[number] if is_copy(one)]  # fmt: skip
-        lanes = LANES if any(one.opcode.startswith(ELEMENTS) for one in self.all) else LANES[:1]
-        self._threads = [WARP * warp + lane for warp in role.warps for lane in lanes]
-        self._evaluation = _Lanes(self._threads, writers)
+        self._through_memory = self._exchange = False
         needed = self._needed(inside) if self.all else frozenset[str]()
+        seen = LANES if any(one.opcode.startswith(ELEMENTS) for one in self.all) else LANES[:1]
+        lanes = range(WARP) if self._exchange or self._through_memory else seen
+        self._threads = [WARP * warp + lane for warp in role.warps for lane in lanes]
+        self._seen = [at for at, thread in enumerate(self._threads) if thread % WARP in seen]
+        self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
@@ -80,6 +91,8 @@ class Copies:
             targets = self._writers.targets(one)
             if is_copy(one):
                 yield _Step(at, one, True, (), None)
+            elif self._through_memory and _writes_shared(one):
+                yield _Step(at, one, False, targets, None)
             elif not needed.isdisjoint(targets):
                 constants = [self._evaluation.constant(name) for name in targets]
                 yield _Step(at, one, False, targets, None if None in constants else constants)
@@ -93,21 +106,28 @@ class Copies:
                 work += reads(block.turn)
         for one in self.all:
             work += reads(one)
+        own = {id(one) for number in self._role.blocks for one in self._blocks[number].instructions}
         found: set[str] = set()
         while work:
             name = work.pop()
             if name not in found and name not in _IDS:
                 found.add(name)
                 for one in self._writers.of(name):
-                    if computes(one) or one.name == "ld":
+                    if _is_executed(one) or one.name == "ld":
                         work += reads(one)
                     elif one.guard:
                         work.append(one.guard)
+                    if id(one) in own and not _is_of_first_lane(one):
+                        self._exchange = True
+                    if id(one) in own and one.name == "ld" and space(one) == "shared" and not self._through_memory:
+                        stores = [one for number in inside for one in inside[number] if _writes_shared(one)]
+                        self._through_memory = any(id(one) in own for one in stores)
+                        work += [name for one in stores for name in reads(one) if self._through_memory]
         return frozenset(found)
 
     def in_launch(self, launch: Launch, choose: Callable[[], bool]) -> tuple[list[Copy], bool]:
         """The copies in their order, and whether the role comes to its end with them."""
-        run = _Run(self._evaluation, launch, len(self._threads))
+        run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers)
         number, place = self._role.start
         for passed in self._role.way:
             for step in self._steps[passed]:
@@ -155,11 +175,31 @@ def is_copy(one: Instruction) -> bool:
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
 
 
-class _Run:
-    """What registers hold."""
+def _is_executed(one: Instruction) -> bool:
+    return computes(one) or one.name == "redux"
 
-    def __init__(self, evaluation: Evaluation, launch: Launch, threads: int) -> None:
+
+def _is_of_first_lane(one: Instruction) -> bool:
+    """Or of the thread itself, where it computes something?"""
+    if one.name == "shfl":
+        lane = one.operands[2] if len(one.operands) > 2 else None
+        return one.opcode.startswith("shfl.sync.idx") and isinstance(lane, Number) and lane.value == 0
+    return one.name != "redux"
+
+
+def _writes_shared(one: Instruction) -> bool:
+    return one.name in _WRITES and space(one) in ("shared", "")
+
+
+class _Run:
+    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told."""
+
+    def __init__(
+        self, evaluation: Evaluation, launch: Launch, threads: int, seen: Sequence[int], buffers: Sequence[range]
+    ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
+        self._seen, self._buffers = seen, buffers
+        self._words: dict[int, int] = {}  # that the role's threads have stored
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
         self._held |= {name: evaluation.constant(name) for name in _THREAD}
 
@@ -175,13 +215,15 @@ class _Run:
         guard = self.guard(one) if one.guard else 1
         if guard == 0:
             return
+        if _writes_shared(one):
+            self._store(one, guard)
         results: Sequence[Value]
         if step.constants is not None:
             results = step.constants
-        elif computes(one):
+        elif _is_executed(one):
             results = self._evaluation.results(one, self._held)
         elif one.name == "ld":
-            results = self._loaded(one, len(targets))
+            results = self._loaded(one)
         else:
             results = (None,) * len(targets)
         for name, value in zip(targets, results, strict=True):
@@ -197,34 +239,79 @@ class _Run:
     def _each(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
         return (value,) * self._threads if isinstance(value, int) else value
 
-    def _loaded(self, one: Instruction, count: int) -> Sequence[Value]:
-        unknown = (None,) * count
-        source = one.operands[1]
+    def _loaded(self, one: Instruction) -> Sequence[Value]:
+        """What each register gets, but for those that are none."""
+        target, source = one.operands[0], one.operands[1]
+        items = target.items if isinstance(target, Several) else (target,)
+        wanted = [at for at, item in enumerate(items) if not (isinstance(item, Register) and item.name == "_")]
+        unknown = (None,) * len(writes(one))
         size = width(one.opcode.rpartition(".")[2]) // 8
-        if not isinstance(source, Address) or not size:
+        if not isinstance(source, Address) or not size or len(wanted) != len(unknown):
             return unknown
-        if space(one) == "param":
+        where = space(one)
+        if where == "param":
             number = source.base.name.rpartition("_param_")[2] if isinstance(source.base, Symbol) else ""
             is_known = number.isdigit() and int(number) < len(self._launch.arguments) and not source.offset
-            return (self._launch.arguments[int(number)],) if is_known and count == 1 else unknown
+            return (self._launch.arguments[int(number)],) if is_known and len(items) == 1 else unknown
         base = self._evaluation.value(source.base, self._held)
-        if space(one) != "global" or base is None:
+        if base is None or where not in ("global", "shared"):
             return unknown
-        found: list[Value] = []
-        for at in range(count):
-            offset = source.offset + at * size
-            if isinstance(base, int):
-                found.append(self._launch.memory(base + offset, size))
-            else:
-                each = tuple(self._launch.memory(thread + offset, size) for thread in base)
-                found.append(each[0] if each.count(each[0]) == len(each) else each)
-        return found
+        read = self._launch.memory if where == "global" else self._stored
+        return [self._read(base, source.offset + at * size, size, read) for at in wanted]
+
+    @staticmethod
+    def _read(base: int | tuple[int, ...], offset: int, size: int, read: Callable[[int, int], int | None]) -> Value:
+        if isinstance(base, int):
+            return read(base + offset, size)
+        found: list[int] = []
+        for thread in base:
+            value = read(thread + offset, size)
+            if value is None:
+                return None
+            found.append(value)
+        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+
+    # ---- shared memory
+
+    def _stored(self, address: int, size: int) -> int | None:
+        """None where that is not known."""
+        words = [self._words.get(address + at) for at in range(0, size, _WORD)]
+        if size % _WORD or None in words:
+            return None
+        return sum((word or 0) << 8 * _WORD * at for at, word in enumerate(words))
+
+    def _store(self, one: Instruction, guard: Value) -> None:
+        """Nothing is known any more behind a store that cannot be followed."""
+        operands = one.operands
+        target = operands[0] if one.name == "st" and len(operands) == 2 else None
+        size = width(one.opcode.rpartition(".")[2]) // 8
+        base = self._evaluation.value(target.base, self._held) if isinstance(target, Address) else None
+        if not isinstance(target, Address) or base is None or guard is None or space(one) != "shared":
+            self._words.clear()
+            return
+        items = operands[1].items if isinstance(operands[1], Several) else operands[1:]
+        places = [place + target.offset for place in self._each(base)]
+        if not size or size % _WORD or any(place % _WORD for place in places):
+            self._words.clear()
+            return
+        threads = [at for at, holds in enumerate(self._each(guard)) if holds]
+        for number, item in enumerate(items):
+            value = self.value(item)
+            each = None if value is None else self._each(value)
+            for at in threads:
+                place = places[at] + number * size
+                for word in range(0, size, _WORD):
+                    if each is None or any(place + word in buffer for buffer in self._buffers):
+                        self._words.pop(place + word, None)
+                    else:
+                        self._words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
 
     def copy(self, one: Instruction) -> Copy:
         guard = self.guard(one)
         if guard is None:
             return Copy(one, (Copied(None, (None,), None),))
-        threads = [at for at, holds in enumerate(self._each(guard)) if holds]
+        holds = self._each(guard)
+        threads = [at for at in self._seen if holds[at]]
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):
             place, source = self._spread(operands[0]), self._spread(operands[1])
@@ -258,12 +345,44 @@ class _Lanes(Evaluation):
         is_written = not held or not isinstance(operand, Register) or operand.name in held
         return super().value(operand, held) if is_written else None
 
+    def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
+        return (self._reduced(one, held),) if one.name == "redux" else super().results(one, held)
+
+    def _reduced(self, one: Instruction, held: Mapping[str, Value]) -> Value:
+        """Of each warp's lanes, all of them."""
+        *words, kind = one.opcode.split(".")
+        value, mask = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if value is None or mask is None or isinstance(mask, tuple) or mask & 0xFFFFFFFF != 0xFFFFFFFF:
+            return None
+        if len(words) != 3 or len(self.threads) % WARP:  # words: redux, sync, and what it does
+            return None
+        each = (value,) * len(self.threads) if isinstance(value, int) else value
+        found: list[int] = []
+        for first in range(0, len(each), WARP):
+            if self.threads[first : first + WARP] != list(range(self.threads[first], self.threads[first] + WARP)):
+                return None
+            total: int | None = each[first]
+            for other in each[first + 1 : first + WARP]:
+                total = None if total is None else computed(f"{words[2]}.{kind}", (total, other))
+            if total is None:
+                return None
+            found += [total] * WARP
+        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
         if value is None or isinstance(value, int):
             return value
-        if lane != 0 or not one.opcode.startswith("shfl.sync.idx.b32"):
+        if not isinstance(lane, int) or not 0 <= lane < WARP:
             return None
         at = {thread: number for number, thread in enumerate(self.threads)}
-        found = tuple(value[at[thread - thread % WARP]] for thread in self.threads)
+        if one.opcode.startswith("shfl.sync.idx.b32"):
+            sources = [thread - thread % WARP + lane for thread in self.threads]
+        elif one.opcode.startswith("shfl.sync.bfly.b32") and self.value(one.operands[3], held) == WARP - 1:
+            sources = [thread ^ lane for thread in self.threads]
+        else:
+            return None
+        if any(source not in at for source in sources):
+            return None
+        found = tuple(value[at[source]] for source in sources)
         return found[0] if found.count(found[0]) == len(found) else found

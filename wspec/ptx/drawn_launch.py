@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _REGION = 40  # bits of an address that say where in an argument's memory it is
-_MIXED, _SHIFT = 0x9E3779B97F4A7C15, 40
+_MIXED, _SHIFT, _WHICH = 0x9E3779B97F4A7C15, 40, 30
 _BITS64 = (1 << 64) - 1
-_LARGEST = 16  # above what integers are in memory
+SMALL = (16,)
+MIXED = (16, 256, 4096)
+"""Above what integers are in memory; of several, each place has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +26,24 @@ class Launch:
     sizes: Mapping[int, int]
     block: tuple[int, int, int]
     blocks: tuple[int, int, int]
+    largest: tuple[int, ...] = SMALL
 
     def memory(self, address: int, size: int) -> int:
         """The bytes there, the lowest first: small integers of the size of the elements."""
         element = self.sizes.get((address >> _REGION) - 1, 4)
-        found = 0
-        for at in range(size):
-            if not (address + at) % element:
-                mixed = (address + at + self.seed) * _MIXED & _BITS64
-                found |= (mixed >> _SHIFT) % _LARGEST << 8 * at
-        return found
+        found, at = 0, address - address % element
+        while at < address + size:
+            by = 8 * (at - address)
+            value = self._element(at, 8 * element)
+            found |= value << by if by >= 0 else value >> -by
+            at += element
+        return found & (1 << 8 * size) - 1
+
+    def _element(self, address: int, bits: int) -> int:
+        mixed = (address + self.seed) * _MIXED & _BITS64
+        found = mixed >> _SHIFT
+        largest = self.largest[(mixed >> _WHICH) % len(self.largest)]
+        return found % min(largest, 1 << bits - 1)
 
 
 def base_of(number: int) -> int:

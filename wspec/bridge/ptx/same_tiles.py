@@ -23,7 +23,7 @@ from wspec.ir.types import ArrayAttr, DictAttr, IntegerAttr, MemDescType, Pointe
 from wspec.ptx import copies as run
 from wspec.ptx import flow
 from wspec.ptx.copies import Copies, Copy
-from wspec.ptx.drawn_launch import Launch, base_of
+from wspec.ptx.drawn_launch import MIXED, SMALL, Launch, base_of
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
@@ -49,7 +49,8 @@ def show_tiles(
     fewest: int = FEWEST_LAUNCHES,
 ) -> None:
     """Raises PtxError where a copy takes something else, or where that cannot be followed. `fewest`: launches."""
-    tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers)).all]
+    buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
+    tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers, buffers)).all]
     left = {one for _, copies in tasks for one in copies.all}
     for number in range(max(fewest, MOST_LAUNCHES)):
         if number >= fewest and not left:
@@ -82,7 +83,7 @@ def drawn(function: Operation, number: int) -> Launch:
             arguments.append(None)
     counts = draw.randint(1, 8), draw.randint(1, 4), draw.randint(1, 4)
     x, y, z = (draw.randrange(count) for count in counts)
-    return Launch(draw.getrandbits(62), arguments, sizes, (x, y, z), counts)
+    return Launch(draw.getrandbits(62), arguments, sizes, (x, y, z), counts, MIXED if number else SMALL)
 
 
 def _arguments(function: Operation) -> Iterator[tuple[Value, int]]:

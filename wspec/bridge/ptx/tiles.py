@@ -21,6 +21,7 @@ from wspec.ptx.arithmetic import signed
 from wspec.ptx.drawn_launch import Launch
 
 MOST_STEPS = 4000  # iterations of a task's loops in one launch
+MOST_REDUCED = 1024  # elements to one
 
 BOXES = frozenset((
     "ttng.async_tma_copy_global_to_local", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce",
@@ -206,6 +207,8 @@ class Tiles:
                 return self._moved(op, scope, index)
             case "tt.load":
                 return self._loaded(op, scope, index)
+            case "tt.reduce":
+                return self._reduced(op, scope, index)
             case "tt.make_range":
                 return (op.int_attr("start") or 0) + index[0]
             case "ttg.local_alloc":
@@ -251,6 +254,24 @@ class Tiles:
             return None
         size = bits_of(element) // 8
         return self._launch.memory(address, size) if size else None
+
+    def _reduced(self, op: Operation, scope: Scope, index: Index) -> int | None:
+        """Of integers along an axis, one after the other."""
+        source, body, axis = op.operands[0], op.regions[0].block, op.int_attr("axis") or 0
+        if len(op.operands) != 1 or not isinstance(source.type, TensorType) or source.type.shape[axis] > MOST_REDUCED:
+            return None
+        total: int | None = None
+        for at in range(source.type.shape[axis]):
+            found = self.of(source, scope, (*index[:axis], at, *index[axis:]))
+            if found is None or not at:
+                total = found
+            else:
+                inside = Scope(body, scope)
+                inside.known |= {(body.args[0], ()): total, (body.args[1], ()): found}
+                total = self.of(body.terminator.operands[0], inside)
+            if total is None:
+                return None
+        return total
 
     # ---- copies
 
