@@ -315,6 +315,30 @@ def test_tiles_of_the_launchers_table_are_blocks_of_their_own(
     assert not check(kernel(others), disjoint=Disjoint(own=3, every=True)).ok
 
 
+@pytest.mark.parametrize(
+    ("place", "first", "condition", "apart"),
+    [
+        ("read(at(u, y)) * t", "0", "i < t", True),  # where a sequence begins, of those that are packed
+        ("read(at(u, read(at(u, y)))) + y * t", "0", "i < t", True),
+        ("last", "0", "i > 0", True),
+        ("last", "read(at(u, y))", "i < t", True),
+        ("last", "0", "i < t", False),
+        ("last", "read(u)", "i < t", False),  # leads to no tile
+        ("read(at(u, i))", "0", "i < t", False),
+        ("read(at(u, y + i))", "0", "i < t", False),
+        ("read(at(u, y)) + i", "0", "i < t", False),
+    ],
+)
+def test_what_is_loaded_where_the_table_leads(place: str, first: str, condition: str, apart: bool) -> None:
+    """It is the tile's as long as nothing writes there."""
+    behind = re.sub(r"\bi\b", "0", place)
+    text = TILES.format(place=place, first=first, condition=condition, behind=behind)
+    text = text.replace("y % 32", "read(at(u, y))").replace("p: ptr, t", "p: ptr, u: ptr, t")
+    assert check(kernel(text), disjoint=Disjoint(frozenset({(0, 1)}), own=3)).ok == apart
+    assert not check(kernel(text), disjoint=Disjoint(own=3)).ok
+    assert not check(kernel(text), disjoint=Disjoint(every=True)).ok
+
+
 WALKS = """
 def kernel(p: ptr, n, m):
     with specialize():

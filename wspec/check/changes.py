@@ -5,8 +5,8 @@ loops they are computed; 0 where there is but one value. What is multiplied by a
 size is known to be divisible by.
 
 Tiles that a block takes from the launcher's table are different blocks of the plain kernel, between which there is no
-order either. So what is computed from the table's entries alone is not asked for: of two tiles anything may be the
-same, of one tile it is.
+order either. So what is computed from the table's entries alone, or loaded where they lead from memory that nothing
+writes, is not asked for: of two tiles anything may be the same, of one tile it is.
 """
 
 from __future__ import annotations
@@ -161,9 +161,8 @@ class Changes:
             case Linear():
                 return all(self._is_of_tile(atom, begun) for atom, _ in part.terms)
             case ("op", name, _, _, _, operands):
-                if name == _LOAD:
-                    return self._is_own(operands[0], ())
-                return all(self._of_tile(one, begun) for one in operands)
+                own = name == _LOAD and self._is_own(operands[0], ())
+                return own or all(self._of_tile(one, begun) for one in operands)
             case ("if", *parts):
                 return all(self._of_tile(one, begun) for one in parts)
             case ("carried" | "result", space, *_, ("carry", start, inside)):
@@ -190,7 +189,7 @@ class Changes:
             case ("if", *parts):
                 return all(map(self._tree_of_tile, parts))
             case ((str(name), *_), *parts) if "." in name:  # else the position of a loop
-                return self._is_own(parts[0], ()) if name == _LOAD else all(map(self._tree_of_tile, parts))
+                return (name == _LOAD and self._is_own(parts[0], ())) or all(map(self._tree_of_tile, parts))
         return False
 
     def _is_entry(self, part: Any) -> bool:
@@ -201,7 +200,9 @@ class Changes:
             case ("form", form):
                 return self._is_entry(form)
             case ("op", name, _, _, _, parts) | ((str(name), *_), *parts):
-                return self._is_own(parts[0], ()) if name == _LOAD else any(map(self._is_entry, parts))
+                if name == _LOAD:
+                    return self._is_own(parts[0], ()) or self._is_entry(parts[0])
+                return any(map(self._is_entry, parts))
             case ("if", _, *parts):
                 return all(map(self._is_entry, parts))
         return False
