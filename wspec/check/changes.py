@@ -12,6 +12,7 @@ writes, is not asked for: of two tiles anything may be the same, of one tile it 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from wspec.check.clock import look
@@ -24,6 +25,8 @@ _EITHER = frozenset(("arith.minsi", "arith.maxsi"))
 _NO_WAY = 1  # divides everything
 _WIDE = frozenset(("i32", "i64", "index"))  # the others wrap
 _LOAD = "tt.load"
+
+Leap = Callable[[Linear], int]  # what divides every value of a form, or each difference of two of them; 0 of 0
 
 
 class Changes:
@@ -72,7 +75,7 @@ class Changes:
                 made, step = self._space(space)
                 return math.gcd(self.of(made.lower, begun), self.divisor(step))
             case ("carried", _, ("carry", start, inside)):
-                added = self._added(inside)
+                added = self.added(inside)
                 if added is None:
                     return math.gcd(self.divisor(start), self._divisor_of_tree(inside, 0))
                 return math.gcd(self.of(start, begun), added)
@@ -82,17 +85,17 @@ class Changes:
         first = forms[0]
         return math.gcd(*(math.gcd(self.of(one, begun), self.divisor(one - first)) for one in forms))
 
-    def _added(self, tree: Any) -> int | None:
+    def added(self, tree: Any) -> int | None:
         """What divides that which a carried number gets more each time; None where it is not only added to."""
         match tree:
             case ("up", 1):
                 return 0
             case ("if", _, left, right):
-                one, other = self._added(left), self._added(right)
+                one, other = self.added(left), self.added(right)
                 return None if one is None or other is None else math.gcd(one, other)
             case (("arith.addi" | "tt.addptr", _, _, type), left, right) if type in _WIDE or type.startswith("!tt.ptr"):
                 for one, other in ((left, right), (right, left)):
-                    if (found := self._added(one)) is not None:
+                    if (found := self.added(one)) is not None:
                         return math.gcd(found, self._divisor_of_tree(other, _NO_WAY))
         return None
 
