@@ -399,13 +399,16 @@ class Calls:
         flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
         self.builder.create("tt.store", [pointer, value], [], flags)
 
-    def write_rows(self, pointer: Value, row: Value, stride: Value) -> None:
-        """A number to the first element of each of 64 rows, from one on, so far from each other."""
+    def write_rows(self, pointer: Value, row: Value, stride: Value, *more: Value) -> None:
+        """A number to the first element of each of 64 rows, from one on, so far from each other. `more`: numbers of
+        other strides, with these."""
         numbers, places = TensorType((64,), I32, LINE), TensorType((64,), pointer.type, LINE)
-        make = self.builder.create
+        make, binary = self.builder.create, self.builder.binary
         count = make("tt.make_range", [], [numbers], {"start": i32(0), "end": i32(64)}).result
-        rows = self.builder.binary("arith.addi", make("tt.splat", [row], [numbers]).result, count)
-        offsets = self.builder.binary("arith.muli", rows, make("tt.splat", [stride], [numbers]).result)
+        all_of = [make("tt.splat", [value], [numbers]).result for value in (row, stride, *more)]
+        offsets = binary("arith.muli", binary("arith.addi", all_of[0], count), all_of[1])
+        for number, by in zip(all_of[2::2], all_of[3::2], strict=True):
+            offsets = binary("arith.addi", offsets, binary("arith.muli", number, by))
         first = make("tt.splat", [pointer], [places]).result
         self.write(make("tt.addptr", [first, offsets], [places]).result, count)
 

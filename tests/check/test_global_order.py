@@ -232,6 +232,117 @@ def test_rows_of_two_tasks(one: str, other: str, begin: str, stride: str, apart:
     assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "more", "apart"),
+    [
+        ("i * 128", "i * 128 + 64", "n, k", True),
+        ("i * 128", "i * 128 + 64", "n, m", True),
+        ("i * 128", "i * 128 + 64", "i * 128, m", True),
+        ("i * 128", "i * 128 + 64", "i * 64, m", True),
+        ("i * 128", "i * 128 + 64", "(n - i) * 64, m", False),  # rows of the same stride are added
+        ("0", "64", "i, k", False),  # k may be m
+        ("0", "64", "i, m * 2", False),
+    ],
+)
+def test_rows_of_two_strides(one: str, other: str, more: str, apart: bool) -> None:
+    text = ROWS.replace("{3})", "{3}, {4})").replace("n, m", "n, m, k").format(one, other, "0", "m", more)
+    report = check(kernel(text))
+    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
+WALKED = """
+def kernel(p: ptr, n, m, k):
+    with specialize():
+        with task(4):
+            for t in {walk}:
+                write_rows(at(p, {begin}), {row}, m)
+        with task(4):
+            for t in {walk}:
+                write_rows(at(p, {begin}), {row} + 64, m)
+"""
+WALK = "range(pid(0), n, 132)"
+
+
+@pytest.mark.parametrize(
+    ("walk", "row", "begin", "apart"),
+    [
+        (WALK, "t // k * 128", "t % k * 64", True),
+        (WALK, "t % k * 128", "t // k * 64", True),
+        (WALK, "(t // k * 8 + t % smin(k - t // k * 8, 8)) * 128", "t % k // smin(k - t // k * 8, 8) * 128", True),
+        (WALK, "t % k % 7 * 128", "t % k // 7 * 64 + t // k * n", True),  # a number of a batch
+        ("range(pid(0), n, k)", "t // m * 128", "t % 8 * 64", True),
+        (WALK, "t % k * 128", "t // 33 * 64", True),
+        (WALK, "t // k * 64", "t % k * 64", False),
+        (WALK, "t // k * 128 + t % k", "t % k * 64", False),
+        (WALK, "t // k * 128", "t % k * m", False),  # counted in rows
+        (WALK, "t // k * 128", "t % k * (m * 64)", False),
+        (WALK, "t // k * 128", "t * 64", False),  # columns that no other block has
+        (WALK, "t % 132 * 128", "t // 132 * 64", False),
+        (WALK, "t % 132 * 128", "t // 264 * 64", False),
+        (WALK, "t // k * 128", "t % k * 64 + pid(0) * 4096", False),
+        (WALK, "t // k * 128 + pid(0) * 128", "t % k * 64", False),
+        (WALK, "t // k * 128", "t % k * 64 + pid(1) * n", True),
+        (WALK, "t // k * 128", "t % k * 64 + (t - pid(0))", False),
+        (WALK, "t // k * 128", "(t - pid(0)) % k * 64", False),
+        (WALK, "t // k * 128", "read(at(p, t % k))", False),
+        ("range(pid(0), n, k)", "t % k * 128", "t // k * 64", False),
+        ("range(0, n, 132)", "t // k * 128", "t % k * 64", False),  # each block all tiles
+        ("range(pid(0), n, 1)", "t // k * 128", "t % k * 64", False),
+        ("range(pid(0) * 132, n, 1)", "t // k * 128", "t % k * 64", False),
+        (WALK, "pid(0) * 64", "t % k * 64", False),
+        (WALK, "pid(0) * 64", "0", True),  # the next block's rows too, as in the plain kernel
+    ],
+)
+def test_tiles_that_blocks_walk_through(walk: str, row: str, begin: str, apart: bool) -> None:
+    report = check(kernel(WALKED.format(walk=walk, row=row, begin=begin)))
+    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+
+
+_OF_TILES = ("t // k", "t % k", "t // 3", "t % 6", "k", "t % k // 2", "pid(0)", "t", "pid(1)", "t // n", "t // k // 2")
+
+
+def _number(draw: random.Random, depth: int) -> str:
+    if depth == 0:
+        return draw.choice(_OF_TILES)
+    kinds = ("({0}) + ({1})", "({0}) * 2 + {1}", "smin({0}, {1})", "({0}) * ({1})", "({0}) % ({1} + 1)")
+    return draw.choice(kinds).format(_number(draw, depth - 1), _number(draw, draw.randrange(depth)))
+
+
+def _of_blocks(row: str, begin: str, n: int, m: int, k: int) -> tuple[list[tuple[set[int], set[int]]], int]:
+    """The places that the tasks of each of four blocks store to, and how far columns lie from each other."""
+    found, columns = [], set[int]()
+    for block in range(4):
+        tasks = set[int](), set[int]()
+        for t in range(block, n * 4, 4):
+            known = {"t": t, "n": n, "m": m, "k": k, "pid": (block, 1).__getitem__, "smin": min}
+            first, column = eval(row, known), eval(begin, known)
+            columns.add(column)
+            for task, places in enumerate(tasks):
+                places.update(column + (first + task * 64 + one) * m for one in range(64))
+        found.append(tasks)
+    return found, max(columns) - min(columns)
+
+
+def test_rows_that_are_proved_apart_meet_only_where_those_of_other_blocks_do() -> None:
+    """Never if a row's columns are fewer than what lies between rows, and hardly ever else."""
+    proved, within, across = 0, 0, 0
+    for seed in range(400):
+        draw = random.Random(seed)
+        row = f"({_number(draw, draw.randrange(2))}) * {draw.choice((64, 128, 128, 128))}"
+        begin = f"({_number(draw, draw.randrange(2))}) * {draw.choice((1, 4, 64, 'n', 64))}"
+        if not check(kernel(WALKED.format(walk="range(pid(0), n, 4)", row=row, begin=begin))).ok:
+            continue
+        proved += 1
+        for n, m, k in itertools.product((3, 6), (1, 64, 256, 1024), (2, 3, 7)):
+            blocks, columns = _of_blocks(row, begin, n, m, k)
+            if any(one & other for one, other in blocks):
+                assert columns >= m, f"{seed}: rows {row} of {m}, columns {begin}, n {n}, k {k}"
+                within += 1
+                pairs = itertools.combinations([one | other for one, other in blocks], 2)
+                across += any(one & other for one, other in pairs)
+    assert proved > 150 and within > 300 and across > 0.98 * within, (proved, within, across)
+
+
 def test_a_scalar_of_a_team_is_no_tile() -> None:
     text = STORES.format("pid(0)", "smin(pid(0) + 1, n)")
     assert [one.code for one in check(kernel(text)).findings] == ["global-order"]
@@ -313,6 +424,30 @@ def test_tiles_of_the_launchers_table_are_blocks_of_their_own(
     assert not check(kernel(module), disjoint=Disjoint(every=True)).ok  # anybody's table
     others = module.replace("t, table: ptr", "t, table: ptr, own: ptr")
     assert not check(kernel(others), disjoint=Disjoint(own=3, every=True)).ok
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "condition", "apart"),
+    [
+        ("read(at(u, y)) * t", "0", "i < t", True),  # where a sequence begins, of those that are packed
+        ("read(at(u, read(at(u, y)))) + y * t", "0", "i < t", True),
+        ("last", "0", "i > 0", True),
+        ("last", "read(at(u, y))", "i < t", True),
+        ("last", "0", "i < t", False),
+        ("last", "read(u)", "i < t", False),  # leads to no tile
+        ("read(at(u, i))", "0", "i < t", False),
+        ("read(at(u, y + i))", "0", "i < t", False),
+        ("read(at(u, y)) + i", "0", "i < t", False),
+    ],
+)
+def test_what_is_loaded_where_the_table_leads(place: str, first: str, condition: str, apart: bool) -> None:
+    """It is the tile's as long as nothing writes there."""
+    behind = re.sub(r"\bi\b", "0", place)
+    text = TILES.format(place=place, first=first, condition=condition, behind=behind)
+    text = text.replace("y % 32", "read(at(u, y))").replace("p: ptr, t", "p: ptr, u: ptr, t")
+    assert check(kernel(text), disjoint=Disjoint(frozenset({(0, 1)}), own=3)).ok == apart
+    assert not check(kernel(text), disjoint=Disjoint(own=3)).ok
+    assert not check(kernel(text), disjoint=Disjoint(every=True)).ok
 
 
 WALKS = """

@@ -5,13 +5,14 @@ loops they are computed; 0 where there is but one value. What is multiplied by a
 size is known to be divisible by.
 
 Tiles that a block takes from the launcher's table are different blocks of the plain kernel, between which there is no
-order either. So what is computed from the table's entries alone is not asked for: of two tiles anything may be the
-same, of one tile it is.
+order either. So what is computed from the table's entries alone, or loaded where they lead from memory that nothing
+writes, is not asked for: of two tiles anything may be the same, of one tile it is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from wspec.check.clock import look
@@ -24,6 +25,8 @@ _EITHER = frozenset(("arith.minsi", "arith.maxsi"))
 _NO_WAY = 1  # divides everything
 _WIDE = frozenset(("i32", "i64", "index"))  # the others wrap
 _LOAD = "tt.load"
+
+Leap = Callable[[Linear], int]  # what divides every value of a form, or each difference of two of them; 0 of 0
 
 
 class Changes:
@@ -72,7 +75,7 @@ class Changes:
                 made, step = self._space(space)
                 return math.gcd(self.of(made.lower, begun), self.divisor(step))
             case ("carried", _, ("carry", start, inside)):
-                added = self._added(inside)
+                added = self.added(inside)
                 if added is None:
                     return math.gcd(self.divisor(start), self._divisor_of_tree(inside, 0))
                 return math.gcd(self.of(start, begun), added)
@@ -82,17 +85,17 @@ class Changes:
         first = forms[0]
         return math.gcd(*(math.gcd(self.of(one, begun), self.divisor(one - first)) for one in forms))
 
-    def _added(self, tree: Any) -> int | None:
+    def added(self, tree: Any) -> int | None:
         """What divides that which a carried number gets more each time; None where it is not only added to."""
         match tree:
             case ("up", 1):
                 return 0
             case ("if", _, left, right):
-                one, other = self._added(left), self._added(right)
+                one, other = self.added(left), self.added(right)
                 return None if one is None or other is None else math.gcd(one, other)
             case (("arith.addi" | "tt.addptr", _, _, type), left, right) if type in _WIDE or type.startswith("!tt.ptr"):
                 for one, other in ((left, right), (right, left)):
-                    if (found := self._added(one)) is not None:
+                    if (found := self.added(one)) is not None:
                         return math.gcd(found, self._divisor_of_tree(other, _NO_WAY))
         return None
 
@@ -161,9 +164,8 @@ class Changes:
             case Linear():
                 return all(self._is_of_tile(atom, begun) for atom, _ in part.terms)
             case ("op", name, _, _, _, operands):
-                if name == _LOAD:
-                    return self._is_own(operands[0], ())
-                return all(self._of_tile(one, begun) for one in operands)
+                own = name == _LOAD and self._is_own(operands[0], ())
+                return own or all(self._of_tile(one, begun) for one in operands)
             case ("if", *parts):
                 return all(self._of_tile(one, begun) for one in parts)
             case ("carried" | "result", space, *_, ("carry", start, inside)):
@@ -190,7 +192,7 @@ class Changes:
             case ("if", *parts):
                 return all(map(self._tree_of_tile, parts))
             case ((str(name), *_), *parts) if "." in name:  # else the position of a loop
-                return self._is_own(parts[0], ()) if name == _LOAD else all(map(self._tree_of_tile, parts))
+                return (name == _LOAD and self._is_own(parts[0], ())) or all(map(self._tree_of_tile, parts))
         return False
 
     def _is_entry(self, part: Any) -> bool:
@@ -201,7 +203,9 @@ class Changes:
             case ("form", form):
                 return self._is_entry(form)
             case ("op", name, _, _, _, parts) | ((str(name), *_), *parts):
-                return self._is_own(parts[0], ()) if name == _LOAD else any(map(self._is_entry, parts))
+                if name == _LOAD:
+                    return self._is_own(parts[0], ()) or self._is_entry(parts[0])
+                return any(map(self._is_entry, parts))
             case ("if", _, *parts):
                 return all(map(self._is_entry, parts))
         return False

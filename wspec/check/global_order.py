@@ -13,20 +13,21 @@ Two boxes of a tensor, or two tiles of pointers, lie apart where
 Two operations of which one needs a condition and the other its opposite are never both executed, where the condition is
 the same in all tasks, threads and iterations.
 
-Elements of one row of pointers are taken not to reach into the next row. Two arguments are taken not to overlap, which
-the launches of our own kernels compare. Memory of the launcher's own is left out.
+Elements of one row of pointers are taken not to reach into the next row: within an iteration, and where blocks of the
+plain kernel walk through tiles in different ones (walks.py). Two arguments are taken not to overlap, which the launches
+of our own kernels compare. Memory of the launcher's own is left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from wspec.check import assembly
-from wspec.check.changes import Changes
+from wspec.check.changes import Changes, Leap
 from wspec.check.clock import look, timed
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.findings import Finding
@@ -34,6 +35,7 @@ from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Linear, Terms, constant, meaning
 from wspec.check.names import Names
 from wspec.check.tracked_values import Flow
+from wspec.check.walks import Walks
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
@@ -51,23 +53,27 @@ _MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_globa
 _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 
 
-Leap = Callable[[Linear], int]  # what divides every value of a form, or each difference of two of them; 0 of 0
-_Row = tuple[tuple[tuple[tuple[int, int], ...], int], tuple[tuple[int, int], ...]]
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """How far a tile goes in steps that are no numbers: from `first` to `last` of them behind `base`, which has no
+    number added."""
+
+    step: Linear
+    base: Linear
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One dimension of a tile: it begins at `form`, of that rest, and has the elements from `first` to before `last`.
-
-    `rows`: how far it goes in steps that are not numbers. Of each: the step, as terms and a number, and the terms that
-    it is taken from, and the first and the last row behind that.
-    """
+    """One dimension of a tile: it begins at `form`, of that rest, and has the elements from `first` to before `last`,
+    and so in each of its rows."""
 
     rest: Congruence
     form: Linear
     first: int
     last: int
-    rows: tuple[tuple[_Row, int, int], ...] = ()
+    rows: tuple[_Rows, ...] = ()  # one of each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +334,11 @@ class _Reader:
                  for each in (one.sides, other.sides))  # fmt: skip
         pairs = list(zip(*sides, strict=True))
         written = zip(one.sides, other.sides, strict=True)
-        if any(_apart(a, b, moved, leap, self._changes.divisor) for a, b in (*written, *pairs)):
+        walks = Walks(self._terms, self._changes, leap)
+        both, beside = [*written, *pairs], tuple(_forms(one.what))
+        if any(_apart(a, b, moved, leap, self._changes.divisor) for a, b in both):
+            return True
+        if not moved and any(_in_other_rows(a, b, beside, leap, walks) for a, b in both):
             return True
         return not moved and self._of_another_tile(pairs, leap) and self._alike(one, other)
 
@@ -500,12 +510,12 @@ def _compared(condition: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def _sum(left: _Side, right: _Side) -> _Side:
-    rows = {row: (first, last) for row, first, last in left.rows}
-    for row, first, last in right.rows:
-        before = rows.get(row, (0, 0))
-        rows[row] = before[0] + first, before[1] + last
+    rows = {one.step: one for one in left.rows}
+    for one in right.rows:
+        known = rows.get(one.step, _Rows(one.step, Linear(), 0, 0))
+        rows[one.step] = _Rows(one.step, known.base + one.base, known.first + one.first, known.last + one.last)
+    found = tuple(sorted(rows.values(), key=lambda one: (one.step.terms, one.step.const)))
     first, last = left.first + right.first, left.last + right.last - 1
-    found = tuple((row, *reach) for row, reach in sorted(rows.items()))
     return _Side(left.rest.plus(right.rest), left.form + right.form, first, last, found)
 
 
@@ -515,13 +525,13 @@ def _product(left: _Side, right: _Side) -> _Side | None:
         return None
     number = right.form.constant
     if number is not None and number >= 0:
-        rows = tuple((row, number * first, number * last) for row, first, last in left.rows)
+        rows = (_Rows(one.step, one.base.scaled(number), number * one.first, number * one.last) for one in left.rows)
         span = number * left.first, number * (left.last - 1) + 1
-        return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, rows)
+        return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, tuple(rows))
     if number is not None or left.rows:
         return None
-    row, base = ((right.form.terms, right.form.const), left.form.terms), left.form.const
-    return _Side(ANYTHING, Linear(), 0, 1, ((row, base + left.first, base + left.last - 1),))
+    base, added = Linear(left.form.terms), left.form.const
+    return _Side(ANYTHING, Linear(), 0, 1, (_Rows(right.form, base, added + left.first, added + left.last - 1),))
 
 
 def _forms(what: Any) -> Iterator[Linear]:
@@ -538,20 +548,41 @@ def _apart(one: _Side, other: _Side, moved: int, leap: Leap, divisor: Leap) -> b
 
     `moved`: by multiples of what the place is moved that both are counted from.
     """
-    if not one.rows and not other.rows:
-        first = one.rest.plus(Congruence(0, one.first))
-        second = other.rest.plus(Congruence(moved, other.first))
-        if first.keeps_apart(one.last - one.first, second, other.last - other.first):
+    if one.rows or other.rows:
+        return False
+    first = one.rest.plus(Congruence(0, one.first))
+    second = other.rest.plus(Congruence(moved, other.first))
+    if first.keeps_apart(one.last - one.first, second, other.last - other.first):
+        return True
+    ahead = other.form - one.form
+    number, far = ahead.const, math.gcd(moved, leap(other.form), divisor(Linear(ahead.terms)))
+    return _never_meet((one.first, one.last), (number + other.first, number + other.last), far)
+
+
+def _in_other_rows(one: _Side, other: _Side, beside: tuple[Linear, ...], leap: Leap, walks: Walks) -> bool:
+    """Have they no row in common, in whichever iterations the tasks are?
+
+    What else is in a place must not change, as one row's elements may reach into another one's place then; or it leads
+    to columns that blocks of the plain kernel walk through. `beside`: what the tiles are counted from.
+    """
+    pairs = list(zip(one.rows, other.rows, strict=False))
+    if len(one.rows) != len(other.rows) or one.form.terms != other.form.terms:
+        return False
+    if any(a.step != b.step or a.base != b.base or leap(a.step) for a, b in pairs):
+        return False
+    for at, (a, b) in enumerate(pairs):
+        if not _never_meet((a.first, a.last + 1), (b.first, b.last + 1), leap(a.base)):
+            continue
+        others = pairs[:at] + pairs[at + 1 :]
+        wide = [c for c, d in others if c.first != c.last or (c.first, c.last) != (d.first, d.last) or leap(c.base)]
+        if any(walks.multiplied(c.step, a.step) for c in wide):  # the same rows, counted otherwise
+            continue
+        moving = [form for form in (one.form, *(c.base for c in wide)) if leap(form)]
+        steps = [c.step for c, _ in pairs]
+        if not moving or (walks.walked((one.form, *(c.base for c, _ in pairs), *steps, *beside))
+                          and not any(walks.multiplied(form, a.step) for form in moving)):  # fmt: skip
             return True
-        ahead = other.form - one.form
-        number, far = ahead.const, math.gcd(moved, leap(other.form), divisor(Linear(ahead.terms)))
-        return _never_meet((one.first, one.last), (number + other.first, number + other.last), far)
-    if [row for row, _, _ in one.rows] != [row for row, _, _ in other.rows] or one.form.terms != other.form.terms:
-        return False
-    if moved or leap(one.form) or any(leap(Linear(step[0])) for (step, _), _, _ in one.rows):
-        return False
-    pairs = zip(one.rows, other.rows, strict=True)
-    return any(_never_meet((a[1], a[2] + 1), (b[1], b[2] + 1), leap(Linear(a[0][1]))) for a, b in pairs)
+    return False
 
 
 def _never_meet(one: tuple[int, int], other: tuple[int, int], leap: int) -> bool:
