@@ -6,7 +6,7 @@ from tests.support.programs import function, op_at, op_named, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
-from wspec.plan.graph import Dataflow, build_graph, may_alias, memory_base, readers
+from wspec.plan.graph import Dataflow, build_graph, may_alias, memory_base
 
 
 def edges(root: Operation, kind: str) -> set[tuple[str, str]]:
@@ -94,7 +94,7 @@ def test_a_pointer_carried_round_a_loop_is_traced_to_where_it_came_in() -> None:
 def test_readers_are_found_at_any_depth() -> None:
     root = program("branch")
     loop = op_at(root, "sum")
-    found = readers(loop.regions[0].block, value_at(root, "i"))
+    found = loop.regions[0].block.readers(value_at(root, "i"))
     assert [value_name(op.location) for op in found] == ["a", "inside", "b"]
 
 

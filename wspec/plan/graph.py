@@ -246,12 +246,7 @@ def _decided(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
         yield target, bounds
 
 
-# ----------------------------------------------------------------------------------------- memory, readers
-
-
-def readers(block: Block, value: Value) -> list[Operation]:
-    """The operations in `block`, at any depth, that use `value`."""
-    return [op for top in block.ops for op in top.walk() if value in op.operands]
+# ----------------------------------------------------------------------------------------- --------- memory
 
 
 def memory_base(op: Operation) -> Value | None:
