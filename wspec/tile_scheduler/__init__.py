@@ -16,7 +16,7 @@ from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
 from wspec.tile_scheduler.sampled import Sampler, coarse
-from wspec.tile_scheduler.table import Makespan, make_table, predicted_waves
+from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS
 
@@ -26,7 +26,6 @@ __all__ = [
     "WINDOW_ROWS",
     "LaunchWay",
     "LoopCost",
-    "Makespan",
     "Order",
     "Ranking",
     "Sampler",
@@ -46,6 +45,5 @@ __all__ = [
     "near",
     "ordered_table",
     "partials_words",
-    "predicted_waves",
     "tile_cost",
 ]
