@@ -78,10 +78,6 @@ class Guard:
         note = "the specialized kernel loads ahead of stores: give it tensors that do not overlap"
         return Remark("arguments-overlap", message, kernel_location(source), note=note)
 
-    def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
-        """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
-        return self.overlap(self.ranges(rest), rest)
-
     def ranges(self, rest: Sequence[Any]) -> list[tuple[int, int]]:
         """The first address of each argument, and the one behind its last."""
         if not self.nested:
@@ -100,7 +96,7 @@ class Guard:
         return [(order[self.places[one][0]], order[self.places[other][0]]) for one, other in self.pairs]
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
-        """`first_overlap` of arguments that lie there."""
+        """The first pair, as positions in `names`, whose arguments, which lie there, may share memory."""
         for one, other in self.pairs:
             start, end = ranges[one]
             if start < ranges[other][1] and ranges[other][0] < end:
