@@ -166,6 +166,3 @@ def _trips(build: Builder, loop: Operation, counted: _Count) -> Value:
 
 def _wide(build: Builder, value: Value) -> Value:
     return value if value.type == I64 else build.create("arith.extsi", [value], [I64]).result
-
-
-__all__ = ["count_whiles"]

@@ -310,6 +310,3 @@ def _merge_equal(function: Operation, block: Block, known: Mapping[Key, Operatio
         if before is not op:
             replace_uses(function, dict(zip(op.results, before.results, strict=True)))
             op.erase()
-
-
-__all__ = ["unfuse_loops"]

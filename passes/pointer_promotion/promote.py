@@ -385,6 +385,3 @@ def _turned(type: TensorType) -> TensorType:
     fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
     order = tuple(1 - dim for dim in layout.ints("order"))
     return TensorType(type.shape[::-1], type.element, layout.with_fields({**fields, "order": order}))
-
-
-__all__ = ["Promoted", "promote"]
