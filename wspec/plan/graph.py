@@ -163,11 +163,6 @@ def _operation(node: Node) -> Operation | None:
     return node.op if isinstance(node, Value) else node
 
 
-def build_graph(function: Operation) -> nx.MultiDiGraph:
-    """The graph of a numbered function's operations."""
-    return Dataflow(function).graph
-
-
 # ---------------------------------------------------------------------------------------------- operations
 
 
@@ -246,7 +241,7 @@ def _decided(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
         yield target, bounds
 
 
-# ----------------------------------------------------------------------------------------- --------- memory
+# -------------------------------------------------------------------------------------------------- memory
 
 
 def memory_base(op: Operation) -> Value | None:
