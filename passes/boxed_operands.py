@@ -54,12 +54,12 @@ def _box(dot: Operation) -> Operation | None:
 
 def _share(dot: Operation, load: Operation) -> None:
     left, right, described = dot.operands[0].type, dot.operands[1].type, load.operands[0].type
-    assert load.parent is not None and isinstance(left, TensorType)
+    assert isinstance(left, TensorType)
     assert isinstance(right, MemDescType) and isinstance(described, TensorDescType)
     box = described.block
     assert isinstance(box.encoding, Layout)
     flat = Layout(box.encoding.name, tuple(one for one in box.encoding.fields if one[0] != "rank"), box.encoding.tail)
-    build = Builder(load.parent, load.parent.ops.index(load) + 1, load.location)
+    build = Builder.behind(load)
     kept = MemDescType(box.shape, box.element, box.encoding, right.memory_space)
     buffer = build.create("ttg.local_alloc", [load.result], [kept]).result
     rows = MemDescType(left.shape, left.element, flat, right.memory_space)

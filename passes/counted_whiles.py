@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.ops import is_pure
-from wspec.ir.types import I32, I64, IntegerAttr, ScalarType
+from wspec.ir.types import I32, I64, ScalarType
 
 _MOST = (1 << 31) - 1
 _SLT, _SLE, _SGT, _SGE = 2, 3, 4, 5  # arith's predicates
@@ -59,8 +59,7 @@ def _counted(loop: Operation) -> _Count | None:
         return None
     below = tuple((end, kind == _SLE) for kind, _, end in tests if kind in (_SLT, _SLE))
     least = tuple((end, kind == _SGT) for kind, _, end in tests if kind in (_SGT, _SGE))
-    fixed = step.op.attr("value") if step.op is not None and step.op.name == "arith.constant" else None
-    number = fixed.value if isinstance(fixed, IntegerAttr) else None
+    number = step.number
     if number == 0 or (number is not None and not (below if number > 0 else least)) or not (below or least):
         return None
     if number is None and not below:
@@ -104,11 +103,9 @@ def _step(loop: Operation, body: Block, order: Sequence[int], place: int) -> Val
 
 
 def _rewrite(module: Operation, loop: Operation, counted: _Count) -> None:
-    block = loop.parent
-    assert block is not None
     before, body = loop.regions[0].block, loop.regions[1].block
     order = [value.index for value in before.terminator.operands[1:]]
-    build = Builder(block, block.ops.index(loop), loop.location)
+    build = Builder.before(loop)
     trips = _trips(build, loop, counted)
     region = Region()
     inside = region.add_block()
@@ -169,6 +166,3 @@ def _trips(build: Builder, loop: Operation, counted: _Count) -> Value:
 
 def _wide(build: Builder, value: Value) -> Value:
     return value if value.type == I64 else build.create("arith.extsi", [value], [I64]).result
-
-
-__all__ = ["count_whiles"]

@@ -168,6 +168,3 @@ class _Nesting:
         other.add_block()
         branch = Operation.create("cf.cond_br", [met.condition], location=end.location)
         return self._joined(out, branch, [region, other], [after, _RETURNED], stop)
-
-
-__all__ = ["nest_returns"]

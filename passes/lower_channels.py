@@ -78,8 +78,8 @@ Positions = dict[str, Position]
 def lower_channels(module: Operation, plan: Plan) -> Operation:
     """Allocate the rings, initialize the barriers, and lower every abstract operation."""
     op = ws.find(module)
-    assert op is not None and op.parent is not None
-    build = Builder(op.parent, op.parent.ops.index(op), op.location)
+    assert op is not None
+    build = Builder.before(op)
     blocks = ws.task_blocks(op)
     views: list[dict[str, Ring]] = [{} for _ in blocks]
     for name, buffer in _rings(blocks):
@@ -95,7 +95,7 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
 def _fence_own_loads(block: Block) -> None:
     """Tiles that a task loads for itself may lie where the default task has put what the others are handed: threads
     wrote that, TMA writes the tile."""
-    if any(op.name == "tt.descriptor_load" for top in block.ops for op in top.walk()):
+    if any(op.name == "tt.descriptor_load" for op in block.walk()):
         build = Builder(block, 0, block.ops[0].location)
         build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
 
@@ -113,7 +113,7 @@ def _rings(blocks: list[Block]) -> list[tuple[str, MemDescType]]:
     """Every ring the consumers read and the type of its buffers, in order of first use."""
     found: dict[str, MemDescType] = {}
     for block in blocks:
-        for op in (inner for top in block.ops for inner in top.walk()):
+        for op in block.walk():
             if op.name == "wspec.buffer" and isinstance(op.result.type, MemDescType):
                 found.setdefault(_name(op), op.result.type)
     return list(found.items())
@@ -165,18 +165,14 @@ def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
 
 def _lower_task(block: Block, rings: Mapping[str, Ring], filling: int) -> None:
     used = sorted(_used(block))
-    filled = {_name(op) for top in block.ops for op in top.walk() if op.name == "wspec.acquire"}
+    filled = {_name(op) for op in block.walk() if op.name == "wspec.acquire"}
     build = Builder(block, 0, block.terminator.location)
     start = {name: Position(build.constant(0), build.constant(1 if name in filled else 0)) for name in used}
     _Lowering(rings, filling).block(block, start)
 
 
 def _used(block: Block) -> set[str]:
-    return {_name(op) for top in block.ops for op in top.walk() if op.name in ("wspec.acquire", "wspec.wait")}
-
-
-def _used_inside(op: Operation) -> list[str]:
-    return sorted({name for region in op.regions for block in region.blocks for name in _used(block)})
+    return {_name(op) for op in block.walk() if op.name in ("wspec.acquire", "wspec.wait")}
 
 
 def _holds_abstract(op: Operation) -> bool:
@@ -195,7 +191,7 @@ class _Lowering:
             if op.name in ("scf.for", "scf.if") and _holds_abstract(op):
                 at = self._through(op, sorted({n for r in op.regions if r.blocks for n in _used(r.block)}), at)
             elif op.name.startswith("wspec."):
-                build = Builder(block, block.ops.index(op), op.location)
+                build = Builder.before(op)
                 at = self._one(op, build, at)
                 op.erase()
             elif any(_used(inner) for region in op.regions for inner in region.blocks):

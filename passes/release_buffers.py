@@ -36,7 +36,7 @@ def release_buffers(module: Operation, plan: Plan) -> Operation:
     reused = {channel.name for channel in plan.channels if channel.reused}
     fenced = {channel.name for channel in plan.channels if channel.fill.facts.release_fenced}
     for block in ws.task_blocks(op)[:-1]:
-        for inner in [o for top in block.ops for o in top.walk() if o.name == "wspec.wait"]:
+        for inner in [o for o in block.walk() if o.name == "wspec.wait"]:
             channel = inner.attributes["channel"]
             assert isinstance(channel, StringAttr)
             base = channel.text if channel.text in reused else channel.text.rsplit(".", 1)[0]
@@ -56,7 +56,7 @@ def _release(wait: Operation, fenced: bool) -> None:
     names = _names(block, wait.result)
     last = _last_reader(block, names)
     if last is not None and fenced and (sent := _sent_after(block, last)) is not None:
-        _hand_back(Builder(block, block.ops.index(sent) + 1, wait.location), wait, [wait.result], fence=False)
+        _hand_back(Builder.behind(sent, wait.location), wait, [wait.result], fence=False)
         return
     _release_in(block, wait, names, fenced and _read_into_registers(block, wait.result))
 
@@ -87,14 +87,14 @@ def _release_in(block: Block, wait: Operation, names: set[Value], fence: bool) -
 def _read_into_registers(block: Block, token: Value) -> bool:
     """Do threads read the buffer themselves, rather than the tensor core or a copy?"""
     names = _names(block, token)
-    readers = (op for top in block.ops for op in top.walk() if not op.regions and names.intersection(op.operands))
+    readers = (op for op in block.walk() if not op.regions and names.intersection(op.operands))
     return any(op.name not in NAMES and not is_async(op) and op.name != TMA_STORE for op in readers)
 
 
 def _names(block: Block, token: Value) -> set[Value]:
     """The token, and every name of its buffer or of part of it."""
     names = {token}
-    for op in (inner for top in block.ops for inner in top.walk()):
+    for op in block.walk():
         if op.name in NAMES and names.intersection(op.operands):
             names.update(op.results)
     return names
@@ -118,11 +118,11 @@ def _release_later(wait: Operation, dot: Operation) -> None:
     assert block is not None
     loop = block.parent_op
     assert loop is not None and loop.name == "scf.for" and loop.parent is not None
-    before = Builder(loop.parent, loop.parent.ops.index(loop), wait.location)
+    before = Builder.before(loop, wait.location)
     loop.operands += [before.constant(0), before.constant(0, I1)]
     previous, exists = block.add_arg(I32), block.add_arg(I1)
     after_dot = next(op for op in block.ops[block.ops.index(dot) :] if op.name == WAIT)
-    inside = Builder(block, block.ops.index(after_dot) + 1, wait.location)
+    inside = Builder.behind(after_dot, wait.location)
     fence = _read_into_registers(block, wait.result)
     _hand_back(inside, wait, [previous, exists], fence)
     block.terminator.operands += [wait.result, inside.constant(1, I1)]
@@ -130,7 +130,7 @@ def _release_later(wait: Operation, dot: Operation) -> None:
     loop.results += [Value(I32, loop, first), Value(I1, loop, first + 1)]
     outer = loop.parent
     behind = next(op for op in outer.ops[outer.ops.index(loop) :] if op.name == WAIT)
-    after = Builder(outer, outer.ops.index(behind) + 1, wait.location)
+    after = Builder.behind(behind, wait.location)
     _hand_back(after, wait, loop.results[first:], fence)
 
 

@@ -149,7 +149,7 @@ def _rewrite(loop: Operation, halves: Sequence[_Halved]) -> None:
     first, end, step = loop.operands[:3]
     type = first.type
     assert isinstance(type, ScalarType)
-    before = Builder(block, block.ops.index(loop), loop.location)
+    before = Builder.before(loop)
     one = before.constant(1, type)
     way = before.binary("arith.addi", before.binary("arith.subi", end, first), before.binary("arith.subi", step, one))
     rounds = before.binary("arith.divsi", way, step)
@@ -174,7 +174,7 @@ def _halve(one: _Halved, rest: Value) -> None:
     block, tile, descriptor = load.parent, load.result.type, load.operands[0]
     assert block is not None and isinstance(tile, TensorType) and isinstance(descriptor.type, TensorDescType)
     deep = tile.shape[dim] // 2
-    build = Builder(block, block.ops.index(load), load.location)
+    build = Builder.before(load)
     at = len(load.operands) - 2 + dim
     moved = build.binary("arith.muli", _as_int32(build, rest), build.constant(deep))
     load.operands = [

@@ -68,10 +68,10 @@ def _copy(body: Block, terminator: str) -> Region:
 
 def _number_member(block: Block, member: int) -> None:
     """In the region of one member of a team its number is known."""
-    for op in [inner for top in block.ops for inner in top.walk() if inner.name == MEMBER]:
-        assert op.parent is not None
-        number = Builder(op.parent, op.parent.ops.index(op), op.location).constant(member)
-        for top in op.parent.ops:
+    for op in [inner for inner in block.walk() if inner.name == MEMBER]:
+        build = Builder.before(op)
+        number = build.constant(member)
+        for top in build.block.ops:
             replace_uses(top, {op.result: number})
         op.erase()
 
@@ -102,14 +102,14 @@ def _computing(body: Block, plan: Plan, task: Task, replica: int, buffers: Mappi
 
 def _receive(root: Block, load: Operation, name: str) -> None:
     """Replace a load by a wait for its buffer, as late as its first reader allows."""
-    users = _users(root, load.result)
+    users = root.readers(load.result)
     type = buffer_type(load)
     allocs = [op for op in users if is_the_buffer(op, type)]
     others = [op for op in users if op not in allocs]
-    first = _first_reader(root, load.parent, [*others, *(r for a in allocs for r in _readers(root, a))])
+    first = _first_reader(load.parent, [*others, *(r for a in allocs for r in _readers(root, a))])
     if first is None or load.parent is None:
         return
-    build = Builder(load.parent, load.parent.ops.index(first), load.location)
+    build = Builder.before(first, load.location)
     marks = {"channel": StringAttr(name), ID: load.attributes.get(ID, IntegerAttr(-1, I32))}
     token = build.create("wspec.wait", [], [I32], attributes=marks).result
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
@@ -122,35 +122,25 @@ def _receive(root: Block, load: Operation, name: str) -> None:
     load.erase()
 
 
-def _users(root: Block, value: Value) -> list[Operation]:
-    return [op for top in root.ops for op in top.walk() if value in op.operands]
-
-
 def _readers(root: Block, alloc: Operation) -> list[Operation]:
     """The operations that read the buffer, seen through views of it."""
     found: list[Operation] = []
-    for user in _users(root, alloc.result):
+    for user in root.readers(alloc.result):
         found += _readers(root, user) if user.name in VIEWS else [user]
     return found
 
 
-def _first_reader(root: Block, block: Block | None, readers: list[Operation]) -> Operation | None:
+def _first_reader(block: Block | None, readers: list[Operation]) -> Operation | None:
     """The first operation of `block` that is or contains a reader."""
     if block is None:
         return None
-    holders = {_in_block(reader, block) for reader in readers}
+    holders = {block.holder(reader) for reader in readers}
     return next((op for op in block.ops if op in holders), None)
-
-
-def _in_block(op: Operation, block: Block) -> Operation:
-    while op.parent is not block and op.parent_op is not None:
-        op = op.parent_op
-    return op
 
 
 def _replace_alloc(root: Block, alloc: Operation, buffer: Value, build: Builder) -> None:
     """Let views of the allocation be views of the ring's buffer, right behind the wait."""
-    for user in _users(root, alloc.result):
+    for user in root.readers(alloc.result):
         user.operands[:] = [buffer if v is alloc.result else v for v in user.operands]
         if user.name in VIEWS:
             _move_view(root, user, build)
@@ -169,7 +159,7 @@ def _move_view(root: Block, view: Operation, build: Builder) -> None:
             build.at -= 1
         build.add(view)
     view.result.type = replace(type, mutable=True)
-    for user in _users(root, view.result):
+    for user in root.readers(view.result):
         if user.name in VIEWS:
             _move_view(root, user, build)
 
@@ -188,8 +178,7 @@ def _producer(body: Block, plan: Plan) -> Region:
 
 
 def _send(load: Operation, channel: Channel, copies: int, differing: set[Value]) -> None:
-    assert load.parent is not None
-    build = Builder(load.parent, load.parent.ops.index(load), load.location)
+    build = Builder.before(load)
     if channel.fill is Fill.CP_ASYNC:
         _send_pieces(build, load, channel.name)
         return

@@ -23,7 +23,7 @@ from wspec.ir.builder import PREDICATES, Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.ops import is_pure
 from wspec.ir.prune import prune
-from wspec.ir.types import I32, IntegerAttr
+from wspec.ir.types import I32
 
 Key = tuple[Any, ...]
 _LOADS = frozenset({"tt.load", "tt.descriptor_load", "ttg.local_alloc"})
@@ -62,44 +62,32 @@ def _counter(loop: Operation) -> _Counter | None:
     body = loop.regions[0].block
     index = body.args[0]
     total = loop.operands[1].op
-    if _number(loop.operands[0]) != 0 or _number(loop.operands[2]) != 1 or index.type != I32:
+    if loop.operands[0].number != 0 or loop.operands[2].number != 1 or index.type != I32:
         return None
-    if (
-        total is None
-        or total.name != "arith.muli"
-        or any(index in op.operands for top in body.ops for op in top.walk())
-    ):
+    if total is None or total.name != "arith.muli" or any(index in op.operands for op in body.walk()):
         return None
     for place, (first, after) in enumerate(zip(loop.operands[3:], body.terminator.operands, strict=True)):
         for rounds, length in (total.operands, total.operands[::-1]):
-            if _number(first) == 0 and _is_positive(length) and _wraps(after, body.args[1 + place], length):
+            if first.number == 0 and _is_positive(length) and _wraps(after, body.args[1 + place], length):
                 return _Counter(place, rounds, length)
     return None
 
 
-def _number(value: Value) -> int | None:
-    known = value.op.attr("value") if value.op is not None and value.op.name == "arith.constant" else None
-    return known.value if isinstance(known, IntegerAttr) else None
-
-
 def _is_positive(value: Value) -> bool:
-    if (number := _number(value)) is not None:
+    if (number := value.number) is not None:
         return number >= 1
     op = value.op
-    return op is not None and op.name == "arith.maxsi" and any((_number(one) or 0) >= 1 for one in op.operands)
+    return op is not None and op.name == "arith.maxsi" and any((one.number or 0) >= 1 for one in op.operands)
 
 
 def _wraps(after: Value, counter: Value, length: Value) -> bool:
     """Is a value the counter's next one: 0 behind length - 1?"""
     choice = after.op
-    if choice is None or choice.name != "arith.select" or _number(choice.operands[1]) != 0:
+    if choice is None or choice.name != "arith.select" or choice.operands[1].number != 0:
         return False
     more = choice.operands[2].op
     adds = (
-        more is not None
-        and more.name == "arith.addi"
-        and more.operands[0] is counter
-        and _number(more.operands[1]) == 1
+        more is not None and more.name == "arith.addi" and more.operands[0] is counter and more.operands[1].number == 1
     )
     return adds and _is_last(choice.operands[0], counter, length)
 
@@ -111,20 +99,20 @@ def _is_last(condition: Value, counter: Value, length: Value) -> bool:
         return False
     if test.operands[0] is not counter:
         return False
-    end, known = test.operands[1], _number(length)
-    if known is not None and _number(end) == known - 1:
+    end, known = test.operands[1], length.number
+    if known is not None and end.number == known - 1:
         return True
     op = end.op
     if op is None or op.operands[:1] != [length]:
         return False
     by = {"arith.subi": 1, "arith.addi": -1}.get(op.name)
-    return by is not None and _number(op.operands[1]) == by
+    return by is not None and op.operands[1].number == by
 
 
 def _is_first(condition: Value, counter: Value) -> bool:
     test = condition.op
     equal = test is not None and test.name == "arith.cmpi" and test.int_attr("predicate") == _EQUAL
-    return equal and test is not None and test.operands[0] is counter and _number(test.operands[1]) == 0
+    return equal and test is not None and test.operands[0] is counter and test.operands[1].number == 0
 
 
 def _nested(module: Operation, loop: Operation, counter: _Counter) -> tuple[Operation, Operation]:
@@ -132,7 +120,7 @@ def _nested(module: Operation, loop: Operation, counter: _Counter) -> tuple[Oper
     block, body = loop.parent, loop.regions[0].block
     assert block is not None
     keep = [at for at in range(len(loop.results)) if at != counter.place]
-    build = Builder(block, block.ops.index(loop), loop.location)
+    build = Builder.before(loop)
     zero, one = build.constant(0), build.constant(1)
     around, within = Region(), Region()
     outside, inside = around.add_block(), within.add_block()
@@ -166,20 +154,20 @@ def _begin(outer: Operation, inner: Operation) -> None:
         if op.name == "arith.select" and _is_first(op.operands[0], now) and _counts_on(op, body):
             replace_uses(inner, {op.result: now})
         elif op.name == "scf.if" and op.results and _is_first(op.operands[0], now) and _stays(op, body):
-            _hoist(outer, inner, op)
+            _hoist(inner, op)
 
 
 def _counts_on(op: Operation, body: Block) -> bool:
     """Is `c == 0 ? 0 : carried` the number of the iteration: is it carried on plus 1?"""
     carried = op.operands[2]
-    if op.result.type != I32 or _number(op.operands[1]) != 0 or carried.owner is not body or carried.index == 0:
+    if op.result.type != I32 or op.operands[1].number != 0 or carried.owner is not body or carried.index == 0:
         return False
     after = body.terminator.operands[carried.index - 1].op
     return (
         after is not None
         and after.name == "arith.addi"
         and after.operands[0] is op.result
-        and _number(after.operands[1]) == 1
+        and after.operands[1].number == 1
     )
 
 
@@ -217,10 +205,10 @@ def _is_within(value: Value, body: Block) -> bool:
     return False
 
 
-def _hoist(outer: Operation, inner: Operation, op: Operation) -> None:
-    body, block = inner.regions[0].block, outer.regions[0].block
+def _hoist(inner: Operation, op: Operation) -> None:
+    body = inner.regions[0].block
     values = {arg: inner.operands[2 + arg.index] for arg in body.args[1:]}
-    build = Builder(block, block.ops.index(inner), op.location)
+    build = Builder.before(inner, op.location)
     for one in op.regions[0].block.ops[:-1]:
         build.add(one.clone(values))
     made = [values.get(value, value) for value in op.regions[0].block.terminator.operands]
@@ -251,16 +239,16 @@ def _end(outer: Operation, inner: Operation, counter: _Counter) -> None:
         if others is not None and len(others.ops) != 1:
             continue
         kept = list(others.terminator.operands) if others is not None else []
-        _behind(outer, inner, op, kept, block)
+        _behind(inner, op, kept, block)
 
 
-def _behind(outer: Operation, inner: Operation, op: Operation, kept: list[Value], block: Block) -> None:
+def _behind(inner: Operation, op: Operation, kept: list[Value], block: Block) -> None:
     body, ends = inner.regions[0].block, inner.regions[0].block.terminator
     otherwise = dict(zip(op.results, kept, strict=True))
     yielded = [otherwise.get(value, value) for value in ends.operands]
     last = {value: inner.results[at] for at, value in enumerate(yielded)}
     region = op.regions[0].block
-    within = {one for top in region.ops for one in top.walk()}
+    within = set(region.walk())
     blocks = {inner_block for one in within for part in one.regions for inner_block in part.blocks}
     for one in within:
         for value in one.operands:
@@ -271,7 +259,7 @@ def _behind(outer: Operation, inner: Operation, op: Operation, kept: list[Value]
             return  # it looks at what only the last iteration knows
     values = {**last, **{arg: inner.results[arg.index - 1] for arg in body.args[1:]}}
     values.update(last)
-    build = Builder(block, block.ops.index(inner) + 1, op.location)
+    build = Builder.behind(inner, op.location)
     for one in region.ops[:-1]:
         build.add(one.clone(values))
     made = dict(zip(op.results, (values.get(value, value) for value in region.terminator.operands), strict=True))
@@ -300,7 +288,7 @@ def _count(loop: Operation) -> None:
         more, carried = value.op, body.args[1 + at]
         if more is None or more.name != "arith.addi" or carried.type != I32 or more.operands[0] is not carried:
             continue
-        step = _number(more.operands[1])
+        step = more.operands[1].number
         if step is None:
             continue
         build = Builder(body, 0, more.location)
@@ -322,6 +310,3 @@ def _merge_equal(function: Operation, block: Block, known: Mapping[Key, Operatio
         if before is not op:
             replace_uses(function, dict(zip(op.results, before.results, strict=True)))
             op.erase()
-
-
-__all__ = ["unfuse_loops"]

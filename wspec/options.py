@@ -6,13 +6,11 @@ command-line flags and `docs/options.md` all come from it.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import difflib
 import hashlib
 import os
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -231,7 +229,7 @@ class Options:
         if unknown:
             raise _bad(f"unknown option {unknown[0]!r}", f"options are: {', '.join(specs)}")
         found = {
-            name: _parse(name, spec, env[env_name(name)]) for name, spec in specs.items() if env.get(env_name(name))
+            name: parse(name, spec, env[env_name(name)]) for name, spec in specs.items() if env.get(env_name(name))
         }
         return Options(**{**found, **overrides})
 
@@ -314,73 +312,8 @@ def flag_name(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-# -------------------------------------------------------------------------------------------- command line
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag per option; a flag that is not given leaves the environment and the default in charge.
-
-    `--help` names them, `--help-options` says what each is.
-    """
-    names = ", ".join(flag_name(name) for name in table())
-    group = parser.add_argument_group("compiler options", f"{names}; as --depth 3")
-    group.add_argument("--help-options", action=_HelpOptions, help="say what each of these is, and what it takes")
-    for name in table():
-        group.add_argument(flag_name(name), dest=name, metavar="VALUE", default=None, help=argparse.SUPPRESS)
-
-
-class _HelpOptions(argparse.Action):
-    """Prints what the options of the compiler are, and ends."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
-        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        parser.exit(0, options_help())
-
-
-def options_help() -> str:
-    """Every flag of the compiler with its values, default and meaning, for a terminal."""
-    lines = []
-    for name, spec in table().items():
-        lines.append(f"{flag_name(name)} VALUE    {spec.allowed()}; default {_default_text(name, spec)}")
-        lines += textwrap.wrap(spec.help, 96, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines) + "\n"
-
-
-def from_arguments(arguments: argparse.Namespace) -> Options:
-    """The options a parser with `add_arguments` found. Raises WspecError on a bad value."""
-    texts = {name: getattr(arguments, name, None) for name in table()}
-    given: dict[str, Any] = {
-        name: _parse(name, table()[name], text) for name, text in texts.items() if text is not None
-    }
-    return Options.from_env(**given)
-
-
-# --------------------------------------------------------------------------------------------------- docs
-
-
-def markdown() -> str:
-    """The text of docs/options.md."""
-    head = [
-        "# Options",
-        "",
-        "Generated from `wspec/options.py` by `.ci/update-docs`; a test compares them.",
-        "A keyword argument of `wspec.compile` wins over the environment variable, which wins over the default.",
-        "",
-        "| keyword | environment | flag | values | default | meaning |",
-        "|---|---|---|---|---|---|",
-    ]
-    return "\n".join(head + [_row(name, spec) for name, spec in table().items()]) + "\n"
-
-
-def _row(name: str, spec: Spec) -> str:
-    default = _default_text(name, spec)
-    cells = (f"`{name}`", f"`{env_name(name)}`", f"`{flag_name(name)}`", spec.allowed(), default, spec.help)
-    return "| " + " | ".join(cells) + " |"
-
-
-def _default_text(name: str, spec: Spec) -> str:
+def default_text(name: str, spec: Spec) -> str:
+    """The default, for a person."""
     value = {f.name: f.default for f in dataclasses.fields(Options)}[name]
     if value is None:
         return "none" if spec.kind is str and not spec.choices else "auto"
@@ -390,7 +323,7 @@ def _default_text(name: str, spec: Spec) -> str:
 # ------------------------------------------------------------------------------------------------ checking
 
 
-def _parse(name: str, spec: Spec, text: str) -> object:
+def parse(name: str, spec: Spec, text: str) -> object:
     """A value from the text of a variable or flag."""
     word = text.strip().lower()
     if spec.optional and word in ("auto", "none", ""):

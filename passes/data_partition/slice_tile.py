@@ -42,7 +42,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
     if plan.coarsening > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
         return module
     for block, (task, replica) in zip(blocks[:-1], regions[:-1], strict=True):
-        if any(inner.name == TMA_STORE for inner in _walk(block)):
+        if any(inner.name == TMA_STORE for inner in block.walk()):
             _slice_stored(block, plan)
         else:
             _slice_region(block, replica, task.replicas, max(1, plan.source_warps // task.warps))
@@ -56,7 +56,7 @@ def _narrow_producer(block: Block, plan: Plan) -> None:
     factor = max(1, plan.source_warps // plan.producer.warps)
     for value in _values(block):
         value.type = shrink_type(value.type, None, 1, factor)
-    for op in _walk(block):
+    for op in block.walk():
         _retype_constant(op)
 
 
@@ -65,28 +65,23 @@ def _narrow_producer(block: Block, plan: Plan) -> None:
 
 def _slice_region(block: Block, replica: int, replicas: int, factor: int) -> None:
     privatize_leaves(block)
-    dots = [op for op in _walk(block) if op.name in DOTS]
-    dots = dots or [op for op in _walk(block) if op.name == "ttg.local_store"]  # of a task that only sends tiles
+    dots = [op for op in block.walk() if op.name in DOTS]
+    dots = dots or [op for op in block.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
     slicing = slice_rows(block, dots, replicas, WGMMA_ROWS) if replicas > 1 else Slicing({})
     if isinstance(slicing, Conflict):
         raise AssertionError(f"the plan slices what cannot be sliced: {slicing.why}")
-    for op in list(_walk(block)):
+    for op in block.walk():
         _shift(op, slicing, replica, replicas)
     if replica > 0:
         _drop_whole_stores(block, slicing)
     for value in _values(block):
         value.type = shrink_type(value.type, slicing.dim(value), replicas, factor)
-    for op in _walk(block):
+    for op in block.walk():
         _retype_constant(op)
 
 
-def _walk(block: Block) -> Iterator[Operation]:
-    for op in block.ops:
-        yield from op.walk()
-
-
 def _values(block: Block) -> Iterator[Value]:
-    for op in _walk(block):
+    for op in block.walk():
         yield from op.results
         for region in op.regions:
             for inner in region.blocks:
@@ -118,13 +113,13 @@ def add_rows(op: Operation, operand: int, rows: int) -> None:
     """Move one coordinate of a descriptor access by `rows`, in place."""
     if rows == 0 or op.parent is None:
         return
-    build = Builder(op.parent, op.parent.ops.index(op), op.location)
+    build = Builder.before(op)
     offset = build.constant(rows, op.operands[operand].type)
     op.operands[operand] = build.binary("arith.addi", op.operands[operand], offset)
 
 
 def _drop_whole_stores(block: Block, slicing: Slicing) -> None:
-    for op in list(_walk(block)):
+    for op in block.walk():
         stores = op.name in ("tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "tt.print")
         if stores and not any(slicing.dim(value) is not None for value in op.operands):
             op.erase()
@@ -142,10 +137,10 @@ def _retype_constant(op: Operation) -> None:
 
 def _slice_stored(block: Block, plan: Plan) -> None:
     """A task that stores what others send: smaller buffers, each to its place."""
-    for op in list(_walk(block)):
+    for op in block.walk():
         if op.name == "wspec.buffer" and (channel := _channel(op, plan)).sliced:
             op.result.type = shrink_type(op.result.type, channel.sliced_dim, plan.copies(channel), 1)
-    for op in [op for op in _walk(block) if op.name == TMA_STORE]:
+    for op in [op for op in block.walk() if op.name == TMA_STORE]:
         source = op.operands[-1].op
         assert source is not None
         channel, replica = _channel(source, plan), op.int_attr("replica")
@@ -156,7 +151,7 @@ def _slice_stored(block: Block, plan: Plan) -> None:
 
 
 def _slice_copies(block: Block, plan: Plan) -> None:
-    for op in list(_walk(block)):
+    for op in block.walk():
         replica = op.int_attr("replica")
         if op.name != "wspec.copy" or replica is None:
             continue
@@ -181,7 +176,7 @@ def _sliced_dim(desc: Value, channel: Channel) -> tuple[int, int]:
 
 
 def _descriptors(block: Block, plan: Plan, replicas: int) -> Iterable[tuple[Value, int]]:
-    for op in _walk(block):
+    for op in block.walk():
         if op.name == "wspec.copy" and _channel(op, plan).sliced:
             yield op.operands[1], _sliced_dim(op.operands[1], _channel(op, plan))[0]
         elif op.name == TMA_STORE and (source := op.operands[-1].op) is not None and _channel(source, plan).sliced:

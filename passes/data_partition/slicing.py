@@ -230,11 +230,6 @@ def group(ops: Iterable[Operation]) -> Groups:
     return groups
 
 
-def walk_block(block: Block) -> Iterator[Operation]:
-    for op in block.ops:
-        yield from op.walk()
-
-
 # -------------------------------------------------------------------------------------------- privatizing
 
 _CHEAP_LEAVES = frozenset({"arith.constant", "tt.splat", "tt.make_range"})
@@ -276,7 +271,7 @@ def slice_rows(block: Block, dots: Iterable[Operation], replicas: int, min_rows:
 
     Of a store to shared memory, which has no result, it is the tile's.
     """
-    groups = group(walk_block(block))
+    groups = group(block.walk())
     roots: set[Node] = set()
     for dot in dots:
         tile = dot.result if dot.results else dot.operands[0]
@@ -292,7 +287,7 @@ def slice_rows(block: Block, dots: Iterable[Operation], replicas: int, min_rows:
 
 def _collect(groups: Groups, block: Block, roots: set[Node], replicas: int) -> Slicing | Conflict:
     dims: dict[Value, int] = {}
-    for op in walk_block(block):
+    for op in block.walk():
         for value in (*op.operands, *op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
             for node in nodes(value):
                 if groups.find(node) not in roots:

@@ -72,7 +72,7 @@ def _defer(tile: Operation) -> None:
 
 def _drop_unused(body: Block, ops: list[Operation]) -> None:
     """Take out those of `ops` whose results nobody in the body uses any more."""
-    counts = Counter(value for top in body.ops for op in top.walk() for value in op.operands)
+    counts = Counter(value for op in body.walk() for value in op.operands)
     for op in reversed(ops):
         if not any(counts[value] for value in op.results):
             counts.subtract(value for inner in op.walk() for value in inner.operands)

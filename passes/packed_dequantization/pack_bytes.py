@@ -33,7 +33,7 @@ def pack_bytes(module: Operation, plan: Plan) -> Operation:
     assert op is not None
     chosen = set(plan.packed)
     for (task, _), block in zip(plan.regions(), ws.task_blocks(op), strict=True):
-        ops = [inner for top in block.ops for inner in top.walk()] if chosen else []
+        ops = list(block.walk()) if chosen else []
         for packed in find_packed(ops, task.warps):
             if id_of(packed.result) in chosen:
                 rewrite(packed)
@@ -59,7 +59,7 @@ def rewrite(packed: Packed) -> None:
     for user in block.ops:
         replace_uses(user, {op.result: made.result})
     for one in reversed(packed.ops):
-        if not any(one.result in user.operands for top in block.ops for user in top.walk()):
+        if not any(one.result in user.operands for user in block.walk()):
             one.erase()
 
 

@@ -105,7 +105,7 @@ def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Valu
             value = ids[axis]
             value.location = op.location
         else:
-            value = load_number(Builder(op.parent, op.parent.ops.index(op), op.location), table, 1 + axis)
+            value = load_number(Builder.before(op), table, 1 + axis)
         for top in block.ops:
             replace_uses(top, {op.result: value})
         op.erase()

@@ -38,7 +38,7 @@ def ping_pong(module: Operation, plan: Plan) -> Operation:
         return module
     for replica, block in enumerate(ws.task_blocks(op)[:groups]):
         mine, following = FIRST + replica, FIRST + (replica + 1) % groups
-        for loop in [inner for top in block.ops for inner in top.walk() if inner.name == "scf.for"]:
+        for loop in [inner for inner in block.walk() if inner.name == "scf.for"]:
             if id_of(loop) in chosen:
                 _around_dots(loop.regions[0].block, mine, following)
         if replica == groups - 1:
@@ -51,8 +51,8 @@ def ping_pong(module: Operation, plan: Plan) -> Operation:
 def _around_dots(body: Block, mine: int, following: int) -> None:
     dots = [op for op in body.ops if op.name in DOTS]
     first, last = dots[0], dots[-1]
-    _barrier(Builder(body, body.ops.index(first), first.location), "sync", mine)
-    _barrier(Builder(body, body.ops.index(last) + 1, last.location), "arrive", following)
+    _barrier(Builder.before(first), "sync", mine)
+    _barrier(Builder.behind(last), "arrive", following)
 
 
 def _barrier(build: Builder, what: str, number: int) -> None:

@@ -209,7 +209,7 @@ class _Maker:
         places = []
         for one, extent in zip(tile.dimensions, extents, strict=True):
             places.append(self._free_place(op, one.place, extent) if one.is_free else self._place(op, one.place))
-        build = Builder(block, block.ops.index(op), op.location)
+        build = Builder.before(op)
         made = self._load(build, tile, descriptor, places) if op.results else None
         if made is None:
             made = self._store(build, tile, descriptor, places)
@@ -229,8 +229,8 @@ class _Maker:
             return loaded
         order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
         for alloc in _buffers(self.function, tile):
-            assert isinstance(alloc.result.type, MemDescType) and alloc.parent is not None
-            inside = Builder(alloc.parent, alloc.parent.ops.index(alloc), alloc.location)
+            assert isinstance(alloc.result.type, MemDescType)
+            inside = Builder.before(alloc)
             shared = _shared(type, moved.shape, transposed=False, rank=2)
             buffer = replace(alloc.result.type, shape=moved.shape, encoding=shared)
             filled = inside.create("ttg.local_alloc", [loaded.result], [buffer], alloc.properties)
@@ -285,8 +285,7 @@ class _Maker:
         A store at a place before the first one would fault, also where its mask leaves out all of it.
         """
         place = self._place(op, sum, I64)
-        assert op.parent is not None
-        build = Builder(op.parent, op.parent.ops.index(op), op.location)
+        build = Builder.before(op)
         half = build.binary("arith.shrui", extent, build.constant(1))
         place = build.binary("arith.addi", place, build.create("arith.extsi", [half], [I64]).result)
         if not op.results:
@@ -303,11 +302,11 @@ class _Maker:
         late = {monomial: factor for monomial, factor in sum.items() if monomial not in early}
         first = None
         if early and outermost is not op:
-            first = self._emitted(Builder(body, body.ops.index(outermost), op.location), early, type)
+            first = self._emitted(Builder.before(outermost, op.location), early, type)
             if not late:
                 return first
             sum = late
-        return self._emitted(Builder(block, block.ops.index(op), op.location), sum, type, first)
+        return self._emitted(Builder.before(op), sum, type, first)
 
     def _is_before(self, monomial: Monomial, op: Operation) -> bool:
         """Are all factors there before an operation of the function's body begins?"""
@@ -386,6 +385,3 @@ def _turned(type: TensorType) -> TensorType:
     fields = {name: tuple(reversed(layout.ints(name))) for name in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}
     order = tuple(1 - dim for dim in layout.ints("order"))
     return TensorType(type.shape[::-1], type.element, layout.with_fields({**fields, "order": order}))
-
-
-__all__ = ["Promoted", "promote"]

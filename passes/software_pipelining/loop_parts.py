@@ -132,9 +132,7 @@ def continues(before: LoopParts, parts: LoopParts) -> bool:
     if first.parent is not loop.parent or first.parent is None:
         return False
     results = {first.results[i] for i in before.later}
-    users = [
-        (op, at) for top in first.parent.ops for op in top.walk() for at, v in enumerate(op.operands) if v in results
-    ]
+    users = [(op, at) for op in first.parent.walk() for at, v in enumerate(op.operands) if v in results]
     taken = {3 + i for i in parts.later if loop.operands[3 + i] in results}
     if any(op is not loop or at not in taken for op, at in users) or len(taken) != len(parts.later):
         return False

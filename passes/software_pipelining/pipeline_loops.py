@@ -42,7 +42,7 @@ def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     late = {schedule.loop: frozenset(schedule.stage1) for schedule in plan.loops if schedule.stage1}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         found: list[list[LoopParts]] = []
-        for loop in [inner for top in block.ops for inner in top.walk() if inner.name == "scf.for"]:
+        for loop in [inner for inner in block.walk() if inner.name == "scf.for"]:
             parts = take_apart(loop, late[id_of(loop)]) if id_of(loop) in late and loop.parent is not None else None
             if parts is None or not parts.tail or not (parts.front or parts.rest):
                 continue
@@ -62,7 +62,7 @@ def _pipeline(root: Block, parts: LoopParts) -> None:
     """Pipeline one loop."""
     loop = parts.loop
     assert loop.parent is not None
-    build = Builder(loop.parent, loop.parent.ops.index(loop), loop.location)
+    build = Builder.before(loop)
     runs = _runs(build, loop)
     state = _main_loop(build, parts, _guarded_early(build, runs, parts))
     final = _branch(build, runs, lambda block: _last(block, parts, state), lambda _: state.passed(parts))
@@ -73,11 +73,11 @@ def _pipeline_pair(root: Block, one: LoopParts, two: LoopParts) -> None:
     """Pipeline two loops in a row: the last late part of the first runs beside the first early part of the second."""
     block = one.loop.parent
     assert block is not None
-    build = Builder(block, block.ops.index(one.loop), one.loop.location)
+    build = Builder.before(one.loop)
     ran = _runs(build, one.loop)
     state = _main_loop(build, one, _guarded_early(build, ran, one))
     replace_uses_in(root, _by_result(one, one.early, state.early))
-    build = Builder(block, block.ops.index(two.loop), two.loop.location)
+    build = Builder.before(two.loop)
     order = [one.later.index(source_of(two, one, i)) for i in two.later]
 
     def goes_on(inner: Block) -> list[Value]:

@@ -125,7 +125,7 @@ def _only_accumulates(body: Block, dot: Operation) -> bool:
         return False
     if body.terminator.operands[carried.index - 1] is not dot.result:
         return False
-    readers = [(op, v) for top in body.ops for op in top.walk() for v in op.operands if v in (carried, dot.result)]
+    readers = [(op, v) for op in body.walk() for v in op.operands if v in (carried, dot.result)]
     return len(readers) == 2
 
 

@@ -159,8 +159,7 @@ def _after_loops(function: Operation, store: Operation, sites: list[Site]) -> bo
         return False
     for site in (site for site in sites if site.hot):
         around = [op for op in (site.load, *site.load.ancestors()) if op.name in ("scf.for", "scf.while")]
-        holder = next(op for op in (site.load, *site.load.ancestors()) if op.parent is top)
-        if len(around) != 1 or top.ops.index(store) < top.ops.index(holder):
+        if len(around) != 1 or top.ops.index(store) < top.ops.index(top.holder(site.load)):
             return False
     shape = flat_shape(desc)
     return len(shape) == 2 and flat_source(store.operands[1], shape) is not None

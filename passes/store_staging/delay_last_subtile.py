@@ -56,7 +56,7 @@ def _put_off(tile: Operation) -> None:
     assert tuple(op.name for op in end) == END, "the last effect of a tile is to store its second half"
     taken = _taken(end, body)
     before = carry(tile, taken)
-    loop = next(op for top in body.ops for op in top.walk() if op.name == "scf.for" and _multiplies(op))
+    loop = next(op for op in body.walk() if op.name == "scf.for" and _multiplies(op))
     lower, upper = loop.operands[:2]
     round_, first, last = loop.regions[0].block.args[0], *tile.operands[:2]
     dot = max(at for at, op in enumerate(loop.regions[0].block.ops) if op.name in DOTS)
@@ -72,7 +72,7 @@ def _put_off(tile: Operation) -> None:
         return build.compare("sgt", last, first)
 
     _if(loop.regions[0].block, dot + 1, begins, end, before)
-    _if(body, body.ops.index(_in_body(loop, body)) + 1, has_no_round, end, before)
+    _if(body, body.ops.index(body.holder(loop)) + 1, has_no_round, end, before)
     final = dict(zip(taken, tile.results[-len(taken) :], strict=True))
     _if(outside, outside.ops.index(tile) + 1, ran, end, final)
     for op in reversed(end):
@@ -81,11 +81,6 @@ def _put_off(tile: Operation) -> None:
 
 def _multiplies(loop: Operation) -> bool:
     return any(op.name in DOTS for op in loop.regions[0].block.ops)
-
-
-def _in_body(op: Operation, body: Block) -> Operation:
-    """What holds the operation in the body, or the operation itself."""
-    return next(one for one in (op, *op.ancestors()) if one.parent is body)
 
 
 def _taken(end: list[Operation], body: Block) -> list[Value]:

@@ -65,7 +65,7 @@ def stage_stores(module: Operation, plan: Plan) -> Operation:
     assert op is not None
     staging = {store: (channel, kind) for store, channel, kind in plan.staging}
     for replica, block in enumerate(ws.task_blocks(op)[: plan.consumer.replicas]):
-        for store in [o for top in block.ops for o in top.walk() if o.name == "tt.descriptor_store"]:
+        for store in [o for o in block.walk() if o.name == "tt.descriptor_store"]:
             name, kind = staging.get(id_of(store), ("", ""))
             if kind == "buffer":
                 _stage(store, _buffer(block, name))
@@ -79,7 +79,7 @@ def stage_stores(module: Operation, plan: Plan) -> Operation:
 
 
 def _buffer(block: Block, channel: str) -> Value:
-    for op in (inner for top in block.ops for inner in top.walk()):
+    for op in block.walk():
         name = op.attributes.get("channel")
         if op.name == "wspec.buffer" and isinstance(name, StringAttr) and channel in (name.text, _base(name.text)):
             return op.result
@@ -88,17 +88,15 @@ def _buffer(block: Block, channel: str) -> Value:
 
 def _ring(store: Operation, channel: Channel, replica: int) -> Value:
     """The whole ring of the replica's channel as one buffer for the store's tile, in the descriptor's layout."""
-    assert store.parent is not None
     type = _flat_buffer(store)
     name = f"{channel.name}.{replica}" if channel.apart else channel.name
-    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build = Builder.before(store)
     return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
 
 
 def _own(op: Operation, type: MemDescType, location: Location) -> list[Value]:
     """A new buffer, allocated before the tasks begin: what it is in each of them."""
-    assert op.parent is not None
-    build = Builder(op.parent, op.parent.ops.index(op), location)
+    build = Builder.before(op, location)
     return ws.capture(op, build.create("ttg.local_alloc", [], [type]).result)
 
 
@@ -115,16 +113,14 @@ def _base(name: str) -> str:
 
 
 def _stage(store: Operation, buffer: Value) -> None:
-    assert store.parent is not None
-    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build = Builder.before(store)
     _copy(build, store, buffer)
     _wait(build)
     store.erase()
 
 
 def _stage_and_go_on(store: Operation, buffer: Value, task: Block) -> None:
-    assert store.parent is not None
-    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build = Builder.before(store)
     _wait(build)
     _copy(build, store, buffer)
     _wait_at_the_end(task, store.location)
@@ -152,7 +148,6 @@ def _through(build: Builder, tile: Value, buffer: Value, desc: Value, coordinate
 
 def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block) -> None:
     """The first replica's store halves the descriptor's box, which all of them share."""
-    assert store.parent is not None
     desc, tile, *coordinates = store.operands
     tile = unconverted(tile)
     assert isinstance(tile.type, TensorType) and isinstance(desc.type, TensorDescType)
@@ -160,7 +155,7 @@ def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block)
     if desc.type.block.shape[last] == columns:
         ws.retype(op, ws.outer(op, desc), shrink_type(desc.type, last, 2, 1))
     buffer = _own(op, _flat_buffer(store), store.location)[replica]
-    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build = Builder.before(store)
     paired, pairs, half = halving_types(tile.type)
     turned = build.create("tt.reshape", [tile], [paired]).result
     order = DenseArrayAttr(I32, (0, 2, 1))

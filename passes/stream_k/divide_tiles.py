@@ -36,7 +36,7 @@ def divide_tiles(module: Operation) -> Operation:
     first, end, taken, given = body.args[5:9]
     (loop,) = hot_loops(function)
     assert loop.parent is body
-    build = Builder(body, body.ops.index(loop), loop.location)
+    build = Builder.before(loop)
     zero = build.constant(0)
     fresh, last = build.compare("slt", taken, zero), build.compare("slt", given, zero)
     lower, upper, step = loop.operands[:3]
@@ -68,8 +68,7 @@ def _marked(build: Builder, condition: Value, value: Value, what: str, number: i
 
 
 def _only_if(store: Operation, condition: Value) -> None:
-    assert store.parent is not None
-    build = Builder(store.parent, store.parent.ops.index(store), store.location)
+    build = Builder.before(store)
     for at, coordinate in enumerate(store.operands[2:]):
         elsewhere = build.constant(0 if at else OUTSIDE)
         store.operands[2 + at] = build.select(condition, coordinate, elsewhere)

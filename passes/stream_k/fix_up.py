@@ -54,7 +54,7 @@ def fix_up(module: Operation, plan: Plan) -> Operation:
     seen = ws.capture(op, partials)
     groups = plan.consumer.replicas
     for replica, block in enumerate(ws.task_blocks(op)[:groups]):
-        marked = [inner for top in block.ops for inner in top.walk() if inner.name == "arith.select"]
+        marked = [inner for inner in block.walk() if inner.name == "arith.select"]
         starts = [inner for inner in marked if RESUME in inner.attributes]
         ends = [inner for inner in marked if HAND_ON in inner.attributes]
         sizes = [_words(one.result) for one in ends]
@@ -95,7 +95,7 @@ class _Place:
 
 def _resume(marks: list[Operation], place: _Place) -> None:
     fresh, taken = _condition(marks[0])
-    build = _before(marks[-1])
+    build = Builder.before(marks[-1])
     yes, no = Region(), Region()
     yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
     within = Builder(no.add_block(), None, build.location)
@@ -110,14 +110,9 @@ def _resume(marks: list[Operation], place: _Place) -> None:
     _replace(marks, made.results)
 
 
-def _before(op: Operation) -> Builder:
-    assert op.parent is not None
-    return Builder(op.parent, op.parent.ops.index(op), op.location)
-
-
 def _give(marks: list[Operation], place: _Place) -> None:
     last, given = _condition(marks[0])
-    build = _before(marks[-1])
+    build = Builder.before(marks[-1])
     yes, no = Region(), Region()
     yes.add_block().append(Operation.create("scf.yield", location=build.location))
     within = Builder(no.add_block(), None, build.location)

@@ -51,9 +51,9 @@ def coarsen_tiles(module: Operation, size: int, axis: int = 0) -> Operation:
     block, outer = tile.regions[0].block, tile.parent
     assert outer is not None
     first = block.args[2 + axis]
-    if not any(first in op.operands for top in block.ops for op in top.walk()):
+    if not any(first in op.operands for op in block.walk()):
         raise CannotCoarsen(f"its tiles are all the same along {'xyz'[axis]}", tile)
-    before = Builder(outer, outer.ops.index(tile), tile.location)
+    before = Builder.before(tile)
     extent = grid_size(before, function, axis)
     last = before.binary("arith.subi", extent, before.constant(1))
     within = Builder(block, 0, tile.location)
@@ -112,7 +112,7 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
     """Make a loop, and the one that goes on behind it, a common part and a rest."""
     lower, upper, step = one.operands[:3]
     varies = team.varies
-    stride, start = _constant(step), _constant(lower)
+    stride, start = step.number, lower.number
     if stride is None or stride <= 0 or start is None or one.attr("unsignedCmp") is not None:
         raise CannotCoarsen("the members' loops differ in length, and begin or step by what is not a constant", one)
     if not _is_multiple(upper, start, stride, team.mine):
@@ -122,7 +122,7 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
     if two is not None:
         _check_only_carried_on(team.block, one, two)
         _move_up(team.block, one, two)
-    build = Builder(team.block, team.block.ops.index(one), one.location)
+    build = Builder.before(one)
     common = _of_all(team, build, "arith.minsi", upper, varies)
     furthest = ends if two is None else build.binary("arith.maxsi", upper, ends)
     longest = _of_all(team, build, "arith.maxsi", furthest, {*varies, furthest})
@@ -132,15 +132,11 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
     else:
         replaced = [two.results[[v.index for v in two.operands[3:]].index(i)] for i in range(len(one.results))]
     behind = team.block.ops[team.block.ops.index(at) + 1 :]
-    rest = _rest(Builder(team.block, team.block.ops.index(at) + 1, one.location), team, one, two, upper, ends, longest)
+    rest = _rest(Builder.behind(at, one.location), team, one, two, upper, ends, longest)
     for op in behind:
         replace_uses(op, dict(zip(replaced, rest.results, strict=True)))
     if two is not None:
         two.erase()
-
-
-def _constant(value: Value) -> int | None:
-    return value.op.int_attr("value") if value.op is not None and value.op.name == "arith.constant" else None
 
 
 def _is_multiple(value: Value, start: int, step: int, tile: Value) -> bool:
@@ -152,14 +148,14 @@ def _is_multiple(value: Value, start: int, step: int, tile: Value) -> bool:
     if op is None or op.name != "arith.muli" or start != 0:
         return False
     for whole, by in (op.operands, reversed(op.operands)):
-        factor, divided = _constant(by), whole.op
+        factor, divided = by.number, whole.op
         if factor is None or factor <= 0 or factor % step:
             continue
         if whole is tile:
             return True
         if divided is None or divided.name != "arith.divsi":
             continue
-        if (_constant(divided.operands[1]) or 0) >= factor and _not_negative(divided.operands[0]):
+        if (divided.operands[1].number or 0) >= factor and _not_negative(divided.operands[0]):
             return True
     return False
 
@@ -169,7 +165,7 @@ def _not_negative(value: Value) -> bool:
     if op is None:
         return False
     if op.name == "arith.constant":
-        return (_constant(op.result) or 0) >= 0
+        return (op.result.number or 0) >= 0
     if op.name == "arith.maxsi":
         return any(_not_negative(v) for v in op.operands)
     if op.name in ("arith.divsi", "arith.minsi", "arith.shrsi", "arith.remsi"):

@@ -9,19 +9,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from wspec.cli.compiler_options import add_arguments, from_arguments, markdown, options_help
 from wspec.diagnostics import WspecError
-from wspec.options import (
-    OptionArguments,
-    Options,
-    add_arguments,
-    env_name,
-    flag_name,
-    from_arguments,
-    markdown,
-    misspelt,
-    options_help,
-    table,
-)
+from wspec.options import OptionArguments, Options, env_name, flag_name, misspelt, table
 
 DOCS = Path(__file__).parents[2] / "docs" / "options.md"
 

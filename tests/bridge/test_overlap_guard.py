@@ -93,8 +93,10 @@ def test_tuples_and_descriptors_have_places() -> None:
     guard = Guard(found, [(5, 8), (0, 8)])
     x, y = torch.zeros(64, 64, dtype=torch.float32), torch.zeros(64, 64, dtype=torch.bfloat16)
     desc = TensorDescriptor.from_tensor(y, [64, 64])
-    assert guard.first_overlap((None, None, None, desc, 1, (x, 1, 2, y), y.clone())) is None
-    found_pair = guard.first_overlap((None, None, None, desc, 1, (x, 1, 2, y), y[3]))
+    apart = (None, None, None, desc, 1, (x, 1, 2, y), y.clone())
+    assert guard.overlap(guard.ranges(apart), apart) is None
+    shared = (*apart[:-1], y[3])
+    found_pair = guard.overlap(guard.ranges(shared), shared)
     assert found_pair is not None and [guard.names[at] for at in found_pair] == ["d", "q"]
 
 

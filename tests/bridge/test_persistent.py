@@ -16,7 +16,8 @@ from wspec.bridge import persistent, table_memory
 from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
-from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, even_table, launch_table, ordered_table
+from wspec.lab.persistent_launch import even_table
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, launch_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
 from wspec.tile_scheduler.workspace import SLOTS, WORDS

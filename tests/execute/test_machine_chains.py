@@ -15,10 +15,10 @@ from tests.support.goldens import ROOT
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
+from wspec.lab.persistent_launch import even_launch
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.specs.variants import variant_signature
-from wspec.tile_scheduler import even_launch
 
 Which = tuple[str, str, str]
 CHAINS: tuple[Which, ...] = (

@@ -17,11 +17,12 @@ from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
+from wspec.lab.persistent_launch import even_launch
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.specs.signature import Signature
 from wspec.specs.variants import variant_signature
-from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, even_launch, partials_words
+from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, partials_words
 from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}

@@ -11,7 +11,7 @@ import torch
 from tests.passes.test_programs import FOLDER, NAMES, outputs
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule, one_thread
 from wspec.ir import read
-from wspec.tile_scheduler import even_table
+from wspec.lab.persistent_launch import even_table
 
 BOUND = 2e-2  # of the largest value: half precision between the products
 

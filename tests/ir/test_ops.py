@@ -9,7 +9,7 @@ from tests.roundtrip.stages import text_of
 from tests.support.pinned import PINNED
 from wspec.bridge.versions import INSTALLED
 from wspec.ir import Operation, info, is_pure, read
-from wspec.ir.ops import is_cheap, is_speculatable, is_terminator, is_value_in_shared, known_names, reads, writes
+from wspec.ir.ops import is_terminator, is_value_in_shared, known_names, reads, writes
 
 # Calls are unknown effects on purpose.
 UNKNOWN = {"tt.call"}
@@ -34,14 +34,12 @@ def test_rows_make_sense(name: str) -> None:
     assert row is not None and row.name == name
     if row.terminator or row.writes or row.reads:
         assert not row.pure
-    if row.terminator or "barrier" in row.writes:
-        assert not row.speculatable
 
 
 def test_no_row_means_unknown() -> None:
     assert info("wspec.acquire") is None
     op = _op('"wspec.acquire"() : () -> ()', "wspec.acquire")
-    assert not is_pure(op) and not is_cheap(op) and reads(op) is None and writes(op) is None
+    assert not is_pure(op) and reads(op) is None and writes(op) is None
 
 
 BRANCH = """
@@ -57,21 +55,20 @@ BRANCH = """
 
 
 @pytest.mark.parametrize(
-    "body, pure, speculatable, written",
+    "body, pure, written",
     [
-        ("", True, True, frozenset()),
-        ('%1 = "arith.divf"(%x, %x) : (f32, f32) -> f32', True, True, frozenset()),
-        ('%1 = "arith.divsi"(%x, %x) : (f32, f32) -> f32', True, False, frozenset()),
-        ('"tt.store"(%x, %x) : (f32, f32) -> ()', False, False, frozenset({"global"})),
-        ('"tt.load"(%x) : (f32) -> ()', False, False, frozenset()),
-        ('"tt.load"(%x) <{isVolatile = true}> : (f32) -> ()', False, False, frozenset({"global"})),
-        ('"gpu.barrier"() : () -> ()', False, False, frozenset({"barrier"})),
-        ('"t.unknown"() : () -> ()', False, False, None),
+        ("", True, frozenset()),
+        ('%1 = "arith.divf"(%x, %x) : (f32, f32) -> f32', True, frozenset()),
+        ('"tt.store"(%x, %x) : (f32, f32) -> ()', False, frozenset({"global"})),
+        ('"tt.load"(%x) : (f32) -> ()', False, frozenset()),
+        ('"tt.load"(%x) <{isVolatile = true}> : (f32) -> ()', False, frozenset({"global"})),
+        ('"gpu.barrier"() : () -> ()', False, frozenset({"barrier"})),
+        ('"t.unknown"() : () -> ()', False, None),
     ],
 )
-def test_regions(body: str, pure: bool, speculatable: bool, written: frozenset[str] | None) -> None:
+def test_regions(body: str, pure: bool, written: frozenset[str] | None) -> None:
     op = _op(BRANCH.replace("BODY", body), "scf.if")
-    assert (is_pure(op), is_speculatable(op), writes(op)) == (pure, speculatable, written)
+    assert (is_pure(op), writes(op)) == (pure, written)
 
 
 @pytest.mark.parametrize("flag, pure", [("true", True), ("false", False)])
@@ -98,7 +95,7 @@ def test_buffers_that_are_values(buffer: str, mutable: str, pure: bool) -> None:
     assert is_pure(load) is pure
     assert reads(load) == (frozenset() if pure else frozenset({"shared"}))
     filled, empty = module.regions[0].block.ops[1:3]
-    assert is_value_in_shared(filled) and is_pure(filled) and not is_cheap(filled)
+    assert is_value_in_shared(filled) and is_pure(filled)
     assert not is_value_in_shared(empty) and writes(empty) == frozenset({"shared"})
 
 

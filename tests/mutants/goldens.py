@@ -25,9 +25,10 @@ from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
+from wspec.lab.persistent_launch import even_table
 from wspec.options import Options
 from wspec.pipeline import specialize
-from wspec.tile_scheduler import PARTIALS, even_table
+from wspec.tile_scheduler import PARTIALS
 from wspec.tile_scheduler.names import TABLE
 
 SEED = 20

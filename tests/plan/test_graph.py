@@ -6,19 +6,19 @@ from tests.support.programs import function, op_at, op_named, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
-from wspec.plan.graph import Dataflow, build_graph, may_alias, memory_base, readers
+from wspec.plan.graph import Dataflow, may_alias, memory_base
 
 
 def edges(root: Operation, kind: str) -> set[tuple[str, str]]:
     """(from, to) of the edges of a kind between operations that have names."""
-    graph = build_graph(root)
+    graph = Dataflow(root).graph
     name = {node: value_name(op.location) or op.name for node, op in graph.nodes(data="op")}
     return {(name[a], name[b]) for a, b, data in graph.edges(data=True) if data["kind"] == kind}
 
 
 def test_every_operation_is_a_node() -> None:
     root = program("gemm")
-    graph = build_graph(root)
+    graph = Dataflow(root).graph
     assert list(graph.nodes) == list(range(len(list(root.walk()))))
     assert all(id_of(op) == node for node, op in graph.nodes(data="op"))
 
@@ -32,7 +32,7 @@ def test_results_that_are_operands() -> None:
 def test_values_carried_round_a_loop() -> None:
     root = program("gemm")
     assert edges(root, "carried") == {("dot", "dot")}
-    graph = build_graph(root)
+    graph = Dataflow(root).graph
     distances = {data["kind"]: data["distance"] for _, _, data in graph.edges(data=True)}
     assert distances["carried"] == 1 and distances["ssa"] == 0
 
@@ -94,7 +94,7 @@ def test_a_pointer_carried_round_a_loop_is_traced_to_where_it_came_in() -> None:
 def test_readers_are_found_at_any_depth() -> None:
     root = program("branch")
     loop = op_at(root, "sum")
-    found = readers(loop.regions[0].block, value_at(root, "i"))
+    found = loop.regions[0].block.readers(value_at(root, "i"))
     assert [value_name(op.location) for op in found] == ["a", "inside", "b"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from wspec.bridge import persistent, slots
@@ -17,3 +19,10 @@ def get(tables: Any, stream: int, grid: tuple[int, int, int], args: Sequence[Any
     blocks, table = launch_table(tables.tiles, grid, values, 132 * tables.blocks_per_sm)
     memory = torch.from_numpy(table)
     return persistent._Entry(blocks, memory, memory.data_ptr())
+
+
+def busy_times(costs: npt.NDArray[np.float32], table: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """How long each block is busy with its tiles, in the costs' unit."""
+    row, block = np.nonzero(np.arange(table.shape[0])[:, None] < table[0, :, 3])
+    x, y, z = (table[row, block, axis] for axis in range(3))
+    return np.bincount(block, costs[z, y, x].astype(np.float64), minlength=table.shape[1])

@@ -13,6 +13,7 @@ from wspec import api, bridge
 from wspec.cli.run_inputs import example_maker
 from wspec.execute import Kernel, Random
 from wspec.ir import print_module, read
+from wspec.lab.persistent_launch import even_launch
 from wspec.lab.trace import Recording
 from wspec.lab.trace.instrument import HEAD, TRACE, Instrumented, instrument
 from wspec.lab.trace.recording import empty_table
@@ -20,7 +21,6 @@ from wspec.options import Options
 from wspec.pipeline import Outcome, specialize
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.variants import spec_path, variant_signature
-from wspec.tile_scheduler import even_launch
 
 SIZES = {"seqlen_q": 200, "seqlen_k": 330}
 

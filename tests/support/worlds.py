@@ -9,7 +9,8 @@ from dataclasses import replace
 from tests.support.simulate import Term, World, stores_of_plain, stores_of_tasks
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
-from wspec.tile_scheduler import TABLE, even_table
+from wspec.lab.persistent_launch import even_table
+from wspec.tile_scheduler import TABLE
 from wspec.tile_scheduler.division import FIELDS
 
 # Arguments by name: lengths in elements; tiles are 64 or 128. Loops that run not at all, once, and some times.

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import triton
-from triton.compiler import CompiledKernel
 
 from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import Run, around, multiprocessors
 from wspec.bridge.launcher import keep
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import Slot, reader, slots_of
+from wspec.bridge.slots import BEFORE, Slot, reader, slots_of
 from wspec.tile_scheduler import LaunchWay, Ranking, near
 from wspec.tile_scheduler.costs import Grid
 
-_BEFORE = 3  # launch metadata, and the hooks before and after
 MOST = 4096  # launches whose way is remembered
 _UNKNOWN = object()
 
@@ -36,34 +34,19 @@ def choosing(kernel: Any, signature: Any, ways: tuple[LaunchWay, ...], load: Cal
     """The kernel, which has another binary launched where that is expected to be faster."""
     if len(ways) < 2:
         return kernel
-    kind = type(kernel)
-    kernel.__class__ = type(f"Choosing{kind.__name__}", (_Choosing, kind), {})
-    kernel.wspec_ways = Ways(ways, slots_of(signature), load)
-    return kernel
-
-
-class _Choosing(CompiledKernel):  # type: ignore[misc]  # triton is untyped
-    """Mixed into a kernel's class."""
-
-    wspec_ways: Ways
-    _run: Any
-
-    def _init_handles(self) -> None:
-        first = self.module is None
-        super()._init_handles()
-        if first:
-            self._run = Chooser(self._run, self.wspec_ways)
+    found = Ways(ways, slots_of(signature), load)
+    return around(kernel, lambda run: Chooser(run, found))
 
 
 class Chooser:
     """What launches: for each size the kernel of the way that the model expects to be fastest."""
 
-    def __init__(self, run: Callable[..., None], ways: Ways) -> None:
+    def __init__(self, run: Run, ways: Ways) -> None:
         self.run, self.ways = run, ways
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
         self._used = used
         slots = [ways.slots[index] for index in used]
-        self._read, self._read_own = reader(slots, _BEFORE, near), reader(slots, 0, near)
+        self._read, self._read_own = reader(slots, BEFORE, near), reader(slots, 0, near)
         self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
@@ -108,13 +91,7 @@ class Chooser:
 
 
 def _sms() -> int:
-    return _sms_of(triton.runtime.driver.active.get_current_device())
-
-
-@functools.cache
-def _sms_of(device: int) -> int:
-    found: dict[str, int] = triton.runtime.driver.active.utils.get_device_properties(device)
-    return found["multiprocessor_count"]
+    return multiprocessors(triton.runtime.driver.active.get_current_device())
 
 
 def launch_of(

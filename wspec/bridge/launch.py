@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -188,6 +189,21 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
         return super().launch_metadata(grid, stream, *args) if is_hooked() else None
 
 
+def around(kernel: Any, wrap: Callable[[Run], Run]) -> Any:
+    """The kernel, launched by what `wrap` makes, when it is loaded, of what launches it."""
+    kind = type(kernel)
+
+    class Wrapped(kind):  # type: ignore[misc, valid-type]  # whichever it is
+        def _init_handles(self) -> None:
+            first = self.module is None
+            super()._init_handles()
+            if first:
+                self._run: Any = wrap(self._run)
+
+    kernel.__class__ = Wrapped
+    return kernel
+
+
 def is_hooked() -> bool:
     """Does somebody want to hear of launches?"""
     runtime = knobs.runtime
@@ -206,9 +222,15 @@ def _early_where_even(found: Starts, lies_evenly: Callable[[int], bool]) -> Run:
 
 def _evenness(blocks_per_sm: int) -> Callable[[int], bool]:
     """`lies_evenly` on the current device."""
-    active = triton.runtime.driver.active
-    sms = active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
+    sms = multiprocessors(triton.runtime.driver.active.get_current_device())
     return lambda blocks: lies_evenly(blocks, sms, blocks_per_sm)
+
+
+@functools.cache
+def multiprocessors(device: int) -> int:
+    """SMs of the device."""
+    found: dict[str, int] = triton.runtime.driver.active.utils.get_device_properties(device)
+    return found["multiprocessor_count"]
 
 
 def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:

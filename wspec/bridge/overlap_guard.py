@@ -12,20 +12,17 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from triton.compiler import CompiledKernel
-
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.launch import load_plain
+from wspec.bridge.launch import Run, around, load_plain
 from wspec.bridge.recording import recording
+from wspec.bridge.slots import BEFORE
 from wspec.bridge.spans import Reach, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
 
 Tell = Callable[[Remark], None]
-Run = Callable[..., None]
 Place = tuple[int, ...]  # of an argument among a launch's; with the places in it where it is a tuple
-_BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 
 
 def silent(_: Remark) -> None:
@@ -39,25 +36,8 @@ def guarded(kernel: Any, source: KernelSource, pairs: Sequence[Pair], tell: Tell
     """
     if not pairs:
         return kernel
-    kind = type(kernel)
-    kernel.__class__ = type(f"Guarded{kind.__name__}", (_Guarded, kind), {})
-    kernel.wspec_guard = Guard(places(source.ast.signature), pairs)
-    kernel.wspec_plain = Plain(source, tell)
-    return kernel
-
-
-class _Guarded(CompiledKernel):  # type: ignore[misc]  # triton is untyped
-    """Mixed into a kernel's class."""
-
-    wspec_guard: Guard
-    wspec_plain: Plain
-    _run: Any
-
-    def _init_handles(self) -> None:
-        first = self.module is None
-        super()._init_handles()
-        if first:
-            self._run = _with_guard(self._run, self.wspec_guard, self.wspec_plain)
+    guard, plain = Guard(places(source.ast.signature), pairs), Plain(source, tell)
+    return around(kernel, lambda launch: _with_guard(launch, guard, plain))
 
 
 def _with_guard(launch: Run, guard: Guard, plain: Plain) -> Run:
@@ -89,7 +69,7 @@ class Guard:
         self.nested = any(len(at[argument][1]) > 1 for argument in used)
         self.places = [at[argument][1] for argument in used]
         self.pairs = [(index[one], index[other]) for one, other in pairs]
-        self._looks = [(_BEFORE + place[0], Reach().bounds) for place in self.places]
+        self._looks = [(BEFORE + place[0], Reach().bounds) for place in self.places]
 
     def remark(self, pair: Pair, source: KernelSource) -> Remark:
         """For a launch that runs the plain kernel since a pair overlaps."""
@@ -98,15 +78,11 @@ class Guard:
         note = "the specialized kernel loads ahead of stores: give it tensors that do not overlap"
         return Remark("arguments-overlap", message, kernel_location(source), note=note)
 
-    def first_overlap(self, rest: Sequence[Any]) -> Pair | None:
-        """The first pair, as positions in `names`, whose arguments may share memory; None where none do."""
-        return self.overlap(self.ranges(rest), rest)
-
     def ranges(self, rest: Sequence[Any]) -> list[tuple[int, int]]:
         """The first address of each argument, and the one behind its last."""
         if not self.nested:
             return [look(rest[at]) for at, look in self._looks]
-        values = [_inside(rest[_BEFORE + place[0]], place[1:]) for place in self.places]
+        values = [_inside(rest[BEFORE + place[0]], place[1:]) for place in self.places]
         return [look(value) for value, (_, look) in zip(values, self._looks, strict=True)]
 
     def sizes(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
@@ -120,11 +96,11 @@ class Guard:
         return [(order[self.places[one][0]], order[self.places[other][0]]) for one, other in self.pairs]
 
     def overlap(self, ranges: Sequence[tuple[int, int]], rest: Sequence[Any]) -> Pair | None:
-        """`first_overlap` of arguments that lie there."""
+        """The first pair, as positions in `names`, whose arguments, which lie there, may share memory."""
         for one, other in self.pairs:
             start, end = ranges[one]
             if start < ranges[other][1] and ranges[other][0] < end:
-                first, second = (_inside(rest[_BEFORE + p[0]], p[1:]) for p in (self.places[one], self.places[other]))
+                first, second = (_inside(rest[BEFORE + p[0]], p[1:]) for p in (self.places[one], self.places[other]))
                 if share(first, second):
                     return one, other
         return None
@@ -177,7 +153,7 @@ class Plain:
     def start(self, grid: tuple[int, ...], stream: int, rest: Sequence[Any]) -> None:
         """`launch` without a word."""
         self.load()
-        kernel, (_, *hooks), arguments = self.kernel, rest[:_BEFORE], rest[_BEFORE:]
+        kernel, (_, *hooks), arguments = self.kernel, rest[:BEFORE], rest[BEFORE:]
         run = kernel.run  # loads it first
         metadata = kernel.launch_metadata(grid, stream, *arguments)
         run(*grid, stream, kernel.function, kernel.packed_metadata, metadata, *hooks, *arguments)

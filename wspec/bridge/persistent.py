@@ -25,7 +25,7 @@ from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.launch import LaunchableKernel, load_plain
+from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
 from wspec.bridge.launcher import keep, start
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.promoted import promoted, with_descriptors
@@ -49,8 +49,6 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
-
-Run = Callable[..., None]
 
 
 def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
@@ -317,12 +315,6 @@ def _upload(device: int, table: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """On the device, in the order of the current stream; and the memory of the host that it is copied from."""
     pinned = torch.from_numpy(table).pin_memory()
     return pinned, pinned.to(torch.device("cuda", device), non_blocking=True)
-
-
-@functools.cache
-def multiprocessors(device: int) -> int:
-    """SMs of the device."""
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def in_stream(device: int, stream: int) -> AbstractContextManager[Any]:

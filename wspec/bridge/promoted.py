@@ -7,25 +7,24 @@ must run as its author wrote it. After that a launch looks at addresses alone: a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from triton.compiler import CompiledKernel
 from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.ground import grounds
+from wspec.bridge.launch import Run, around
 from wspec.bridge.launcher import keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import reader, slots_of
+from wspec.bridge.slots import BEFORE, reader, slots_of
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import ALIGNMENT, Ground, Made, Promotion
 
-_BEFORE = 3  # launch metadata, and the hooks before and after: what comes before the kernel's own arguments
 MOST = 4096  # launches that are remembered
 _WHY = "not-promoted"
 
@@ -46,28 +45,11 @@ def promoted(kernel: Any, source: KernelSource, promotion: Promotion | None, tel
     """
     if promotion is None:
         return kernel
-    kind = type(kernel)
-    kernel.__class__ = type(f"Promoted{kind.__name__}", (_Promoted, kind), {})
-    kernel.wspec_descriptors = Descriptors(source, promotion)
-    kernel.wspec_pointers = Plain(source, tell)
-    return kernel
+    made, plain = Descriptors(source, promotion), Plain(source, tell)
+    return around(kernel, lambda launch: _with_descriptors(launch, made, plain))
 
 
-class _Promoted(CompiledKernel):  # type: ignore[misc]  # triton is untyped
-    """Mixed into a kernel's class."""
-
-    wspec_descriptors: Descriptors
-    wspec_pointers: Plain
-    _run: Any
-
-    def _init_handles(self) -> None:
-        first = self.module is None
-        super()._init_handles()
-        if first:
-            self._run = _with_descriptors(self._run, self.wspec_descriptors, self.wspec_pointers)
-
-
-def _with_descriptors(launch: Callable[..., None], made: Descriptors, plain: Plain) -> Callable[..., None]:
+def _with_descriptors(launch: Run, made: Descriptors, plain: Plain) -> Run:
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         if recording.count and (now := recording.now) is not None:
             now.once = True  # addresses are laid out by hand
@@ -102,8 +84,8 @@ class Descriptors:
         self.source, self.promotion = source, promotion
         slots, at = slots_of(source.ast.signature), places(source.ast.signature)
         self._slots = [(position, slots[position]) for position in promotion.parameters]
-        self._read = reader([slot for _, slot in self._slots], _BEFORE)
-        self._pointers = [_BEFORE + at[one.argument][1][0] for one in promotion.descriptors]
+        self._read = reader([slot for _, slot in self._slots], BEFORE)
+        self._pointers = [BEFORE + at[one.argument][1][0] for one in promotion.descriptors]
         self._made: dict[tuple[int, ...], Sequence[_Shape] | str] = {}
 
     def of(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[Any] | str:

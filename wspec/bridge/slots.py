@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+BEFORE = 3  # launch metadata, and the hooks before and after: what a launch passes before the kernel's own arguments
 Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
 
 

@@ -17,18 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from triton.compiler import CompiledKernel
 
 from wspec.bridge.compile import kernel_location
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.launch import is_hooked
+from wspec.bridge.launch import Run, around, is_hooked
 from wspec.bridge.launcher import keep
 from wspec.bridge.overlap_guard import Plain, Tell
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import reader, slots_of
+from wspec.bridge.slots import BEFORE, reader, slots_of
 from wspec.diagnostics import Remark
 
-_BEFORE = 3  # launch metadata, and the hooks before and after
 MOST = 4096  # sizes that are remembered
 QUIET = 3  # launches of a size before its trial: a program that makes no more pays nothing
 TOLERANCE = 1.01  # the specialized kernel stays unless it takes longer than this part of the plain one's time
@@ -38,8 +36,6 @@ HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own sa
 AHEAD = 2.0  # so many times as long as the host takes for a launch the card is kept busy meanwhile
 MOST_BUSY_MS = 1.0
 CYCLES = 2e6  # of a card in a millisecond, or fewer
-
-Run = Callable[..., None]
 
 
 class Event(Protocol):
@@ -85,24 +81,8 @@ def on_trial(
     """
     if pairs == 0 or not torch.cuda.is_available():
         return kernel
-    kind = type(kernel)
-    kernel.__class__ = type(f"OnTrial{kind.__name__}", (_OnTrial, kind), {})
-    kernel.wspec_trial = source, pairs, begins(), tell, how
-    return kernel
-
-
-class _OnTrial(CompiledKernel):  # type: ignore[misc]  # triton is untyped
-    """Mixed into a kernel's class."""
-
-    wspec_trial: tuple[KernelSource, int, bool, Tell, str]
-    _run: Any
-
-    def _init_handles(self) -> None:
-        first = self.module is None
-        super()._init_handles()
-        if first:
-            source, pairs, begins, tell, how = self.wspec_trial
-            self._run = Trial(self._run, source, Plain(source, tell), pairs, begins, how=how)
+    ours = begins()
+    return around(kernel, lambda run: Trial(run, source, Plain(source, tell), pairs, ours, how=how))
 
 
 def _new_event() -> Event:
@@ -137,7 +117,7 @@ class Trial:
         self.how = how
         self.event, self.is_capturing, self.keep_busy = event, is_capturing, keep_busy
         numbers = [slot for slot in slots_of(source.ast.signature) if slot is not None]
-        self._read = reader(numbers, _BEFORE)
+        self._read = reader(numbers, BEFORE)
         self.contests: dict[tuple[int, ...], Contest] = {}
         self.in_a_row, self.last, self.certain = 0, begins, False
         self.lock = threading.Lock()

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from triton.compiler import CompiledKernel
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.cache import sha256
 from wspec.bridge.cloned_arguments import CannotCopy, copied
+from wspec.bridge.launch import around
 from wspec.bridge.launcher import keep
 from wspec.bridge.recording import recording
 from wspec.bridge.versions.internals import internal
@@ -57,23 +57,7 @@ class Tuning:
 
 def tuned(kernel: Any, tuning: Tuning) -> Any:
     """The kernel, which decides by measuring at its first launch what is launched."""
-    kind = type(kernel)
-    kernel.__class__ = type(f"Tuned{kind.__name__}", (_Tuned, kind), {})
-    kernel.wspec_tuning = tuning
-    return kernel
-
-
-class _Tuned(CompiledKernel):  # type: ignore[misc]  # triton is untyped
-    """Mixed into a kernel's class."""
-
-    wspec_tuning: Tuning
-    _run: Any
-
-    def _init_handles(self) -> None:
-        first = self.module is None
-        super()._init_handles()
-        if first:
-            self._run = _Chooser(self, self._run, self.wspec_tuning)
+    return around(kernel, lambda run: _Chooser(kernel, run, tuning))
 
 
 class _Chooser:

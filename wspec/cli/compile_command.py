@@ -11,7 +11,8 @@ from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import SUFFIXES, Subject
 from wspec.diagnostics import Remark, WspecError, bad_input
 from wspec.model.machine import load_machine
-from wspec.show.tables import BinaryFacts, binaries_view, plan_view
+from wspec.show.binaries import binaries_view
+from wspec.show.tables import plan_view
 
 _FAILURES = ("internal-error", "compile-error", "miscompiled", "check-failed")
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     elif binary is None:
         show("no binary: what Triton makes of the plain kernel starts from the kernel's source, not from its TTGIR")
     else:
-        show(binaries_view({subject.name: BinaryFacts.of(binary.resources)}))
+        show(binaries_view({subject.name: binary.resources}))
     if args.output is not None:
         show("", f"{write_stages(subject, Path(args.output))} files in {args.output}")
     return 1 if faulty else verdict(subject, remarks, specialized)

@@ -14,7 +14,8 @@ from wspec.cli.compile_command import verdict, write_stages
 from wspec.cli.screen import remark_text, show
 from wspec.cli.subject import KernelSubject
 from wspec.model.machine import load_machine
-from wspec.show.tables import BinaryFacts, binaries_view, plan_view
+from wspec.show.binaries import binaries_view
+from wspec.show.tables import plan_view
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.signature import Signature
 from wspec.specs.variants import spec_path, variant_signature
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         show(binary.proof, "")
     if subject.front.plan is not None:
         show(plan_view(subject.front.plan, subject.operations, load_machine(subject.options.machine)), "")
-    facts = {"plain": BinaryFacts.of(plain.binary.resources), "specialized": BinaryFacts.of(binary.resources)}
+    facts = {"plain": plain.binary.resources, "specialized": binary.resources}
     show(binaries_view(facts), "")
     _show_cubin(subject, args.output)
     if not binary.specialized or facts["specialized"].spill_bytes:

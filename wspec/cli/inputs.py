@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wspec.cli.compiler_options import add_arguments, from_arguments
 from wspec.cli.example_types import example_types
 from wspec.cli.modules import read_text
 from wspec.diagnostics import bad_input
-from wspec.options import Options, add_arguments, from_arguments, table
+from wspec.options import Options, table
 from wspec.plan.plan import Plan, PlanError
 from wspec.specs.signature import Signature, from_flags
 from wspec.specs.variants import read_variants, spec_path, variant_signature

@@ -21,7 +21,7 @@ from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.plan.graph import build_graph
+from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan
 from wspec.show.graph import Picture, picture, tasks_of
 
@@ -132,7 +132,7 @@ class Subject(ABC):
         number(function)
         split = self.front.stages.get("split")
         tasks = tasks_of(ir.read(split)) if split is not None else {}
-        return picture(build_graph(function), tasks, self.front.plan)
+        return picture(Dataflow(function).graph, tasks, self.front.plan)
 
     def stage_names(self) -> tuple[str, ...]:
         """Every stage there is, in order; nothing of Triton's part is run to tell."""

@@ -28,7 +28,6 @@ from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr
 
 Decode = Callable[[Operation, Decoder], Step]
-Fetch = Callable[[], torch.Tensor]
 
 
 # -------------------------------------------------------------------------------------------- TMA, inwards

@@ -12,7 +12,8 @@ from wspec.host_descriptors.descriptors import (
     Promotion,
     compared,
 )
-from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term, Unknown
+from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term
+from wspec.tile_scheduler.scalars import Unknown
 
 __all__ = [
     "ALIGNMENT",

@@ -21,7 +21,7 @@ from wspec.host_descriptors.ranges import (
     intervals,
 )
 from wspec.ir.disjoint import Disjoint, Pair
-from wspec.tile_scheduler.scalars import Scalar
+from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
 ALIGNMENT = 16  # bytes: of a descriptor's address and of all strides but the last one
 STRIDE_END = 1 << 40  # bytes
@@ -112,7 +112,7 @@ class Promotion:
     @property
     def parameters(self) -> tuple[int, ...]:
         """The positions of the integer arguments that decide, in the compiled function."""
-        return tuple(sorted({scalar.value for scalar in self.scalars if scalar.name == "argument"}))
+        return parameters_of(self.scalars)
 
     def in_words(self) -> list[str]:
         """What a launch does for it, a sentence for each descriptor, and one on what it looks at."""

@@ -34,17 +34,11 @@ class LaunchSlice(Slice):
 
     def counter(self, loop: Operation) -> int:
         """The position of how often a scf.for has gone round before. Raises Unknown."""
-        scalar = Scalar(COUNTER, 64, tuple(self.position(bound) for bound in loop.operands[:3]))
-        found = self._positions.setdefault(scalar, len(self.scalars))
-        self.scalars += [scalar] if found == len(self.scalars) else []
-        return found
+        return self._put(Scalar(COUNTER, 64, tuple(self.position(bound) for bound in loop.operands[:3])))
 
     def place(self, size: int) -> int:
         """The position of an element's place along a side of that size."""
-        scalar = Scalar(PLACE, 32, (), size)
-        found = self._positions.setdefault(scalar, len(self.scalars))
-        self.scalars += [scalar] if found == len(self.scalars) else []
-        return found
+        return self._put(Scalar(PLACE, 32, (), size))
 
     def is_uniform(self, position: int) -> bool:
         """Is the scalar the same in all programs, at any time?"""
@@ -273,18 +267,3 @@ def interval_of(sum: Sum, of: Sequence[Interval]) -> Interval:
 def divisor_of(sum: Sum, of: Sequence[int]) -> int:
     """A number that a sum of products is always a multiple of, with one for each scalar; 0 where it is zero."""
     return math.gcd(*(term.factor * math.prod(of[at] for at in term.scalars) for term in sum))
-
-
-__all__ = [
-    "COUNTER",
-    "FOUND",
-    "Interval",
-    "LaunchSlice",
-    "Sum",
-    "Term",
-    "Unknown",
-    "divisor_of",
-    "divisors",
-    "interval_of",
-    "intervals",
-]

@@ -32,6 +32,18 @@ class Builder:
     def __init__(self, block: Block, at: int | None = None, location: Location = UNKNOWN) -> None:
         self.block, self.at, self.location = block, at, location
 
+    @staticmethod
+    def before(op: Operation, location: Location | None = None) -> Builder:
+        """In front of an operation, with its place in the source or another one."""
+        assert op.parent is not None
+        return Builder(op.parent, op.parent.ops.index(op), op.location if location is None else location)
+
+    @staticmethod
+    def behind(op: Operation, location: Location | None = None) -> Builder:
+        build = Builder.before(op, location)
+        build.at = build.at + 1 if build.at is not None else None
+        return build
+
     def add(self, op: Operation) -> Operation:
         """Insert a finished operation."""
         if self.at is None:

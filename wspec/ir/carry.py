@@ -13,7 +13,7 @@ def carry(loop: Operation, values: list[Value]) -> dict[Value, Value]:
     """
     body, outside = loop.regions[0].block, loop.parent
     assert outside is not None
-    build = Builder(outside, outside.ops.index(loop), loop.location)
+    build = Builder.before(loop)
     loop.operands += [build.zero(value.type) for value in values]
     body.terminator.operands += values
     for value in values:

@@ -51,8 +51,6 @@ class OpInfo:
     reads: frozenset[Memory] = frozenset()
     writes: frozenset[Memory] = frozenset()
     terminator: bool = False
-    speculatable: bool = True  # may run although the program would not have run it: no fault, no wait, no effect
-    cheap: bool = False  # a few instructions on values already there: duplicating it beats carrying its result
     asynchronous: bool = False  # its effect may come after the operation is done
     nested: bool = False  # its effects are those of its regions
     pure_flag: str | None = None  # the attribute that says whether it is pure; without it: unknown effects
@@ -83,20 +81,16 @@ def _row(
     *,
     reads: Iterable[Memory] = (),
     writes: Iterable[Memory] = (),
-    speculatable: bool | None = None,
-    cheap: bool = False,
     asynchronous: bool = False,
     unit: Unit = "",
 ) -> OpInfo:
-    """A row without its name. What has an effect is not speculatable unless said otherwise."""
-    effects, wrote = frozenset(reads), frozenset(writes)
-    allowed = not (effects or wrote) if speculatable is None else speculatable
-    return OpInfo("", category, effects, wrote, speculatable=allowed, cheap=cheap, asynchronous=asynchronous, unit=unit)
+    """A row without its name."""
+    return OpInfo("", category, frozenset(reads), frozenset(writes), asynchronous=asynchronous, unit=unit)
 
 
 def _fill() -> None:
     """Elementwise arithmetic: one row says what is known of it, here and to the models of time."""
-    alu = _row("elementwise", cheap=True, unit="alu")
+    alu = _row("elementwise", unit="alu")
     slow = _row("elementwise", unit="alu")  # many instructions, or a unit that is scarce
     same, same_slow = replace(alu, same_type=True), replace(slow, same_type=True)
     fma, convert = replace(same, unit="fma"), replace(alu, unit="convert")
@@ -114,12 +108,11 @@ def _fill() -> None:
     _rows("math", "cos exp log sin sqrt tanh", mufu[1])
     _rows("arith", "divf", mufu[2])
     _rows("math", "erf", replace(mufu[0], around=20))
-    _rows("arith", "remf", same_slow)
     _rows("math", "acos acosh asin asinh atan atan2 atanh cbrt cosh erfc expm1 log10 log1p powf sinh tan", same_slow)
     _rows("math", "fpowi ipowi", slow)
-    _rows("arith", "ceildivsi ceildivui divsi divui floordivsi remsi remui", replace(same_slow, speculatable=False))
-    _rows("arith", "constant", _row("constant", cheap=True))
-    _rows("ub", "poison", _row("constant", cheap=True))
+    _rows("arith", "ceildivsi ceildivui divsi divui floordivsi remf remsi remui", same_slow)
+    _rows("arith", "constant", _row("constant"))
+    _rows("ub", "poison", _row("constant"))
     _tensors(alu, slow)
     _memory()
     _barriers()
@@ -132,13 +125,15 @@ def _tensors(alu: OpInfo, slow: OpInfo) -> None:
     _rows("tt", "fp_to_fp", replace(alu, unit="convert"))
     _rows("tt", "precise_divf precise_sqrt", replace(slow, unit="mufu", around=8))
     _rows("ttg", "fp4_to_fp", _row("shape"))
-    _rows("tt", "get_program_id get_num_programs make_range", _row("index", cheap=True))
-    _rows("gpu", "thread_id block_id block_dim grid_dim lane_id cluster_id cluster_block_id", _row("index", cheap=True))
-    _rows("ttg", "warp_id", _row("index", cheap=True))
-    _rows("ttng", "cluster_id", _row("index", cheap=True))
-    _rows("wspec", "member", _row("index", cheap=True))  # the number of a warp group in its team
-    _rows("tt", "splat unsplat expand_dims broadcast", _row("shape", cheap=True))
-    _rows("tt", "reshape trans join split cat advance make_tensor_ptr", _row("shape"))
+    index = _row("index")
+    _rows("tt", "get_program_id get_num_programs make_range", index)
+    _rows("gpu", "thread_id block_id block_dim grid_dim lane_id cluster_id cluster_block_id", index)
+    _rows("ttg", "warp_id", index)
+    _rows("ttng", "cluster_id", index)
+    _rows("wspec", "member", index)  # the number of a warp group in its team
+    _rows(
+        "tt", "splat unsplat expand_dims broadcast reshape trans join split cat advance make_tensor_ptr", _row("shape")
+    )
     _rows("ttg", "convert_layout", _row("layout"))  # through shared memory that it owns: not an effect
     _rows("tt", "gather", _row("layout"))
     _rows("tt", "histogram", _row("reduce"))
@@ -147,7 +142,7 @@ def _tensors(alu: OpInfo, slow: OpInfo) -> None:
     _rows("ttng", "warp_group_dot_wait", _row("dot", reads=["barrier"], writes=["barrier"]))
     _rows("tt", "reduce scan", OpInfo("", "reduce", nested=True))
     _rows("tt", "map_elementwise", OpInfo("", "elementwise", nested=True))
-    flagged = OpInfo("", "elementwise", speculatable=False, pure_flag="pure")
+    flagged = OpInfo("", "elementwise", pure_flag="pure")
     _rows("tt", "elementwise_inline_asm extern_elementwise", flagged)
 
 
@@ -158,8 +153,8 @@ def _memory() -> None:
     both = _row("atomic", reads=["global"], writes=["global"])
     _rows("tt", "atomic_rmw atomic_cas descriptor_reduce", both)
     # A descriptor made on the device is written to scratch memory that only its users read: safe to drop or to repeat.
-    _rows("tt", "make_tensor_descriptor", _row("alloc", speculatable=True))
-    _rows("ttng", "reinterpret_tensor_descriptor", _row("view", cheap=True))
+    _rows("tt", "make_tensor_descriptor", _row("alloc"))
+    _rows("ttng", "reinterpret_tensor_descriptor", _row("view"))
     _rows("ttng", "tensormap_create", _row("alloc", writes=["other"]))
     _rows("ttng", "tensormap_fenceproxy_acquire", _row("barrier", reads=["other"], writes=["other"]))
     _rows("ttg", "global_scratch_alloc", _row("alloc", writes=["other"]))
@@ -168,7 +163,7 @@ def _memory() -> None:
     _rows("ttg", "local_load", _row("load", reads=["shared"]))
     _rows("ttg", "local_store", _row("store", writes=["shared"]))
     views = "memdesc_index memdesc_subslice memdesc_trans memdesc_reshape memdesc_reinterpret memdesc_subview"
-    _rows("ttg", views, _row("view", cheap=True))
+    _rows("ttg", views, _row("view"))
     copied = _row("copy", reads=["global"], writes=["shared"], asynchronous=True)
     _rows("ttg", "async_copy_global_to_local", copied)
     _rows("ttg", "async_commit_group async_wait", _row("barrier", reads=["barrier"], writes=["barrier"]))
@@ -190,13 +185,12 @@ def _barriers() -> None:
 
 def _control() -> None:
     """Control flow, calls, debugging."""
-    nested = OpInfo("", "control", speculatable=False, nested=True)
-    _rows("scf", "for while execute_region", nested)
-    _rows("scf", "if index_switch", replace(nested, speculatable=True))
+    nested = OpInfo("", "control", nested=True)
+    _rows("scf", "for while execute_region if index_switch", nested)
     _rows("builtin", "module", nested)
     _rows("tt", "func", nested)
     _rows("ttg", "warp_specialize", nested)
-    end = OpInfo("", "control", terminator=True, speculatable=False)
+    end = OpInfo("", "control", terminator=True)
     _rows("ttg", "warp_specialize.partitions", replace(end, nested=True))
     _rows("ttg", "warp_yield warp_return mask.return", end)
     _rows("scf", "yield condition", end)
@@ -225,20 +219,6 @@ def is_terminator(op: Operation) -> bool:
     """Does the operation end its block? Operations without a row count as terminators when they have successors."""
     row = _TABLE.get(op.name)
     return row.terminator if row is not None else bool(op.successors)
-
-
-def is_cheap(op: Operation) -> bool:
-    """A pure operation that costs less to repeat than to hand its result to another task."""
-    row = _TABLE.get(op.name)
-    return row is not None and row.cheap and is_pure(op)
-
-
-def is_speculatable(op: Operation) -> bool:
-    """May it run where the program would not have run it?"""
-    row = _TABLE.get(op.name)
-    if row is None or not row.speculatable or not is_pure(op):
-        return False
-    return all(is_terminator(inner) or is_speculatable(inner) for inner in _inner_ops(op))
 
 
 def is_pure(op: Operation) -> bool:

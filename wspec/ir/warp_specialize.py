@@ -6,7 +6,7 @@ arguments of *every* partition. The default region sees the values around it dir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import Location
@@ -71,19 +71,14 @@ def retype(op: Operation, value: Value, type: Type) -> None:
         function.properties["function_type"] = TypeAttr(FunctionType(arguments, old.type.results))
 
 
-def _inside(block: Block) -> Iterator[Operation]:
-    for op in block.ops:
-        yield from op.walk()
-
-
 def capture_free_values(op: Operation) -> None:
     """Route every value a partition takes from outside through the operation's operands."""
     for position, block in enumerate(partition_blocks(op), start=1):
         own: set[Value] = set(block.args)
-        for inner in _inside(block):
+        for inner in block.walk():
             own.update(inner.results)
             own.update(arg for region in inner.regions for b in region.blocks for arg in b.args)
-        for inner in list(_inside(block)):
+        for inner in block.walk():
             for index, value in enumerate(inner.operands):
                 if value not in own:
                     inner.operands[index] = capture(op, value)[position]

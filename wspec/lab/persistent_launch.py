@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,16 +17,48 @@ from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
     TileLoop,
-    chosen_launch,
+    coarse_costs,
     divided_launch,
-    even_launch,
-    even_table,
+    launch_table,
+    make_table,
     partials_words,
 )
+from wspec.tile_scheduler.launch import flat
 
 BLOCKS = 2  # that the executor runs
 Grid = tuple[int, int, int]
 Arguments = Mapping[str, int | float | Sequence[int]]
+
+
+def chosen_launch(
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
+) -> tuple[int, npt.NDArray[np.int32]]:
+    """What is launched where there is memory for sums on their way: tiles divided where that pays, whole elsewhere."""
+    return divided_launch(tiles, grid, values, slots) or launch_table(tiles, grid, values, slots)
+
+
+def even_table(
+    grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
+) -> tuple[Grid, npt.NDArray[np.int32]]:
+    """(grid to launch, flat table) for tiles of equal cost: what an executor needs to run a persistent kernel."""
+    x, y, z = (*grid, 1, 1, 1)[:3]
+    whole: Grid = (x, y, z)
+    costs = coarse_costs(np.ones(whole[::-1], np.float32), coarsening, axis)
+    blocks = max(1, min(blocks, costs.size))
+    return (blocks, 1, 1), flat(whole, make_table(costs, blocks), coarsening, axis)
+
+
+def even_launch(
+    names: Collection[str], grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
+) -> tuple[tuple[int, ...], dict[str, npt.NDArray[np.int32]]]:
+    """(grid to launch, hidden arguments) for an executor of a kernel with these parameters, tiles of equal cost.
+
+    Nothing is hidden from a kernel whose blocks do not walk through tiles. No tile is divided.
+    """
+    if TABLE not in names:
+        return grid, {}
+    launched, table = even_table(grid, blocks, coarsening, axis)
+    return launched, {TABLE: table} | ({PARTIALS: np.zeros(1, np.int32)} if PARTIALS in names else {})
 
 
 def walked_launch(

@@ -1,13 +1,12 @@
 """The machine description: rates, latencies and budgets of one GPU, read from a data file.
 
 `load_machine` reads what the planner decides by: `[measured]`, which `wspec calibrate` wrote, what the vendor says of
-an SM, and the few numbers in `[fitted]`. `load_measurements` reads all of `[measured]`.
+an SM, and the few numbers in `[fitted]`. All of `[measured]` is read by wspec/lab/measurements.py.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -55,26 +54,6 @@ class Machine:
     setup_latency: float
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The median of a measurement, and the range that holds nine in ten of its samples."""
-
-    value: float
-    low: float
-    high: float
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """What was measured on a card. Names are TOPIC.QUANTITY, e.g. `arithmetic.ex2_latency`."""
-
-    about: Mapping[str, str]  # card, versions, date
-    sources: Mapping[str, str]  # of a topic's numbers
-    numbers: Mapping[str, Measured]
-    tables: Mapping[str, Mapping[int, Measured]]  # by an integer: N of wgmma, KiB of a tile, warps
-
-
 class MachineError(ValueError):
     """No such machine description, or one with a field missing."""
 
@@ -88,16 +67,11 @@ def available() -> list[str]:
 @lru_cache(maxsize=8)
 def load_machine(name: str) -> Machine:
     """The description `name`.toml. Raises MachineError."""
-    return read_machine(_text(name), name)
+    return read_machine(text_of(name), name)
 
 
-@lru_cache(maxsize=8)
-def load_measurements(name: str) -> Measurements:
-    """What was measured, of the description `name`.toml. Raises MachineError."""
-    return read_measurements(_text(name), name)
-
-
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """The description as it is written. Raises MachineError."""
     if name not in available():
         raise MachineError(f"no machine description {name!r}; there are: {', '.join(available())}")
     return (files(__package__) / f"{name}.toml").read_text(encoding="utf-8")
@@ -105,7 +79,7 @@ def _text(name: str) -> str:
 
 def read_machine(text: str, name: str) -> Machine:
     """What the planner needs. Raises MachineError; `name` is for its message."""
-    data = _parse(text, name)
+    data = parse(text, name)
     try:
         return _machine(data)
     except KeyError as error:
@@ -113,7 +87,7 @@ def read_machine(text: str, name: str) -> Machine:
 
 
 @lru_cache(maxsize=8)
-def _parse(text: str, name: str) -> dict[str, Any]:
+def parse(text: str, name: str) -> dict[str, Any]:
     """Read twice for each machine, and 0.02 s long. Nobody changes what it returns."""
     try:
         return tomllib.loads(text)
@@ -171,62 +145,3 @@ def _machine(data: dict[str, Any]) -> Machine:
         handed_latency=set_by_hand["handed"],
         setup_latency=set_by_hand["setup"],
     )
-
-
-_NUMBER = {"value", "low", "high"}
-
-
-def read_measurements(text: str, name: str) -> Measurements:
-    """The section `[measured]`, all of it. Raises MachineError for what is missing, unknown or no number."""
-    data = _parse(text, name)
-    about: dict[str, str] = {}
-    sources: dict[str, str] = {}
-    numbers: dict[str, Measured] = {}
-    tables: dict[str, dict[int, Measured]] = {}
-    for topic, section in data.get("measured", {}).items():
-        if not isinstance(section, dict):
-            about[topic] = _string(section, topic, name)
-            continue
-        for key, entry in section.items():
-            here = f"{topic}.{key}"
-            if key == "source":
-                sources[topic] = _string(entry, here, name)
-            elif isinstance(entry, dict) and "by" in entry:
-                unit = _string(entry.get("unit"), f"{here}.unit", name)
-                rows = {row: value for row, value in entry.items() if row not in ("by", "unit", "what")}
-                tables[here] = {
-                    _integer(row, here, name): _measured(value, f"{here}.{row}", unit, name)
-                    for row, value in rows.items()
-                }
-            elif isinstance(entry, dict):
-                rest = {part: value for part, value in entry.items() if part not in ("unit", "what")}
-                numbers[here] = _measured(rest, here, _string(entry.get("unit"), f"{here}.unit", name), name)
-            else:
-                raise _wrong(here, "a measurement", name)
-        if topic not in sources:
-            raise MachineError(f"machine description {name!r}: {topic} does not say its source")
-    return Measurements(about, sources, numbers, tables)
-
-
-def _measured(entry: Any, where: str, unit: str, name: str) -> Measured:
-    if not isinstance(entry, dict) or set(entry) != _NUMBER:
-        raise _wrong(where, "value, low and high", name)
-    if not all(isinstance(part, int | float) and not isinstance(part, bool) for part in entry.values()):
-        raise _wrong(where, "three numbers", name)
-    return Measured(float(entry["value"]), float(entry["low"]), float(entry["high"]), unit)
-
-
-def _string(entry: Any, where: str, name: str) -> str:
-    if not isinstance(entry, str):
-        raise _wrong(where, "text", name)
-    return entry
-
-
-def _integer(text: str, where: str, name: str) -> int:
-    if not text.isdecimal():
-        raise _wrong(f"{where}.{text}", "a table's row, an integer", name)
-    return int(text)
-
-
-def _wrong(where: str, what: str, name: str) -> MachineError:
-    return MachineError(f"machine description {name!r}: {where} is not {what}")

@@ -1,7 +1,6 @@
-"""What operations cost: occupancy of a unit, latency, bytes and registers, from a machine description.
+"""What operations cost: how long each keeps a unit busy, from a machine description.
 
-Occupancy (a resource: how long a unit is busy) is kept apart from latency (an edge: how long until the result is
-there). All cycles are those of one SM working on one thread block's tile.
+All cycles are those of one SM working on one thread block's tile.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ class Cost:
 
     unit: str  # "mma", "exp", "fma", "tma", "smem", or "" for what costs next to nothing
     busy_cycles: float = 0.0
-    latency_cycles: float = 0.0
-    bytes: int = 0
 
 
 def elements(type: Type) -> int:
@@ -48,21 +45,18 @@ def cost(op: Operation, machine: Machine) -> Cost:
     if op.name in DOTS:
         return _dot(op, machine)
     if op.name in ("tt.descriptor_load", "tt.load"):
-        size = byte_size(op.results[0].type)
-        latency = machine.tma_latency if op.name == "tt.descriptor_load" else machine.l2_latency
-        return Cost("tma", size / load_rate(op.results[0].type, machine), latency, size)
+        return Cost("tma", byte_size(op.results[0].type) / load_rate(op.results[0].type, machine))
     if op.name == "tt.reduce":
-        count = elements(op.operands[0].type)
-        return Cost("fma", count / machine.fma, 2 * machine.shuffle_latency)
+        return Cost("fma", elements(op.operands[0].type) / machine.fma)
     if not op.results or not isinstance(op.results[0].type, TensorType) or op.name in _FREE:
         return Cost("")
     count = elements(op.results[0].type)
     row = info(op.name)
     if row is not None and row.unit == "mufu":
-        return Cost("exp", count / machine.exp2, 20)
+        return Cost("exp", count / machine.exp2)
     if row is not None and row.unit == "convert":
-        return Cost("fma", count / machine.convert, 10)
-    return Cost("fma", count / machine.fma, 5)
+        return Cost("fma", count / machine.convert)
+    return Cost("fma", count / machine.fma)
 
 
 LINE = 128  # bytes of a line of L2
@@ -85,7 +79,7 @@ def _dot(op: Operation, machine: Machine) -> Cost:
     a, out = op.operands[0].type, op.result.type
     inner = a.shape[-1] if isinstance(a, TensorType | MemDescType) else 0
     rate = machine.mma_flop_8bit if bits(a) == 8 else machine.mma_flop_16bit
-    return Cost("mma", 2 * elements(out) * inner / rate, machine.mma_latency)
+    return Cost("mma", 2 * elements(out) * inner / rate)
 
 
 @dataclass(frozen=True, slots=True)

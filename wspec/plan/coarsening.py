@@ -18,7 +18,7 @@ def differing_in(block: Block, roots: set[Value] | None = None) -> set[Value]:
 
     The roots are the members' numbers if none are given: then what may differ between the members of a team.
     """
-    walk = (op for top in block.ops for op in top.walk())
+    walk = block.walk()
     found = {op.result for op in walk if op.name == MEMBER} if roots is None else set(roots)
     grew = bool(found)
     while grew:

@@ -163,11 +163,6 @@ def _operation(node: Node) -> Operation | None:
     return node.op if isinstance(node, Value) else node
 
 
-def build_graph(function: Operation) -> nx.MultiDiGraph:
-    """The graph of a numbered function's operations."""
-    return Dataflow(function).graph
-
-
 # ---------------------------------------------------------------------------------------------- operations
 
 
@@ -246,12 +241,7 @@ def _decided(op: Operation) -> Iterator[tuple[Value, list[Value]]]:
         yield target, bounds
 
 
-# ----------------------------------------------------------------------------------------- memory, readers
-
-
-def readers(block: Block, value: Value) -> list[Operation]:
-    """The operations in `block`, at any depth, that use `value`."""
-    return [op for top in block.ops for op in top.walk() if value in op.operands]
+# -------------------------------------------------------------------------------------------------- memory
 
 
 def memory_base(op: Operation) -> Value | None:

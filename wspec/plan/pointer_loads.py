@@ -94,7 +94,7 @@ def _buffer(load: Operation) -> MemDescType | None:
     block = load.parent
     assert block is not None
     tile = load.result
-    users = [op for top in block.ops for op in top.walk() if tile in op.operands]
+    users = block.readers(tile)
     types = {op.result.type for op in users if op.name == "ttg.local_alloc" and op.parent is block}
     if len(types) != 1 or any(op.name != "ttg.local_alloc" for op in users):
         return None

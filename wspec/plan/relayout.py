@@ -22,7 +22,7 @@ _PLAIN = frozenset(
 
 def relayout(block: Block, warps: int) -> None:
     """Give every tile of a task that only computes elementwise the layout of whole rows, in place."""
-    ops = [op for top in block.ops for op in top.walk()]
+    ops = list(block.walk())
     sent = [op.operands[0].type for op in ops if op.name == "ttg.local_store"]
     tiles = [type for type in sent if isinstance(type, TensorType) and len(type.shape) == 2]
     if not tiles or not all(_is_free(op) for op in ops):

@@ -55,7 +55,7 @@ def channel_name(channel: Channel, replica: int) -> str:
 
 def find_value(block: Block, channel: Channel) -> Value:
     """The value a channel carries, in the kernel or a copy of it."""
-    op = next(op for top in block.ops for op in top.walk() if id_of(op) == channel.loads[0])
+    op = next(op for op in block.walk() if id_of(op) == channel.loads[0])
     return op.results[channel.result]
 
 
@@ -70,7 +70,7 @@ def buffer_for(block: Block, value: Value) -> MemDescType:
     assert isinstance(type, TensorType) and isinstance(type.element, ScalarType)
     if len(type.shape) == 1:
         return MemDescType(type.shape, type.element, _ROW, SMEM, True)
-    for user in _users(block, value):
+    for user in block.readers(value):
         made = user.result.type if user.name == "ttg.local_alloc" else None
         if isinstance(made, MemDescType):
             return replace(made, mutable=True)
@@ -84,7 +84,7 @@ def buffer_for(block: Block, value: Value) -> MemDescType:
 def goes_through_tma(block: Block, value: Value) -> bool:
     """Do only descriptor stores read the value, and has it, or had it before it was brought to their rank, the form of
     their box?"""
-    users = _users(block, value)
+    users = block.readers(value)
     return (
         bool(users)
         and all(user.name == STORE for user in users)
@@ -106,10 +106,6 @@ def cut_values(block: Block, plan: Plan, task: Task, replica: int, buffers: Mapp
     relayout(block, task.warps if task.replicas == 1 else plan.source_warps)
 
 
-def _users(block: Block, value: Value) -> list[Operation]:
-    return [op for top in block.ops for op in top.walk() if value in op.operands]
-
-
 # ------------------------------------------------------------------------------------------------- sending
 
 
@@ -117,9 +113,9 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
     """Behind the value: one that waited for its buffer first, and stored its first elements while others are computed,
     was 5 to 20 % slower in products of int8 weights at five of six tiles, and as fast at one (docs/chains.md)."""
     op = value.op
-    assert op is not None and op.parent is not None
+    assert op is not None
     marks: dict[str, Attribute] = {"channel": StringAttr(ring), ID: i32(id_of(op))}
-    build = Builder(op.parent, op.parent.ops.index(op) + 1, op.location)
+    build = Builder.behind(op)
     token = build.create("wspec.acquire", [], [I32], attributes=marks).result
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
@@ -137,13 +133,13 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
 
 def _receive(root: Block, value: Value, channel: Channel, rings: list[int], type: MemDescType) -> None:
     """Replace a value by the buffer it comes in, from its first reader on; of all replicas' rings where it has one."""
-    users = _users(root, value)
+    users = root.readers(value)
     block = value.op.parent if value.op is not None else None
-    holders = {_in_block(user, block) for user in users} if block is not None else set()
+    holders = {block.holder(user) for user in users} if block is not None else set()
     first = next((op for op in block.ops if op in holders), None) if block is not None else None
     if first is None or block is None:
         return
-    build = Builder(block, block.ops.index(first), first.location)
+    build = Builder.before(first)
     for replica in rings:
         marks: dict[str, Attribute] = {"channel": StringAttr(channel_name(channel, replica))}
         marks[ID] = i32(channel.loads[0])
@@ -157,12 +153,6 @@ def _receive(root: Block, value: Value, channel: Channel, rings: list[int], type
     for user in users:
         if user.name == STORE:
             user.erase()
-
-
-def _in_block(op: Operation, block: Block) -> Operation:
-    while op.parent is not block and op.parent_op is not None:
-        op = op.parent_op
-    return op
 
 
 def _read(root: Block, users: list[Operation], value: Value, buffer: Value, build: Builder) -> None:
@@ -180,13 +170,13 @@ def _read(root: Block, users: list[Operation], value: Value, buffer: Value, buil
 
 
 def _only_left_operand(root: Block, value: Value) -> bool:
-    users = _users(root, value)
+    users = root.readers(value)
     return all(user.name == DOT and value not in user.operands[1:] for user in users)
 
 
 def _rename(root: Block, old: Value, buffer: Value) -> None:
     """Readers of `old` read the buffer; views of it are views of a buffer that changes."""
-    for user in _users(root, old):
+    for user in root.readers(old):
         user.operands[:] = [buffer if operand is old else operand for operand in user.operands]
         _make_mutable(root, user)
 
@@ -194,7 +184,7 @@ def _rename(root: Block, old: Value, buffer: Value) -> None:
 def _make_mutable(root: Block, view: Operation) -> None:
     if view.name in VIEWS and isinstance(view.result.type, MemDescType):
         view.result.type = replace(view.result.type, mutable=True)
-        for user in _users(root, view.result):
+        for user in root.readers(view.result):
             _make_mutable(root, user)
 
 

@@ -11,7 +11,6 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
 from wspec.ir.stages import num_stages
-from wspec.ir.types import IntegerAttr
 from wspec.model import estimate
 from wspec.model.estimate import Way
 from wspec.model.fitted import COPY_RATE
@@ -128,7 +127,7 @@ def _plain_bytes(loops: list[Operation], stages: int) -> int:
 
 
 def _dots(loop: Operation) -> list[Operation]:
-    return [op for top in loop.regions[0].block.ops for op in top.walk() if op.name in DOTS]
+    return [op for op in loop.regions[0].block.walk() if op.name in DOTS]
 
 
 def accumulates_only(loop: Operation, copied: frozenset[Operation] = frozenset()) -> bool:
@@ -149,11 +148,9 @@ def _from_memory(value: Value, copied: frozenset[Operation]) -> bool:
 
 def constant_trips(loop: Operation) -> int | None:
     """The trip count when it is a compile-time constant."""
-    owners = [v.op for v in loop.operands[:3]]
-    values = [op.attr("value") if op is not None and op.name == "arith.constant" else None for op in owners]
-    if not all(isinstance(v, IntegerAttr) for v in values):
+    low, high, step = (value.number for value in loop.operands[:3])
+    if low is None or high is None or step is None:
         return None
-    low, high, step = (v.value for v in values if isinstance(v, IntegerAttr))
     return max(0, math.ceil((high - low) / step)) if step > 0 else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from wspec.diagnostics import Declined, Remark
+from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.ir.shapes import DOTS
@@ -39,7 +39,7 @@ from wspec.plan.plan import VERSION, Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.stores import BUFFER, OWN, SUBTILES, Place
 from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
-from wspec.planner.validate_chain import check_chain
+from wspec.planner.validate_chain import check_chain, mismatch
 from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, WARP_GROUP
 
 _MOST_WARPS = BLOCK_THREADS // 32
@@ -54,9 +54,9 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> int:
     loops = find_loops(flow)
     sites = {id_of(site.load): site for site in find_streams(flow)}
     if (both := both_used(plan)) is not None:
-        raise _mismatch("optimizations", f"{both[0]} and {both[1]} exclude each other: {both[2]}", function)
+        raise mismatch("optimizations", f"{both[0]} and {both[1]} exclude each other: {both[2]}", function)
     if plan.coarsening != size_of(function):
-        raise _mismatch(
+        raise mismatch(
             "tile_loop.coarsening", f"says {plan.coarsening}, the kernel is made for {size_of(function)}", function
         )
     _tasks(plan, function, loops, machine)
@@ -107,40 +107,35 @@ def check_numbers(plan: Plan, function: Operation) -> None:
             bounds["tile_loop.stream_k.fix_up_cycles"] = (tiles.stream_k.value.fix_up_cycles, 0, 1e12)
     for name, (found, low, high) in bounds.items():
         if not low <= found <= high:  # nor what is no number at all
-            raise _mismatch(name.partition("@")[0], f"{found} is not in {low}..{high:g}", function)
-
-
-def _mismatch(field: str, message: str, function: Operation) -> Declined:
-    note = "edit the plan or make it anew"
-    return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
+            raise mismatch(name.partition("@")[0], f"{found} is not in {low}..{high:g}", function)
 
 
 def _fits_kernel(plan: Plan, function: Operation) -> None:
     found = fingerprint(function)
     if plan.fingerprint != found:
-        raise _mismatch("fingerprint", f"made for kernel {plan.fingerprint}, this one is {found}", function)
+        raise mismatch("fingerprint", f"made for kernel {plan.fingerprint}, this one is {found}", function)
     if plan.source_warps != source_warps(function):
-        raise _mismatch("source_warps", f"says {plan.source_warps}, the kernel has {source_warps(function)}", function)
+        raise mismatch("source_warps", f"says {plan.source_warps}, the kernel has {source_warps(function)}", function)
 
 
 def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
     consumer, producer = plan.consumer, plan.producer
     allowed = (WARP_GROUP,) if consumer.replicas > 1 else (plan.source_warps,)
     if consumer.warps not in allowed:
-        raise _mismatch("tasks.warps", f"a consumer has {allowed[0]} warps here, found {consumer.warps}", function)
+        raise mismatch("tasks.warps", f"a consumer has {allowed[0]} warps here, found {consumer.warps}", function)
     if producer.warps not in (1, 2, 4) or producer.replicas != 1:
-        raise _mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
+        raise mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
     for task in (consumer, producer):
         if task.registers % 8 or not 24 <= task.registers <= 256:
-            raise _mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
+            raise mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
     if producer.warps < (least := filling_warps((channel.fill for channel in plan.channels), 1)):
-        raise _mismatch("tasks.warps", f"the producer needs {least} warps to fill its channels", function)
+        raise mismatch("tasks.warps", f"the producer needs {least} warps to fill its channels", function)
     if plan.blocks_per_sm < 1:
-        raise _mismatch("blocks_per_sm", "must be at least 1", function)
+        raise mismatch("blocks_per_sm", "must be at least 1", function)
     try:
         check_registers(plan, function, loops, machine)
     except Declined as declined:
-        raise _mismatch("tasks.registers", declined.remark.message, function) from None
+        raise mismatch("tasks.registers", declined.remark.message, function) from None
 
 
 def _channels(plan: Plan, flow: Dataflow, sites: dict[int, Site]) -> None:
@@ -152,14 +147,14 @@ def _channels(plan: Plan, flow: Dataflow, sites: dict[int, Site]) -> None:
             continue
         for load in channel.loads:
             if load not in sites or load in seen:
-                raise _mismatch(f"{field}.loads", f"operation {load} is not a load that can be streamed once", function)
+                raise mismatch(f"{field}.loads", f"operation {load} is not a load that can be streamed once", function)
             seen.add(load)
         _ring(plan, channel, field, function, [sites[load] for load in channel.loads])
     if not any(sites[load].hot for load in seen):
-        raise _mismatch("channels", "no tile of a loop is streamed", function)
+        raise mismatch("channels", "no tile of a loop is streamed", function)
     names = [channel.name for channel in plan.channels]
     if len(set(names)) != len(names) or any("." in name for name in names):
-        raise _mismatch("channels", "names must differ and have no dots", function)
+        raise mismatch("channels", "names must differ and have no dots", function)
     for site in (sites[load] for load in seen):
         check_addresses(flow, site)
     check_memory(flow, [sites[load] for load in seen])
@@ -167,37 +162,37 @@ def _channels(plan: Plan, flow: Dataflow, sites: dict[int, Site]) -> None:
 
 def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:
     if not group:
-        raise _mismatch(f"{field}.loads", "no load fills the ring", function)
+        raise mismatch(f"{field}.loads", "no load fills the ring", function)
     if channel.fill is not group[0].fill:
-        raise _mismatch(f"{field}.fill", f"must be {str(group[0].fill)!r} here", function)
+        raise mismatch(f"{field}.fill", f"must be {str(group[0].fill)!r} here", function)
     for position in range(1, len(group)):
         if not can_share(group[:position], group[position]):
-            raise _mismatch(f"{field}.loads", "these loads cannot share a ring", function)
+            raise mismatch(f"{field}.loads", "these loads cannot share a ring", function)
     if not channel.reused and (len(group) > 1 or outer_loops(group[0].load)):
-        raise _mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
+        raise mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
     if channel.stays == group[0].hot:
-        raise _mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
+        raise mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
     if channel.private != any(site.load in private_loads(function, group) for site in group):
-        raise _mismatch(f"{field}.private", f"must be {str(not channel.private).lower()} here", function)
+        raise mismatch(f"{field}.private", f"must be {str(not channel.private).lower()} here", function)
     size = byte_size(group[0].load.result.type) * (plan.coarsening if channel.private else 1)
     if channel.buffer_bytes != size:
-        raise _mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
+        raise mismatch(f"{field}.buffer_bytes", f"the tile has {size}", function)
 
 
 def _slicing(plan: Plan, function: Operation, sites: dict[int, Site]) -> dict[int, int]:
     """How replicas share loads and stores."""
     if plan.coarsening > 1 and plan.consumer.replicas != plan.coarsening:
-        raise _mismatch("tasks.replicas", f"a team of {plan.coarsening} has as many consumers", function)
+        raise mismatch("tasks.replicas", f"a team of {plan.coarsening} has as many consumers", function)
     if plan.consumer.replicas == 1 or plan.coarsening > 1:
         expected: dict[int, int] | Conflict = {}
     else:
         expected = slicing_for(function, list(sites.values()), plan.consumer.replicas)
     if isinstance(expected, Conflict):
-        raise _mismatch("tasks.replicas", f"the tile cannot be shared: {expected.why}", function)
+        raise mismatch("tasks.replicas", f"the tile cannot be shared: {expected.why}", function)
     for channel in plan.channels:
         for load in channel.loads:
             if channel.sliced_dim != expected.get(load, -1):
-                raise _mismatch(
+                raise mismatch(
                     f"channels.{channel.name}.sliced_dim", f"must be {expected.get(load, -1)} here", function
                 )
     return expected
@@ -213,7 +208,7 @@ def _staging(plan: Plan, function: Operation, sites: dict[int, Site], expected: 
             continue
         holds = channel is not None and bool(places) and (kind == BUFFER or ring_holds(function, store, channel))
         if not holds or kind not in [place.kind for place in places]:
-            raise _mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
+            raise mismatch("staging", f"store {store} cannot go through channel {name!r}", function)
 
 
 def _halves(plan: Plan, function: Operation) -> None:
@@ -225,7 +220,7 @@ def _halves(plan: Plan, function: Operation) -> None:
     warps = plan.consumer.warps * plan.consumer.replicas
     run_on = all(schedule.in_flight for schedule in plan.loops)
     if not run_on or why_whole(function, whole, warps, plan.consumer.registers):
-        raise _mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
+        raise mismatch("staging", f"store {halves[0]} cannot be made in halves", function)
 
 
 def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
@@ -234,33 +229,33 @@ def _loops(plan: Plan, loops: list[Operation], sites: dict[int, Site]) -> None:
     for schedule in plan.loops:
         loop = by_id.get(schedule.loop)
         if loop is None:
-            raise _mismatch("loops.loop", f"operation {schedule.loop} is not a loop that multiplies", loops[0])
+            raise mismatch("loops.loop", f"operation {schedule.loop} is not a loop that multiplies", loops[0])
         body = loop.regions[0].block
         if schedule.stage1 and not legal_late(loop, frozenset(schedule.stage1), lambda op: op in loads):
-            raise _mismatch("loops.stage1", "these operations cannot run an iteration late together", loop)
+            raise mismatch("loops.stage1", "these operations cannot run an iteration late together", loop)
         if schedule.in_flight and (schedule.stage1 or not accumulators(body, loads.__contains__)):
-            raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
+            raise mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", loop)
         if schedule.ping_pong and not any(op.name in DOTS for op in body.ops):
-            raise _mismatch("loops.ping_pong", "the body of the loop has no dot of its own", loop)
+            raise mismatch("loops.ping_pong", "the body of the loop has no dot of its own", loop)
         shallow = [c.name for c in plan.channels if is_shallow([c])]
         if schedule.in_flight and shallow:
-            raise _mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
+            raise mismatch("loops.in_flight", f"rings must be at least 2 deep, {shallow[0]} is not", loop)
 
 
 def _packed(plan: Plan, function: Operation) -> None:
     known = set(packed_tiles(function, 1))
     for number in plan.packed:
         if number not in known:
-            raise _mismatch("packed", f"operation {number} makes no tile of bits of bytes", function)
+            raise mismatch("packed", f"operation {number} makes no tile of bits of bytes", function)
 
 
 def _deferred(plan: Plan, function: Operation, loops: list[Operation]) -> None:
     if not plan.epilogue_overlap:
         return
     if not plan.persistent:
-        raise _mismatch("epilogue_overlap", "blocks do not walk through tiles", function)
+        raise mismatch("epilogue_overlap", "blocks do not walk through tiles", function)
     if (found := hindrance(loops, plan)) is not None:
-        raise _mismatch("epilogue_overlap", found[0], found[1])
+        raise mismatch("epilogue_overlap", found[0], found[1])
 
 
 def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Machine, scratch: int | None) -> int:
@@ -275,5 +270,5 @@ def _memory(plan: Plan, function: Operation, sites: dict[int, Site], machine: Ma
     need = rings + own + scratch
     budget = block_smem(machine, plan.blocks_per_sm)
     if need > budget:
-        raise _mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)
+        raise mismatch("channels.depth", f"the rings need {need} bytes of shared memory of {budget}", function)
     return need

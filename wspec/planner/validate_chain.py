@@ -23,7 +23,7 @@ from wspec.target.hopper import WARP_GROUP
 def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
     """Bytes of scratch memory of the tasks. Raises Declined where the plan cannot be followed."""
     if not plan.helpers or not plan.values:
-        raise _mismatch("tasks", "a chain has more tasks than load and multiply, and channels of values", function)
+        raise mismatch("tasks", "a chain has more tasks than load and multiply, and channels of values", function)
     for channel in plan.values:
         _value(plan, channel, function)
     tasks = _in_order(plan, function)
@@ -35,11 +35,11 @@ def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
     for channel in plan.channels:
         expected = sliced.get(channel.loads[0], -1)
         if channel.sliced_dim != expected:
-            raise _mismatch(f"channels.{channel.name}.sliced_dim", f"must be {expected} here", function)
+            raise mismatch(f"channels.{channel.name}.sliced_dim", f"must be {expected} here", function)
     possible = schedules(_loops(function, plan), parts[plan.consumer.name], plan.channels, True)
     flying = {schedule.loop for schedule in possible if schedule.in_flight}
     if any(schedule.in_flight and schedule.loop not in flying for schedule in plan.loops):
-        raise _mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", function)
+        raise mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", function)
     return sum(scratch(parts[task.name], task) for task in tasks)
 
 
@@ -48,14 +48,14 @@ def _in_order(plan: Plan, function: Operation) -> tuple[Task, ...]:
     try:
         tasks = plan.computing
     except PlanError as error:
-        raise _mismatch("channels", str(error), function) from None
+        raise mismatch("channels", str(error), function) from None
     last = [task.name for task in tasks if plan.does_effects(task)]
     if len(last) != 1:
-        raise _mismatch("channels", f"one task makes the stores, {' and '.join(last)} send nothing", function)
+        raise mismatch("channels", f"one task makes the stores, {' and '.join(last)} send nothing", function)
     return tasks
 
 
-def _mismatch(field: str, message: str, function: Operation) -> Declined:
+def mismatch(field: str, message: str, function: Operation) -> Declined:
     note = "edit the plan or make it anew"
     return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
 
@@ -69,19 +69,19 @@ def _value(plan: Plan, channel: Channel, function: Operation) -> None:
     field = f"channels.{channel.name}"
     op = next((op for op in function.walk() if id_of(op) == channel.loads[0]), None) if channel.loads else None
     if op is None or len(channel.loads) != 1 or not 0 <= channel.result < len(op.results):
-        raise _mismatch(f"{field}.loads", "a value is one result of one operation", function)
+        raise mismatch(f"{field}.loads", "a value is one result of one operation", function)
     type = op.results[channel.result].type
     if not isinstance(type, TensorType) or not isinstance(type.element, ScalarType) or type.element.bits < 8:
-        raise _mismatch(f"{field}.loads", f"values of type {type} cannot be sent", function)
+        raise mismatch(f"{field}.loads", f"values of type {type} cannot be sent", function)
     size = buffer_size(buffer_for(function.regions[0].block, op.results[channel.result]))
     if channel.buffer_bytes != size:
-        raise _mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
+        raise mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
     readers = [task.name for task in plan.readers(channel)]
     computing = {task.name for task in plan.tasks if task != plan.producer}
     if channel.stays:
-        raise _mismatch(f"{field}.stays", "must be false: a value is read once", function)
+        raise mismatch(f"{field}.stays", "must be false: a value is read once", function)
     if not {channel.source, *readers} <= computing or channel.source in readers or not channel.reused:
-        raise _mismatch(
+        raise mismatch(
             f"{field}.readers", "a value goes from one task that computes to others, and is released", function
         )
 
@@ -99,9 +99,9 @@ def _helper(plan: Plan, helper: Task, part: Part, function: Operation) -> None:
         allowed = [(plan.source_warps, 1)] + ([] if fixed else [(warps, 1) for warps in WIDE_HELPERS])
     if (helper.warps, helper.replicas) not in allowed:
         words = " or ".join(f"{replicas} of {warps} warps" for warps, replicas in allowed)
-        raise _mismatch("tasks.warps", f"a helper is {words} here", function)
+        raise mismatch("tasks.warps", f"a helper is {words} here", function)
     if helper.registers % 8 or not 24 <= helper.registers <= 256:
-        raise _mismatch("tasks.registers", f"{helper.registers} is not a multiple of 8 in 24..256", function)
+        raise mismatch("tasks.registers", f"{helper.registers} is not a multiple of 8 in 24..256", function)
 
 
 def _readers(plan: Plan, parts: dict[str, Part], function: Operation) -> None:
@@ -112,7 +112,7 @@ def _readers(plan: Plan, parts: dict[str, Part], function: Operation) -> None:
             named = name in [task.name for task in plan.readers(channel)]
             if named != bool(reads & set(channel.loads)):
                 verb = "does not read" if named else "reads"
-                raise _mismatch(f"channels.{channel.name}.readers", f"task {name!r} {verb} it", function)
+                raise mismatch(f"channels.{channel.name}.readers", f"task {name!r} {verb} it", function)
 
 
 def _sliced(task: Task, part: Part, function: Operation) -> dict[int, int]:
@@ -120,5 +120,5 @@ def _sliced(task: Task, part: Part, function: Operation) -> dict[int, int]:
         return {}
     found = slicing_for(part.function, part.sites, task.replicas)
     if isinstance(found, Conflict):
-        raise _mismatch("tasks.replicas", f"the tile cannot be shared: {found.why}", function)
+        raise mismatch("tasks.replicas", f"the tile cannot be shared: {found.why}", function)
     return found

@@ -185,7 +185,7 @@ class _Brief:
 
     @staticmethod
     def _used(value: Value, region: Region) -> bool:
-        return any(value in op.operands for top in region.block.ops for op in top.walk())
+        return any(value in op.operands for op in region.block.walk())
 
     def _reduce(self, op: Operation, indent: str) -> None:
         combine = ", ".join(inner.name for inner in op.regions[0].block.ops[:-1])

@@ -18,7 +18,6 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
-from wspec.plan.graph import readers
 from wspec.plan.plan import Plan
 
 TASKS = ("producer", "consumer", "both", "ring", "")  # ring: an allocation that a channel's ring replaces
@@ -148,7 +147,7 @@ def _through_control(op: Operation) -> Iterator[Edge]:
     if op.name == "scf.for":
         body = op.regions[0].block
         for init, inside in zip(op.operands[3:], body.args[1:], strict=True):
-            for user in readers(body, inside):
+            for user in body.readers(inside):
                 yield from (Edge(id_of(maker), id_of(user), "ssa", 0) for maker in _makers(init))
 
 
@@ -169,8 +168,8 @@ def tasks_of(split: Operation) -> dict[int, str]:
     if op is None:
         return {}
     *consumers, producer = ws.task_blocks(op)
-    moved = {id_of(o) for top in producer.ops for o in top.walk()}
-    kept = {id_of(o) for block in consumers for top in block.ops for o in top.walk() if not _is_channel(o)}
+    moved = {id_of(o) for o in producer.walk()}
+    kept = {id_of(o) for block in consumers for o in block.walk() if not _is_channel(o)}
     names = {(True, True): "both", (True, False): "producer", (False, True): "consumer"}
     return {number: names[number in moved, number in kept] for number in moved | kept if number >= 0}
 

@@ -1,9 +1,8 @@
-"""Plans and binaries as tables a person can read. Everything here returns rich renderables; nobody prints."""
+"""Plans as tables a person can read. Everything here returns rich renderables; nobody prints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -159,62 +158,3 @@ def _totals(plan: Plan, operations: Operations, machine: Machine) -> Text:
 def kib(count: int) -> str:
     """Bytes in KiB: `32 KiB`."""
     return f"{count} B" if count < 1024 else f"{count / 1024:.4g} KiB"
-
-
-# ------------------------------------------------------------------------------------------------ binaries
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryFacts:
-    """What is told of a binary; the fields are those of `wspec.bridge.Resources`, which needs triton."""
-
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    warps: int
-    hgmma: int
-    usetmaxreg: tuple[int, ...]
-    tma_loads: int
-    tma_stores: int
-    bar: int
-    syncs: int
-    ptxas_version: str
-    ptxas_notes: tuple[str, ...]
-
-    @staticmethod
-    def of(resources: object) -> BinaryFacts:
-        """From an object with these fields."""
-        return BinaryFacts(**{name: getattr(resources, name) for name in BinaryFacts.__dataclass_fields__})
-
-
-_ROWS: tuple[tuple[str, str], ...] = (
-    ("registers", "registers a thread at launch"),
-    ("spill_bytes", "bytes spilled"),
-    ("shared_bytes", "bytes of shared memory"),
-    ("warps", "warps"),
-    ("hgmma", "HGMMA"),
-    ("usetmaxreg", "USETMAXREG"),
-    ("tma_loads", "TMA loads"),
-    ("tma_stores", "TMA stores"),
-    ("bar", "BAR (named barriers)"),
-    ("syncs", "SYNCS (mbarriers)"),
-)
-
-
-def binaries_view(binaries: Mapping[str, BinaryFacts]) -> RenderableType:
-    """Binaries side by side, and the ptxas that made them."""
-    made = table("binary", "", *binaries, right=list(binaries))
-    for field, title in _ROWS:
-        made.add_row(title, *(_fact(getattr(facts, field)) for facts in binaries.values()))
-    versions = dict.fromkeys(facts.ptxas_version for facts in binaries.values())
-    notes = dict.fromkeys(note for facts in binaries.values() for note in facts.ptxas_notes)
-    said = f"; it said {', '.join(notes)}" if notes else ""
-    return Group(made, Text(f"\nptxas {', '.join(versions)}{said}"))
-
-
-def _fact(value: object) -> str:
-    """A number; of register changes how many there are, and to what."""
-    if not isinstance(value, tuple):
-        return str(value)
-    kinds = "/".join(str(count) for count in sorted(set(value), reverse=True))
-    return f"{len(value)} (to {kinds})" if value else "0"

@@ -19,9 +19,8 @@ BARRIER_BYTES = 8  # of an mbarrier
 
 # Registers
 SM_REGISTERS = 65536
-REGISTER_STEP = 8  # setmaxnreg takes multiples of it
-LEAST_REGISTERS, MOST_REGISTERS = 24, 256  # that setmaxnreg takes
-START_REGISTERS = 248  # of a thread at launch, at most: the largest multiple of the step below 255
+LEAST_REGISTERS = 24  # that setmaxnreg takes
+START_REGISTERS = 248  # of a thread at launch, at most: the largest multiple of 8, as setmaxnreg takes, below 255
 CONSUMER_REGISTERS = 240  # the most a consumer gets: 240, 240 and 24 make two of them and a producer's group fit
 WGMMA_OVERHEAD_REGISTERS = 26  # beside its accumulators, what ptxas 12.8 asks for at launch (seen)
 

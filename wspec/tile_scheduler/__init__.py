@@ -3,11 +3,8 @@
 from wspec.tile_scheduler.costs import LoopCost, TileCost, tile_cost
 from wspec.tile_scheduler.launch import (
     blocks_of,
-    chosen_launch,
     coarse_costs,
     divided_launch,
-    even_launch,
-    even_table,
     launch_table,
     ordered_table,
     partials_words,
@@ -16,7 +13,7 @@ from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
 from wspec.tile_scheduler.sampled import Sampler, coarse
-from wspec.tile_scheduler.table import Makespan, make_table, predicted_waves
+from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 from wspec.tile_scheduler.workspace import PARTIALS
 
@@ -26,7 +23,6 @@ __all__ = [
     "WINDOW_ROWS",
     "LaunchWay",
     "LoopCost",
-    "Makespan",
     "Order",
     "Ranking",
     "Sampler",
@@ -34,18 +30,14 @@ __all__ = [
     "TileCost",
     "TileLoop",
     "blocks_of",
-    "chosen_launch",
     "coarse",
     "coarse_costs",
     "divided_launch",
-    "even_launch",
-    "even_table",
     "fastest",
     "launch_table",
     "make_table",
     "near",
     "ordered_table",
     "partials_words",
-    "predicted_waves",
     "tile_cost",
 ]

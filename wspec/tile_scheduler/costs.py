@@ -19,7 +19,7 @@ import numpy.typing as npt
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.tile_scheduler.integers import Array, product, trips
-from wspec.tile_scheduler.scalars import Scalar, Slice, Unknown, evaluate
+from wspec.tile_scheduler.scalars import Scalar, Slice, Unknown, evaluate, parameters_of
 
 Grid = tuple[int, int, int]
 Costs = npt.NDArray[np.float32]
@@ -65,7 +65,7 @@ class TileCost:
     @cached_property
     def parameters(self) -> tuple[int, ...]:
         """The positions of the function's arguments whose values are needed, ascending."""
-        return tuple(sorted({scalar.value for scalar in self.scalars if scalar.name == "argument"}))
+        return parameters_of(self.scalars)
 
     @cached_property
     def uniform(self) -> bool:

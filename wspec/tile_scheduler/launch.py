@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
-from wspec.tile_scheduler.names import TABLE
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.sampled import Sampler, coarse, even_tiles
 from wspec.tile_scheduler.table import Costs, make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
-from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
+from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 Grid = tuple[int, int, int]
 
@@ -32,7 +31,7 @@ def launch_table(
     if order is not None:
         return blocks, ordered_table(order, grid, tiles.coarsening, tiles.axis)
     costs = coarse_costs(tiles.cost.evaluate(grid, values), tiles.coarsening, tiles.axis)
-    return blocks, _flat(grid, make_table(costs, blocks), tiles.coarsening, tiles.axis)
+    return blocks, flat(grid, make_table(costs, blocks), tiles.coarsening, tiles.axis)
 
 
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
@@ -47,7 +46,7 @@ def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.N
     table = np.zeros((order.rows + 1, order.blocks, 4), np.int32)
     table[row, block, :3] = coordinates.T
     table[0, :, 3] = order.counts()
-    return _flat(grid, table, coarsening, axis)
+    return flat(grid, table, coarsening, axis)
 
 
 def divided_launch(
@@ -70,43 +69,12 @@ def divided_launch(
     if not (must or cost * (1 - count % blocks / blocks) > divided.fix_up_cycles):
         return None
     table = divided_table(grid[::-1], trips, blocks, 1 if must else SHORTEST)
-    return None if table is None else (blocks, _flat(grid, table, 1, 0))
-
-
-def chosen_launch(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
-) -> tuple[int, npt.NDArray[np.int32]]:
-    """What is launched where there is memory for sums on their way: tiles divided where that pays, whole elsewhere."""
-    return divided_launch(tiles, grid, values, slots) or launch_table(tiles, grid, values, slots)
+    return None if table is None else (blocks, flat(grid, table, 1, 0))
 
 
 def partials_words(divided: StreamK, blocks: int) -> int:
     """int32 words of memory that so many blocks need to hand sums on."""
     return SLOTS * WORDS + blocks * divided.sums
-
-
-def even_table(
-    grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
-) -> tuple[Grid, npt.NDArray[np.int32]]:
-    """(grid to launch, flat table) for tiles of equal cost: what an executor needs to run a persistent kernel."""
-    x, y, z = (*grid, 1, 1, 1)[:3]
-    whole: Grid = (x, y, z)
-    costs = coarse_costs(np.ones(whole[::-1], np.float32), coarsening, axis)
-    blocks = max(1, min(blocks, costs.size))
-    return (blocks, 1, 1), _flat(whole, make_table(costs, blocks), coarsening, axis)
-
-
-def even_launch(
-    names: Collection[str], grid: tuple[int, ...], blocks: int = 2, coarsening: int = 1, axis: int = 0
-) -> tuple[tuple[int, ...], dict[str, npt.NDArray[np.int32]]]:
-    """(grid to launch, hidden arguments) for an executor of a kernel with these parameters, tiles of equal cost.
-
-    Nothing is hidden from a kernel whose blocks do not walk through tiles. No tile is divided.
-    """
-    if TABLE not in names:
-        return grid, {}
-    launched, table = even_table(grid, blocks, coarsening, axis)
-    return launched, {TABLE: table} | ({PARTIALS: np.zeros(1, np.int32)} if PARTIALS in names else {})
 
 
 def coarse_costs(costs: Costs, coarsening: int, axis: int) -> Costs:
@@ -120,7 +88,8 @@ def coarse_costs(costs: Costs, coarsening: int, axis: int) -> Costs:
     return np.ascontiguousarray(padded.reshape(shape).max(axis=at + 1))
 
 
-def _flat(grid: Grid, table: npt.NDArray[np.int32], coarsening: int, axis: int) -> npt.NDArray[np.int32]:
+def flat(grid: Grid, table: npt.NDArray[np.int32], coarsening: int, axis: int) -> npt.NDArray[np.int32]:
+    """As the kernel reads it."""
     table[:, :, axis] *= coarsening  # neighbours are named by the first of them
     if table.shape[2] < FIELDS:
         parts = np.broadcast_to(np.array(WHOLE, np.int32), (*table.shape[:2], len(WHOLE)))

@@ -102,10 +102,14 @@ class Slice:
                 continue
             work.pop()
             if top not in self._of:
-                scalar = self._scalar(top, tuple(self._of[source] for source in sources))
-                self._of[top] = self._positions.setdefault(scalar, len(self.scalars))
-                self.scalars += [scalar] if self._of[top] == len(self.scalars) else []
+                self._of[top] = self._put(self._scalar(top, tuple(self._of[source] for source in sources)))
         return self._of[value]
+
+    def _put(self, scalar: Scalar) -> int:
+        """Where the scalar stands, added if it is new."""
+        found = self._positions.setdefault(scalar, len(self.scalars))
+        self.scalars += [scalar] if found == len(self.scalars) else []
+        return found
 
     def kept(self, used: Iterable[int]) -> tuple[tuple[Scalar, ...], dict[int, int]]:
         """The scalars that those at the positions `used` take, and where each has moved to."""
@@ -162,6 +166,11 @@ def _of_block(value: Value) -> str:
     if around is not None and around.name == "scf.for":
         return "it depends on " + ("the counter of a loop" if value.index == 0 else "a value carried around a loop")
     return "it depends on an argument of a block"
+
+
+def parameters_of(scalars: Sequence[Scalar]) -> tuple[int, ...]:
+    """The positions of the function's arguments whose values are needed, ascending."""
+    return tuple(sorted({scalar.value for scalar in scalars if scalar.name == "argument"}))
 
 
 def evaluate(scalars: Sequence[Scalar], grid: tuple[int, int, int], values: Mapping[int, int]) -> list[Array]:

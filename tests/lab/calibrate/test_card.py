@@ -11,7 +11,7 @@ import pytest
 
 from wspec.lab.calibrate.run import Results, calibrate
 from wspec.lab.calibrate.topics import TOPICS
-from wspec.model.machine import load_measurements
+from wspec.lab.measurements import load_measurements
 
 pytestmark = pytest.mark.gpu
 

@@ -16,7 +16,7 @@ from wspec.lab.calibrate.run import Results
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
-from wspec.model.machine import load_measurements, read_measurements
+from wspec.lab.measurements import load_measurements, read_measurements
 
 
 class NoDevice:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
-from wspec.model.machine import Measured, load_measurements
+from wspec.lab.measurements import Measured, load_measurements
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "results" / "machine.md"
 _TABLE = re.compile(r"(<!-- measured (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

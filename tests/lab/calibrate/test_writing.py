@@ -13,8 +13,9 @@ from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Quantity, Topic
 from wspec.lab.calibrate.topics import TOPICS
 from wspec.lab.calibrate.write import description, digits
+from wspec.lab.measurements import Measured, load_measurements, read_measurements
 from wspec.model import machine
-from wspec.model.machine import MachineError, load_machine, load_measurements, read_machine, read_measurements
+from wspec.model.machine import MachineError, load_machine, read_machine
 
 ABOUT = {"date": "2026-11-21", "card": 'a "card"\\'}
 
@@ -37,7 +38,7 @@ def test_what_is_written_reads_back() -> None:
     text = description(base(), "other", ABOUT, [COPIES], RESULTS)
     found = read_measurements(text, "other")
     assert found.about == ABOUT and found.sources["copies"] == "wspec calibrate, copies: made up"
-    assert found.numbers["copies.rate"] == machine.Measured(64, 63.5, 64.25, "bytes/clk/SM")
+    assert found.numbers["copies.rate"] == Measured(64, 63.5, 64.25, "bytes/clk/SM")
     rows = found.tables["copies.latency"]
     assert {key: (row.value, row.low, row.high, row.unit) for key, row in rows.items()} == {
         2: (350, 340, 360, "cycles"), 64: (925, 9, 10000, "cycles"),

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wspec.lab.measurements import Measured, load_measurements
 from wspec.lab.simulate.costs import numbers
 from wspec.lab.simulate.power import Draw, Power, fit
-from wspec.model.machine import Measured, load_machine, load_measurements
+from wspec.model.machine import load_machine
 
 LIGHT, SMS = 1980.0, 132
 TRUE = Power(LIGHT, Draw(1.5, 0.4, 0.009, 0.005, 0.03), 2.0, {0.0: 1.0, 0.3: 0.9, 0.6: 0.91})

@@ -8,7 +8,7 @@ from tests.support.programs import function, op_at, program, value_at
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
-from wspec.passes.data_partition.slicing import Conflict, Slicing, group, privatize_leaves, slice_rows, walk_block
+from wspec.passes.data_partition.slicing import Conflict, Slicing, group, privatize_leaves, slice_rows
 
 
 def loop(body: str, result: str, after: str = "") -> Operation:
@@ -270,7 +270,7 @@ def test_unit_dim_pairs(a: tuple[int, ...], b: tuple[int, ...], pairs: list[tupl
 
 def test_groups_are_the_same_whichever_way_they_are_joined() -> None:
     root = loop("", "%dot")
-    groups = group(walk_block(root.regions[0].block))
+    groups = group(root.regions[0].block.walk())
     dot, x, y = (value_at(root, name) for name in ("dot", "x", "y"))
     assert groups.find((dot, 0)) == groups.find((x, 0))
     assert groups.find((dot, 1)) == groups.find((y, 1))

@@ -15,9 +15,10 @@ from wspec.ir import check_valid, print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import I32, FunctionType, PointerType, TypeAttr
+from wspec.lab.persistent_launch import even_table
 from wspec.passes.persistent.persist import TABLE, obstacle, persist
-from wspec.tile_scheduler import PARTIALS, even_table
-from wspec.tile_scheduler import launch as tiles_launch
+from wspec.tile_scheduler import PARTIALS
+from wspec.tile_scheduler import names as tiles_names
 
 ODD = {case.name: case for case in odd_cases()}
 
@@ -54,7 +55,7 @@ def test_the_table_is_the_last_argument() -> None:
     before = function_of(module_of("tiles")).regions[0].block.args
     args = made.regions[0].block.args
     assert [value_name(arg.location) for arg in args] == [*(value_name(arg.location) for arg in before), TABLE]
-    assert TABLE == tiles_launch.TABLE, "the launcher calls it the same"
+    assert TABLE == tiles_names.TABLE, "the launcher calls it the same"
     kind = made.properties["function_type"]
     assert isinstance(kind, TypeAttr) and isinstance(kind.type, FunctionType)
     assert [arg.type for arg in args] == list(kind.type.inputs) and kind.type.inputs[-1] == PointerType(I32)

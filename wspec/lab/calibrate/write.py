@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from wspec.lab.calibrate.run import Results, Spreads
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Quantity, Topic
-from wspec.model.machine import read_machine, read_measurements
+from wspec.lab.measurements import read_measurements
+from wspec.model.machine import read_machine
 
 _NAME = re.compile(r'^name = ".*"', re.MULTILINE)
 _MEASURED = re.compile(r"^(#[^\n]*\n)*\[measured\]", re.MULTILINE)

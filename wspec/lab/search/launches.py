@@ -14,10 +14,11 @@ from typing import Any
 
 from wspec.ir.core import Operation
 from wspec.ir.shapes import DOTS, shape_of
+from wspec.lab.persistent_launch import chosen_launch
 from wspec.lab.simulate import Simulator
 from wspec.model.machine import Machine
 from wspec.plan.plan import Plan
-from wspec.tile_scheduler import TABLE, chosen_launch
+from wspec.tile_scheduler import TABLE
 
 SHORT, LONG = 512, 2048
 WAVES = {SHORT: 8, LONG: 4}  # of one block an SM

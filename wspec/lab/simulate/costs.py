@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from wspec.lab.measurements import Measurements, load_measurements
 from wspec.lab.simulate.power import Power, fit
-from wspec.model.machine import Machine, MachineError, Measurements, load_measurements
+from wspec.model.machine import Machine, MachineError
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
 """Tensor core; issue slots of the four schedulers; FMA pipes; integer, compare and convert pipes; exponential unit;

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wspec.model.machine import Measured
+from wspec.lab.measurements import Measured
 
 Tables = Mapping[str, Mapping[int, Measured]]
 _EXPONENTS = np.arange(1.0, 3.01, 0.05)  # that are tried

@@ -183,16 +183,16 @@ class _Task:
         for op in block.ops[start:]:
             kind = self._kind(op)
             if kind is None and (op is block.terminator or not _is_free(op)) and pending is not None:
-                build = Builder(block, block.ops.index(pending) + 1, op.location)
+                build = Builder.behind(pending, op.location)
                 at = self._stamp(build, at, "work", op)
                 pending = None
             if kind is not None:
-                build = Builder(block, block.ops.index(op), op.location)
+                build = Builder.before(op)
                 at = self._stamp(build, at, kind, op)
                 pending = op
             elif op.name == "scf.for" and self._has_events(op):
                 if self.detail == "loops" and not (outermost and self._has_loops(op)):
-                    at = self._stamp(Builder(block, block.ops.index(op), op.location), at, "loop", op)
+                    at = self._stamp(Builder.before(op), at, "loop", op)
                     pending = op
                 at = self._for(op, at, outermost)
             elif op.name == "scf.if" and self._has_events(op):
@@ -222,7 +222,7 @@ class _Task:
 
     def _has_loops(self, loop: Operation) -> bool:
         """Is it a loop over tiles?"""
-        inside = (inner for top in loop.regions[0].block.ops for inner in top.walk())
+        inside = loop.regions[0].block.walk()
         return any(inner.name == "scf.for" and self._has_events(inner) for inner in inside)
 
     def _has_events(self, op: Operation) -> bool:
@@ -300,5 +300,5 @@ def _root(op: Operation, value: Value) -> Value:
 
 def _brought_by_tma(op: Operation) -> set[Value]:
     """The barriers that count bytes."""
-    expects = (inner for block in ws.task_blocks(op) for top in block.ops for inner in top.walk())
+    expects = (inner for block in ws.task_blocks(op) for inner in block.walk())
     return {_root(op, inner.operands[0]) for inner in expects if inner.name == "ttng.barrier_expect"}

@@ -9,6 +9,7 @@ import torch
 
 from wspec import api, bridge, ir
 from wspec.diagnostics import Remark, WspecError
+from wspec.lab.trace.hidden_arguments import Appended, load_appended
 from wspec.lab.trace.instrument import DETAILS, TRACE, Instrumented, instrument
 from wspec.lab.trace.recording import Recording, empty_table
 from wspec.plan.plan import Plan
@@ -76,7 +77,7 @@ class Tracer:
         return replace(verdict, text=ir.print_module(self.made.module))
 
     def _load(self, source: bridge.KernelSource, result: bridge.Result, group: bridge.Group) -> Any:
-        return bridge.load_appended(source, result, group, bridge.Appended(TRACE, "*i64", self._address))
+        return load_appended(source, result, group, Appended(TRACE, "*i64", self._address))
 
     def _address(self, blocks: int) -> int:
         """Of the table; launches that follow each other write over it."""
