@@ -11,7 +11,9 @@ import pytest
 from tests.ptx.shipped_ptx import pair
 from wspec import ir
 from wspec.bridge.ptx.elements import element_at
+from wspec.bridge.ptx.shown import shown
 from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.ptx.tiles import NotFollowed, Tiles
 from wspec.bridge.shared_memory import placement
 from wspec.ir.types import SMEM, Layout, MemDescType, ScalarType
 from wspec.ptx.errors import PtxError
@@ -33,11 +35,11 @@ def text_of(kernel: tuple[str, str]) -> tuple[str, str]:
     return found.final, found.emitted
 
 
-def beside(kernel: tuple[str, str], text: str) -> None:
-    """A text beside the kernel's TTGIR."""
+def beside(kernel: tuple[str, str], text: str) -> str:
+    """A text beside the kernel's TTGIR; why its copies were not all compared."""
     module = ir.read(text_of(kernel)[0])
     function = next(op for op in module.walk() if op.name == "tt.func")
-    show_order(function, read(text).entry(), placement(module))
+    return show_order(function, read(text).entry(), placement(module))
 
 
 def boxes(lines: list[str]) -> tuple[int, int]:
@@ -56,7 +58,21 @@ def coordinates(line: str) -> str:
 
 @pytest.mark.parametrize("kernel", [MATMUL, GATHERED])
 def test_as_it_is(kernel: tuple[str, str]) -> None:
-    beside(kernel, text_of(kernel)[1])
+    assert beside(kernel, text_of(kernel)[1]) == ""
+
+
+def test_what_cannot_be_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the TTGIR cannot be followed there is nothing to compare with, and the proof says so."""
+
+    def lost(*_: object) -> None:
+        raise NotFollowed("where a tile is in global memory is not known")
+
+    monkeypatch.setattr(Tiles, "copies", lost)
+    final, emitted = text_of(MATMUL)
+    assert beside(MATMUL, emitted) == "where a tile is in global memory is not known"
+    said = shown(final, emitted, emitted, None)
+    assert said.summary == "PTX: synchronizes as the TTGIR does; where copies begin is not compared"
+    assert not said.refusal
 
 
 def test_boxes_that_take_each_others_tiles() -> None:

@@ -5,7 +5,8 @@ rewrites as it likes. So both texts are executed, as far as copies hang on it, i
 (copies.py, tiles.py): the copies must come in the same order, as often, and take the same. That is no proof for all
 numbers; two sums of them that differ, differ for nearly all.
 
-Each copy of the PTX must have been seen in some launch. What cannot be followed is not shown.
+What cannot be followed in the PTX is not shown. Where the TTGIR cannot be followed there is nothing to compare with (a
+tile begins where a sum over a tensor says), and the proof says so.
 """
 
 from __future__ import annotations
@@ -47,8 +48,12 @@ def show_tiles(
     writers: Writers,
     places: Mapping[Operation, Area],
     fewest: int = FEWEST_LAUNCHES,
-) -> None:
-    """Raises PtxError where a copy takes something else, or where that cannot be followed. `fewest`: launches."""
+) -> str:
+    """Why not all copies were compared: the TTGIR itself cannot be followed, or no launch was found that comes to one.
+    "" if all were. Raises PtxError where a copy takes something else, or where the PTX cannot be followed.
+
+    `fewest`: launches.
+    """
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
     tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers, buffers)).all]
     left = {one for _, copies in tasks for one in copies.all}
@@ -58,10 +63,14 @@ def show_tiles(
         launch = drawn(function, number)
         for role, copies in tasks:
             if number < fewest or not left.isdisjoint(copies.all):
-                left -= _compared(function, role, copies, launch, places)
-    if left:
-        one = min(left, key=lambda one: one.start)
-        raise PtxError(f"where '{one}' begins in global memory is not known: no launch was found that comes to it")
+                try:
+                    left -= _compared(function, role, copies, launch, places)
+                except NotFollowed as error:
+                    return str(error)
+    if not left:
+        return ""
+    one = min(left, key=lambda one: one.start)
+    return f"where '{one}' begins in global memory is not known: no launch was found that comes to it"
 
 
 def drawn(function: Operation, number: int) -> Launch:
@@ -99,17 +108,14 @@ def _arguments(function: Operation) -> Iterator[tuple[Value, int]]:
 def _compared(
     function: Operation, role: Role, copies: Copies, launch: Launch, places: Mapping[Operation, Area]
 ) -> set[Instruction]:
-    """The copies that were seen in this launch. Raises PtxError."""
+    """The copies that were seen in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
     draw = random.Random(launch.seed)
     seen, ends = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)))
     choices, wrong = _Choices(), ""
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices)
-        try:
-            wrong = _Match(found, found.copies(function, role.partition)).wrong(seen, ends)
-        except NotFollowed as error:
-            raise PtxError(str(error)) from None
+        wrong = _Match(found, found.copies(function, role.partition)).wrong(seen, ends)
         if not wrong:
             return {copy.one for copy in seen}
         if not choices.turn():

@@ -57,11 +57,14 @@ def _regions(function: Operation) -> list[Operation]:
     return [op for op in function.walk() if op.name == ws.NAME]
 
 
-def show_order(function: Operation, entry: Function, placement: Placement) -> None:
-    """Raises PtxError where the PTX does not follow the TTGIR. A kernel without tasks is not looked at: its threads are
-    ordered by Triton alone. `placement`: where the function's allocations lie, and how many registers its tasks get."""
+def show_order(function: Operation, entry: Function, placement: Placement) -> str:
+    """Why the places of copies were not compared; "" where they were. Raises PtxError where the PTX does not follow the
+    TTGIR. A kernel without tasks is not looked at: its threads are ordered by Triton alone.
+
+    `placement`: where the function's allocations lie, and how many registers its tasks get.
+    """
     if not _regions(function):
-        return
+        return ""
     places = placement.areas
     made = protocols(function, places)
     blocks = flow.blocks_of(entry)
@@ -80,7 +83,7 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> No
         task = made[index] if index < len(made) else Protocol(None, places, {})
         _show_task(task, functools.partial(Followed, blocks, role, writers, own, evaluations(role)), used)
     show_arrivals(blocks, roles, used.by)
-    show_tiles(function, blocks, roles, writers, places)
+    return show_tiles(function, blocks, roles, writers, places)
 
 
 class _Used:
