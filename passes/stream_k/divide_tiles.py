@@ -24,7 +24,7 @@ from wspec.passes.stream_k.choice import HAND_ON, RESUME
 from wspec.plan.partition import hot_loops
 from wspec.plan.stores import OUTSIDE
 from wspec.plan.tile_table import add_pointer, tile_loop
-from wspec.tile_scheduler.workspace import PARTIALS
+from wspec.tile_scheduler.names import PARTIALS
 
 
 def divide_tiles(module: Operation) -> Operation:

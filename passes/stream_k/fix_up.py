@@ -40,7 +40,7 @@ from wspec.ir.types import (
 from wspec.passes.stream_k.choice import HAND_ON, RESUME
 from wspec.plan.plan import Plan
 from wspec.plan.tile_table import POINTER
-from wspec.tile_scheduler.workspace import PARTIALS, SLOTS, WORDS
+from wspec.tile_scheduler.names import PARTIALS, SLOTS, WORDS
 
 
 def fix_up(module: Operation, plan: Plan) -> Operation:

@@ -19,8 +19,8 @@ from wspec.decision import Decision
 from wspec.lab.persistent_launch import even_table
 from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, launch_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.names import SLOTS, WORDS
 from wspec.tile_scheduler.scalars import Scalar
-from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 SMS, STREAM = 3, 77
 

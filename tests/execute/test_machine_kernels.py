@@ -23,7 +23,7 @@ from wspec.pipeline import specialize
 from wspec.specs.signature import Signature
 from wspec.specs.variants import variant_signature
 from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, partials_words
-from wspec.tile_scheduler.workspace import SLOTS, WORDS
+from wspec.tile_scheduler.names import SLOTS, WORDS
 
 MODULES = {"attention": attention, "matmul": matmul, "elementwise": elementwise}
 

@@ -10,12 +10,11 @@ from wspec.tile_scheduler.launch import (
     partials_words,
 )
 from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
-from wspec.tile_scheduler.names import TABLE
+from wspec.tile_scheduler.names import PARTIALS, TABLE
 from wspec.tile_scheduler.order import WINDOW_ROWS, Order
 from wspec.tile_scheduler.sampled import Sampler, coarse
 from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
-from wspec.tile_scheduler.workspace import PARTIALS
 
 __all__ = [
     "PARTIALS",

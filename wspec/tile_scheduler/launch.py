@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
+from wspec.tile_scheduler.names import SLOTS, WORDS
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.sampled import Sampler, coarse, even_tiles
 from wspec.tile_scheduler.table import Costs, make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
-from wspec.tile_scheduler.workspace import SLOTS, WORDS
 
 Grid = tuple[int, int, int]
 

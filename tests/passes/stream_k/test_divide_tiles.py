@@ -19,7 +19,7 @@ from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.plan.plan import Plan
 from wspec.tile_scheduler import StreamK, TileCost
-from wspec.tile_scheduler.workspace import PARTIALS, WORDS
+from wspec.tile_scheduler.names import PARTIALS, WORDS
 
 ODD = {case.name: case for case in odd_cases()}
 ASKED = {"persistent": True, "gate": "off", "blocks": 1, "chain": "off"}

@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from triton import knobs
@@ -73,14 +73,9 @@ def resources(cubin: bytes, ptxas_log: str, *, shared_bytes: int, warps: int) ->
         stack_bytes=stack,
         shared_bytes=shared_bytes,
         warps=warps,
-        hgmma=counts.hgmma,
-        usetmaxreg=counts.usetmaxreg,
-        bar=counts.bar,
-        syncs=counts.syncs,
-        tma_loads=counts.tma_loads,
-        tma_stores=counts.tma_stores,
         ptxas_version=ptxas_version(),
         ptxas_notes=ptxas_notes(ptxas_log),
+        **asdict(counts),
     )
 
 
