@@ -6,6 +6,7 @@ layout conversions and reductions. What is still in flight it does not know of; 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import math
 import os
@@ -76,6 +77,7 @@ def _in_child(work: Callable[[], Numbers], limit_s: float) -> Numbers:
     if child == 0:
         status = 1
         try:
+            faulthandler.disable()  # whoever waits says what happened
             os.close(source)
             if limit_s < _NO_LIMIT_S:
                 seconds = max(math.ceil(limit_s), 1)
