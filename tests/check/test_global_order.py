@@ -178,24 +178,7 @@ def test_a_tile_of_a_team_that_is_stored_twice(one: str, other: str, first: str,
 )
 def test_tiles_of_a_team_that_walks(first: str, second: str) -> None:
     """What one member leads to another one leads to in the next iteration."""
-    text = """
-def kernel(n):
-    one, other = buffer(64, 64), buffer(64, 64)
-    with specialize():
-        with task(4):
-            for i in range(0, n, 1):
-                store(one)
-                fence()
-                tma_store_back(one, {0})
-                store_wait(0)
-        with task(4):
-            for i in range(0, n, 1):
-                store(other)
-                fence()
-                tma_store_back(other, {1})
-                store_wait(0)
-"""
-    assert not check(kernel(text.format(first, second))).ok
+    assert not check(kernel(BOXES.format(first, second))).ok
 
 
 ROWS = """

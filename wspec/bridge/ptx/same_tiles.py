@@ -178,11 +178,12 @@ class _Match:
                     return False
                 self._boxes = self._task.boxes(op, scope)
                 self._elements = None
-            if place is None or None in coordinates:
+            known = tuple(one for one in coordinates if one is not None)
+            if place is None or len(known) < len(coordinates):
                 raise PtxError(f"the places and coordinates of '{copy.one}' cannot be followed")
-            if self._boxes[coordinates] <= 0:  # type: ignore[index]
+            if self._boxes[known] <= 0:
                 return False
-            self._boxes[coordinates] -= 1  # type: ignore[index]
+            self._boxes[known] -= 1
         return True
 
     def _takes_elements(self, copy: Copy) -> bool:

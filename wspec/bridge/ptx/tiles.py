@@ -216,8 +216,9 @@ class Tiles:
             case "ttg.memdesc_index":
                 start, at = self.of(op.operands[0], scope), self.of(op.operands[1], scope)
                 type = op.result.type
-                known = start is not None and at is not None and isinstance(type, MemDescType)
-                return start + at * size_bytes(type) if known else None  # type: ignore[arg-type,operator]
+                if start is None or at is None or not isinstance(type, MemDescType):
+                    return None
+                return start + at * size_bytes(type)
             case name if name in _VIEWS:
                 return self.of(op.operands[0], scope)
         passed = _passed(op, index)
