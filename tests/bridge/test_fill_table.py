@@ -10,7 +10,7 @@ import torch
 from triton.runtime.interpreter import InterpretedFunction
 
 from wspec.bridge import fill_table
-from wspec.tile_scheduler import WINDOW_ROWS, Order, ordered_table
+from wspec.tile_scheduler import Order, ordered_table
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> list[int]:
     table = torch.full((fill_table.words(order),), 99, dtype=torch.int32)
-    constants = {"WINDOW_ROWS": WINDOW_ROWS, "BLOCK": 256}
+    constants = {"BLOCK": 256}
     numbers = fill_table.numbers(order, grid, coarsening, axis)
     fill[(fill_table.programs(order),)](table, *numbers, **constants)
     return table.tolist()

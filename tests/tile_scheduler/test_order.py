@@ -47,13 +47,29 @@ def test_windows_are_neighbours_and_dearest_first(order: Order) -> None:
 
 @pytest.mark.parametrize("blocks", [132, 264])
 @pytest.mark.parametrize("heads", [4, 16, 64])
-@pytest.mark.parametrize("tiles", [16, 32, 63, 125, 128, 512])
+@pytest.mark.parametrize("tiles", [16, 32, 63, 125, 128, 300, 512, 1000])
 def test_causal_tiles_are_spread_as_well_as_by_list_scheduling(blocks: int, heads: int, tiles: int) -> None:
     costs = np.broadcast_to((1500 + 2048 * np.arange(tiles, 0, -1)).astype(np.float32), (1, heads, tiles)).copy()
     blocks = min(blocks, costs.size)
     _, block, (x, _, _) = Order((tiles, heads, 1), blocks, 0).places()
     busiest = np.bincount(block, costs[0, 0, x]).max()
     assert busiest <= 1.04 * busy_times(costs, make_table(costs, blocks)).max()
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_few_lines_are_begun_at_a_time(batch: int) -> None:
+    """What a row begins is what two rows read: a launch that goes dearest first through all lines needs all at once."""
+    order = Order((8, 16, batch), min(132, 128 * batch), 0)
+    row, _, (_, y, z) = order.places()
+    lines = [len({*zip(y[row == one].tolist(), z[row == one].tolist(), strict=True)}) for one in range(order.rows)]
+    assert max(lines[:-4], default=0) <= 2 * 132 / 8 + 1
+    assert max(lines) <= 4 * 132 / 8 + 1, "the last window is of less than four rows"
+
+
+def test_a_window_holds_a_line() -> None:
+    assert Order((8, 16, 8), 132, 0).window == (264, 3)
+    assert Order((264, 4, 1), 132, 0).window == (264, 4) and Order((265, 4, 1), 132, 0).window == (528, 2)
+    assert Order((2000, 1, 1), 132, 0).window == (2112, 1)
 
 
 def causal(*, rising: bool = False) -> TileCost:

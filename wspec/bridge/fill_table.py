@@ -14,25 +14,25 @@ import triton.language as tl
 
 from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
-from wspec.tile_scheduler import WINDOW_ROWS, Order
+from wspec.tile_scheduler import Order
 
 ENTRY = 8  # int32 of an entry and of the header
 _BLOCK = 256  # entries of a program
 _NUMBERS = [
-    "rows", "tiles", "blocks", "length", "width", "windows", "gx", "gy", "gz", "along", "second", "third",
+    "rows", "tiles", "blocks", "length", "width", "size", "windows", "gx", "gy", "gz", "along", "second", "third",
     "coarsening", "axis", "ordered", "rising",
 ]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
-    table_ptr, rows, tiles, blocks, length, width, windows, gx, gy, gz, along, second, third, coarsening, axis,
-    ordered, rising, WINDOW_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    table_ptr, rows, tiles, blocks, length, width, size, windows, gx, gy, gz, along, second, third, coarsening, axis,
+    ordered, rising, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.ordered_table`: a header, then `rows` entries for each block, one of them behind its last tile.
 
-    length: of the axis `along` which tiles are numbered first; width: of the `second`; windows: how many there are.
-    ordered, rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
+    length: of the axis `along` which tiles are numbered first; width: of the `second`; size: of a window; windows: how
+    many there are. ordered, rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
     """
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < rows * blocks
@@ -45,7 +45,6 @@ def fill_table(
     is_tile = inside & (turn < tiles)
     count = full + (last_column < tiles % blocks).to(tl.int32)
     if ordered == 1:
-        size = WINDOW_ROWS * blocks
         window = tl.minimum(turn // size, windows - 1)
         start = window * size
         end = tl.where(window == windows - 1, tiles, start + size)
@@ -109,9 +108,9 @@ def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int
     """What `fill_table` takes for an order, in turn."""
     (along, second, third), sizes, blocks = order.dimensions, order.sizes, order.blocks
     tiles = sizes[0] * sizes[1] * sizes[2]
-    windows = tiles // (WINDOW_ROWS * blocks) or 1
+    size, windows = order.window
     return (
-        -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], windows, *grid, along, second, third,
+        -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], size, windows, *grid, along, second, third,
         coarsening, axis, int(order.axis is not None), int(order.rising),
     )  # fmt: skip
 
@@ -144,13 +143,13 @@ class Filler:
         given = numbers(order, grid, coarsening, axis)
         run(
             -(-given[0] * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *given, WINDOW_ROWS, _BLOCK,
+            None, None, None, address, *given, _BLOCK,
         )  # fmt: skip
 
 
 def _loaded() -> tuple[Any, Any]:
     """The kernel on the current device, and what launches it."""
-    constants = {"WINDOW_ROWS": WINDOW_ROWS, "BLOCK": _BLOCK}
+    constants = {"BLOCK": _BLOCK}
     kernel: Any = fill_table.warmup(torch.int32, *[2] * len(_NUMBERS), grid=(1,), **constants, num_warps=4)
     theirs = kernel.run
     return kernel, quick(theirs, kernel) or theirs

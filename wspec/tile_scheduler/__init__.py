@@ -11,7 +11,7 @@ from wspec.tile_scheduler.launch import (
 )
 from wspec.tile_scheduler.launch_way import LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import PARTIALS, TABLE
-from wspec.tile_scheduler.order import WINDOW_ROWS, Order
+from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.sampled import Sampler, coarse
 from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
@@ -19,7 +19,6 @@ from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 __all__ = [
     "PARTIALS",
     "TABLE",
-    "WINDOW_ROWS",
     "LaunchWay",
     "LoopCost",
     "Order",

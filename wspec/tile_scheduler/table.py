@@ -20,7 +20,7 @@ _TICKS = 1 << 30  # what the dearest tile lasts, so that times are whole numbers
 _SHARE = 256  # a tile lasts at least this part of the dearest, so that no block's list grows without end
 
 
-def make_table(costs: Costs, blocks: int, *, waves: float = 4.0) -> Table:
+def make_table(costs: Costs, blocks: int, *, waves: float = 2.0) -> Table:
     """[rows + 1, blocks, 4] for tiles that cost `costs` [gz, gy, gx], by list scheduling.
 
     Tiles that all cost the same go around: tile t, x fastest, to block t % blocks. Others are cut, in that order, into
