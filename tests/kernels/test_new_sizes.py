@@ -152,17 +152,16 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
         monkeypatch.setattr(Alike, "launch", way)
         launches._launches.clear()
         for length in LENGTHS:
-            for _ in range(3):  # of a grid that comes once tiles are not divided
-                run(length)
+            run(length)
         found.append(dict(launches._launches))
     one, other = found
     assert sum(done for done, _ in launched) >= 5, "the first of each binary goes the ordinary way"
     assert len(one) == len(LENGTHS) and set(one) == set(other)
     for key, (first, *_) in one.items():
         second = other[key][0]
-        assert [first._function, first._apart] == [second._function, second._apart]
-        contents = [bytearray(each._contents) for each in (first, second)]
-        for place in first._memory.places:
+        assert [first.function, first.pairs, first.reach] == [second.function, second.pairs, second.reach]
+        contents = [bytearray(each.contents) for each in (first, second)]
+        for place in first.memory.places:
             for each in contents:
                 each[place : place + 8] = bytes(8)
         assert contents[0] == contents[1]
