@@ -149,7 +149,6 @@ def fill_divided(
     for row in range(0, rows):
         at = row - early - begins
         is_first = (row == early) & (begins == 1)
-        is_whole = (at >= 0) & (at < count)
         is_rest = (at == count) & (ends == 1)
         is_tile = row < number
         tile = tl.where(is_first, divided, tl.where(is_rest, divided - 1, before + at))

@@ -469,9 +469,8 @@ def _whole(maps: cuda.TensorMaps, rank: int, layout: struct.Struct) -> Callable[
         sizes=", ".join(sizes), strides=", ".join(strides), legal="\n    ".join(legal), bytes=maps.size,
         reach=" + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in range(rank))]),
     )  # fmt: skip
-    space: dict[str, Any] = {
-        "encode": maps.encode, "Unlike": Unlike, "pack": struct.Struct(f"<{layout.format[len(f'<{MAP_BYTES}s'):]}").pack,
-    }  # fmt: skip
+    pack = struct.Struct(f"<{layout.format.removeprefix(f'<{MAP_BYTES}s')}").pack
+    space: dict[str, Any] = {"encode": maps.encode, "Unlike": Unlike, "pack": pack}
     exec(compile(source, "<wspec tensor map>", "exec"), space)
     found: Callable[[int, Any], tuple[bytes, int] | None] = space["whole"]
     return found

@@ -20,8 +20,8 @@ from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 
 __all__ = [
     "NEAR",
-    "SLOTS",
     "PARTIALS",
+    "SLOTS",
     "TABLE",
     "WINDOW_ROWS",
     "Division",
@@ -37,8 +37,8 @@ __all__ = [
     "coarse",
     "coarse_costs",
     "divided_launch",
-    "how_divided",
     "fastest",
+    "how_divided",
     "launch_table",
     "make_table",
     "near",
