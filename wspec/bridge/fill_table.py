@@ -222,7 +222,7 @@ class Filler:
         """`words` int32 at an address of the current device, in the order of the stream."""
         if self._loaded is None:
             with self._lock:
-                self._loaded = _loaded(fill_table, _NUMBERS, WINDOW_ROWS=WINDOW_ROWS, BLOCK=_BLOCK)
+                self._loaded = filling()
         kernel, run = self._loaded
         given = numbers(order, grid, coarsening, axis)
         run(
@@ -234,7 +234,7 @@ class Filler:
         """The same of a launch whose last tiles are divided."""
         if self._divided is None:
             with self._lock:
-                self._divided = _loaded(fill_divided, DIVIDED, SLOTS=SLOTS, SOME=SOME)
+                self._divided = dividing()
         kernel, run = self._divided
         run(
             divided_programs(how), 1, 1, stream, kernel.function, kernel.packed_metadata,
@@ -242,8 +242,17 @@ class Filler:
         )  # fmt: skip
 
 
+def filling() -> tuple[Any, Any]:
+    """`fill_table` on the current device, and what launches it."""
+    return _loaded(fill_table, _NUMBERS, WINDOW_ROWS=WINDOW_ROWS, BLOCK=_BLOCK)
+
+
+def dividing() -> tuple[Any, Any]:
+    """`fill_divided`, too."""
+    return _loaded(fill_divided, DIVIDED, SLOTS=SLOTS, SOME=SOME)
+
+
 def _loaded(function: Any, numbers: list[str], **constants: int) -> tuple[Any, Any]:
-    """The kernel on the current device, and what launches it."""
     kernel: Any = function.warmup(torch.int32, *[2] * len(numbers), grid=(1,), **constants, num_warps=4)
     theirs = kernel.run
     return kernel, quick(theirs, kernel) or theirs
