@@ -27,8 +27,11 @@ def ceil_div(number: int, by: int) -> int:
 
 
 def special(*numbers: int) -> tuple[int, ...]:
-    """What Triton may make of whole numbers beside their values: those that agree in it have one binary."""
-    return tuple([-1 if number == 1 else number % 16 + 16 * (number >> 31) for number in numbers])
+    """What Triton makes of whole numbers beside their values: those that agree in it have one binary.
+
+    Whether it is 1, whether 16 divides it, and its type.
+    """
+    return tuple([1 if number == 1 else 4 * (number >> 31) + 2 * (number % 16 == 0) for number in numbers])
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:

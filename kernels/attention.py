@@ -230,11 +230,17 @@ def default_config(
 
     Rows and keys are counted as the tiles pad them; the time is that of an SM's share of all tiles or, where SMs are
     idle, of the longest tile. seqlen_k: as many as queries if None; heads: of queries, of all sequences together.
+    Lengths between two multiples of 32 are alike.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
-    low, high = tiles(head_dim)
     keys = seqlen_q if seqlen_k is None else seqlen_k
+    return _sooner(head_dim, ((seqlen_q - 1) | 31) + 1, causal, ((keys - 1) | 31) + 1, heads)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sooner(head_dim: int, seqlen_q: int, causal: bool, keys: int, heads: int) -> Config:
+    low, high = tiles(head_dim)
     slower = LOW_TILE_TIME[head_dim] * _scores(low, seqlen_q, keys, causal, heads)
     return low if slower < _scores(high, seqlen_q, keys, causal, heads) else high
 

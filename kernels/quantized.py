@@ -20,13 +20,13 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.again import Ready
 from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
@@ -268,24 +268,24 @@ def _again(
     return launch.made(specialized_kernel(bits, launch.blocks) if kernel is None else kernel, key, kernel)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launch:
     """Everything `kernel[grid](*args, **meta)` needs for one call; made once, it can be run many times."""
 
     grid: tuple[int, int, int]
-    args: tuple[Any, ...]
-    meta: dict[str, Any]
+    inputs: tuple[torch.Tensor, ...]  # A, the weights and their scales
     sums: torch.Tensor  # [parts, M, N]
+    numbers: tuple[int, ...]  # the kernel's arguments behind its tensors
+    boxes: tuple[tuple[int, ...], ...]  # in which A, the weights and the sums are moved
+    meta: dict[str, Any]
     blocks: int | None = None  # an SM, for `specialized_kernel`
 
     @staticmethod
     def int8(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
         """The launch for inputs that passed `check_int8`."""
         tile = config or default_config(a.shape[0], weight.shape[0], a.shape[1])
-        sums, descriptors = _descriptors(a, weight, tile)
-        part = _part(a.shape[1], tile)
-        args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], part)
-        return Launch(_grid(sums, tile), args, _meta(tile), sums, _blocks(sums, tile))
+        numbers = weight.shape[0], _part(a.shape[1], tile)
+        return Launch._of((a, weight, scale), tile, numbers, _meta(tile))
 
     @staticmethod
     def int4(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, *, config: Config | None = None) -> Launch:
@@ -295,9 +295,18 @@ class Launch:
         tile = config or _whole_steps(default_config(a.shape[0], weight.shape[0], half, bits=4), half, group)
         if group % tile.block_k or half % (tile.block_k * tile.parts):
             raise ValueError(f"weight: {half} bytes a row in groups of {group} do not divide into steps of {tile}")
-        sums, descriptors = _descriptors(a, weight, tile)
-        args = (*descriptors[:2], scale, descriptors[2], weight.shape[0], half, half // tile.parts)
-        return Launch(_grid(sums, tile), args, {**_meta(tile), "GROUP": group}, sums, _blocks(sums, tile))
+        numbers = weight.shape[0], half, half // tile.parts
+        return Launch._of((a, weight, scale), tile, numbers, {**_meta(tile), "GROUP": group})
+
+    @staticmethod
+    def _of(inputs: tuple[torch.Tensor, ...], tile: Config, numbers: tuple[int, ...], meta: dict[str, Any]) -> Launch:
+        a, weight, _ = inputs
+        shape, dtype = (tile.parts, a.shape[0], weight.shape[0]), torch.bfloat16 if tile.parts == 1 else torch.float32
+        sums = torch.empty(shape, dtype=dtype, device=a.device)
+        rows, columns, steps = tile.block_m, tile.block_n, tile.block_k
+        moved = (rows, steps), (columns, steps), (1, rows, columns)
+        grid = ceil_div(shape[2], columns), ceil_div(shape[1], rows), shape[0]
+        return Launch(grid, inputs, sums, numbers, moved, meta, _blocks(grid, tile))
 
     def run(self, kernel: Any, early: bool | None = None) -> torch.Tensor:
         """Launch `kernel` on the inputs' device and current stream; the sum of the parts, in bfloat16.
@@ -310,26 +319,29 @@ class Launch:
 
     def made(self, kernel: Any, key: tuple[Any, ...] | None, given: Any) -> torch.Tensor:
         """The same; what makes it again is kept under the key, with the kernel that was `given`."""
-        with on_device(self.sums.device):
-            scale, sums = self.args[2:4]
-            types = *(one.dtype for one in self.inputs), sums.base.dtype
-            like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *self.args[4:]))
+        sums, inputs, numbers = self.sums, self.inputs, self.numbers
+        with on_device(sums.device):
+            scale, stream = inputs[2], -1 if key is None else key[-1]
+            types = *(one.dtype for one in inputs), sums.dtype
+            like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *numbers))
             done, again = False, None
-            if key is not None and key[-1] >= 0:
-                given = *self.inputs, sums.base, *self.args[4:]
-                done, again = attempt(kernel, self.grid, given, like, (scale.get_device(), key[-1]))
+            if stream >= 0:
+                there = *inputs, sums, *numbers
+                done, again = attempt(kernel, self.grid, there, like, (scale.get_device(), stream))
             if not done:
                 again = launched(kernel, self.grid, self.args, self.meta, like)
             total = Sum(starts_early(kernel))
-            aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in self.inputs)
-            if again is not None and key is not None and key[-1] >= 0 and aligned:
-                _launches.keep(key, (again, self.sums.shape, self.sums.dtype, total, given))
-            return total(self.sums)
+            aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in inputs)
+            if again is not None and key is not None and stream >= 0 and aligned:
+                _launches.keep(key, (again, sums.shape, sums.dtype, total, given))
+            return total(sums)
 
-    @property
-    def inputs(self) -> tuple[torch.Tensor, ...]:
-        """A, the weights and their scales."""
-        return tuple(one.base if isinstance(one, TensorDescriptor) else one for one in self.args[:3])
+    @cached_property
+    def args(self) -> tuple[Any, ...]:
+        """What the kernel takes. Raises ValueError for strides that descriptors cannot have."""
+        a, weight, scale = self.inputs
+        described = tma_descriptors(*zip(("a", "weight", "out"), (a, weight, self.sums), self.boxes, strict=True))
+        return (*described[:2], scale, described[2], *self.numbers)
 
     def warmup(self, kernel: Any) -> Any:
         """Compile `kernel` for these arguments without running it; returns what Triton's `warmup` returns."""
@@ -359,29 +371,15 @@ class Sum:
         return out
 
 
-def _descriptors(a: torch.Tensor, weight: torch.Tensor, tile: Config) -> tuple[torch.Tensor, list[TensorDescriptor]]:
-    m, n = a.shape[0], weight.shape[0]
-    dtype = torch.bfloat16 if tile.parts == 1 else torch.float32
-    sums = torch.empty((tile.parts, m, n), dtype=dtype, device=a.device)
-    rows, columns, steps = tile.block_m, tile.block_n, tile.block_k
-    given = ("a", a, (rows, steps)), ("weight", weight, (columns, steps)), ("out", sums, (1, rows, columns))
-    return sums, tma_descriptors(*given)
-
-
 def _part(k: int, tile: Config) -> int:
     """How much of K one program goes through, in whole steps."""
     return -(-k // (tile.block_k * tile.parts)) * tile.block_k
 
 
-def _grid(sums: torch.Tensor, tile: Config) -> tuple[int, int, int]:
-    parts, m, n = sums.shape
-    return ceil_div(n, tile.block_n), ceil_div(m, tile.block_m), parts
-
-
-def _blocks(sums: torch.Tensor, tile: Config) -> int | None:
+def _blocks(grid: tuple[int, int, int], tile: Config) -> int | None:
     """Of one launch on an SM, where that can be said. The compiler, which does not know the grid, counts on as many
     blocks as fit, which hide each other's conversion, and lets them walk through tiles."""
-    return tile.blocks or one_block(_grid(sums, tile))
+    return tile.blocks or one_block(grid)
 
 
 def starts_early(kernel: Any) -> bool:

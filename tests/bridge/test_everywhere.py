@@ -78,13 +78,14 @@ def test_what_others_put_over_a_launch_stays(
 
 
 def test_its_own_kernels_are_none_of_the_process(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel that writes tables of tiles is part of launching others."""
+    """The kernels that write tables of tiles are part of launching others."""
     from wspec import ledger
-    from wspec.bridge.fill_table import _loaded
+    from wspec.bridge.fill_table import dividing, filling
 
     monkeypatch.setattr(ledger, "_ledger", ledger._Ledger())
     with wspec.enable(remarks="off"):
-        _loaded()
+        filling()
+        dividing()
     assert wspec.report().entries == () and wspec.report().launches == {}
 
 

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+from triton.compiler import ASTSource
 from triton.runtime.interpreter import InterpretedFunction
 
-from wspec.bridge import fill_table
-from wspec.tile_scheduler import Order, ordered_table
+from wspec.bridge import HOPPER, fill_table
+from wspec.bridge.text import generic_text, reparse
+from wspec.execute import Kernel
+from wspec.ir import read
+from wspec.tile_scheduler import SLOTS, Division, Order, ordered_table
+from wspec.tile_scheduler.division import divided_table
+from wspec.tile_scheduler.launch import flat
 
 
 @pytest.fixture
@@ -39,3 +46,32 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     order = Order(sizes, draw.randint(1, 30), along, along is not None and draw.random() < 0.5)
     expected = ordered_table(order, grid, coarsening, axis)
     assert written(fill, order, grid, coarsening, axis) == expected.tolist()
+
+
+@pytest.fixture(scope="module")
+def divide() -> Kernel:
+    """The kernel that writes tables of divided tiles, as Triton compiles it."""
+    signature = {"table_ptr": "*i32", **dict.fromkeys(fill_table.DIVIDED, "i32")}
+    constants = {"SLOTS": SLOTS, "SOME": fill_table.SOME}
+    source = ASTSource(fill_table.fill_divided, {**signature, **dict.fromkeys(constants, "constexpr")}, constants)
+    compiled = triton.compile(source, target=HOPPER, options={"num_warps": 4})
+    return Kernel(read(generic_text(reparse(compiled.asm["ttgir"]))))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_divides_as_numpy_does(divide: Kernel, seed: int) -> None:
+    draw = random.Random(seed)
+    blocks, shortest = draw.choice([2, 5, 31, 32, 33, 132, 256, draw.randint(2, 132)]), draw.choice([1, 4])
+    trips = draw.choice([2 * shortest, draw.randint(2 * shortest, 40), draw.randint(100, 5000)])
+    y, z = draw.choice([(1, 1), (draw.randint(1, 4), draw.randint(1, 3))])
+    x = draw.randint(blocks // (y * z) + 1, 5 * blocks // (y * z) + 2)
+    how = Division(x * y * z, trips, blocks, shortest)
+    table = divided_table((z, y, x), trips, blocks, shortest)
+    assert how.is_one == (table is not None)
+    if table is None:
+        return
+    expected = flat((x, y, z), table, 1, 0)
+    found = torch.full((how.words,), 99, dtype=torch.int32)
+    given = zip(fill_table.DIVIDED, fill_table.divided_numbers(how, (x, y, z)), strict=True)
+    divide.run((fill_table.divided_programs(how), 1, 1), {"table_ptr": found, **dict(given)})
+    assert found.tolist() == expected.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import wspec
 from tests.support import host_card
 from tests.support.host_card import Card
 from wspec import api
-from wspec.bridge import fill_table
+from wspec.bridge import fill_table, persistent
 from wspec.bridge.alike import Alike
 from wspec.kernels import attention as attention_kernels
 from wspec.kernels import matmul as matmul_kernels
@@ -28,6 +29,10 @@ from wspec.kernels.quantized import matmul_int8_weights
 HEADS = 2
 MOST_CALLS = 150  # of Python functions, for a size that was never seen; some 100, and 140 where a table is written
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
+
+
+def _takes_a_number(number):  # type: ignore[no-untyped-def]
+    pass
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +157,16 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
         monkeypatch.setattr(Alike, "launch", way)
         launches._launches.clear()
         for length in LENGTHS:
-            for _ in range(3):  # of a grid that comes once tiles are not divided
-                run(length)
+            run(length)
         found.append(dict(launches._launches))
     one, other = found
     assert sum(done for done, _ in launched) >= 5, "the first of each binary goes the ordinary way"
     assert len(one) == len(LENGTHS) and set(one) == set(other)
     for key, (first, *_) in one.items():
         second = other[key][0]
-        assert [first._function, first._apart] == [second._function, second._apart]
-        contents = [bytearray(each._contents) for each in (first, second)]
-        for place in first._memory.places:
+        assert [first.function, first.pairs, first.reach] == [second.function, second.pairs, second.reach]
+        contents = [bytearray(each.contents) for each in (first, second)]
+        for place in first.memory.places:
             for each in contents:
                 each[place : place + 8] = bytes(8)
         assert contents[0] == contents[1]
@@ -203,4 +207,62 @@ def test_what_nobody_reads_gets_no_memory(card: Card, monkeypatch: pytest.Monkey
 
 def test_numbers_that_triton_tells_apart() -> None:
     assert special(16, 48, 4096) == special(32, 16, 16) != special(17, 48, 4096)
-    assert special(1) != special(17) and special(1 << 32) != special(16) != special((1 << 31) + 16)
+    assert special(1) != special(17) == special(18) and special(1 << 32) != special(16) != special((1 << 31) + 16)
+
+
+def test_triton_tells_no_other_numbers_apart(card: Card) -> None:
+    """Numbers of which `special` says the same have one key in Triton."""
+    seen: dict[Any, set[Any]] = {}
+    binder = fill_table.fill_table.__class__(_takes_a_number).device_caches[0][-1]
+    for number in [*range(-40, 400), *((1 << bits) + more for bits in (15, 30, 31, 32, 40) for more in range(-17, 18))]:
+        _, specialization, _ = binder(number)
+        seen.setdefault(special(number), set()).add(str(specialization))
+    assert all(len(found) == 1 for found in seen.values()), seen
+
+
+@pytest.mark.parametrize("of", [of_matmul, of_int8, lambda: of_attention(64, True)])
+def test_no_tensor_is_kept(card: Card, of: Callable[[], Callable[[int], Any]]) -> None:
+    """By what makes launches again: sizes come and go, and memory of each would add up."""
+    run = of()
+    kept = [weakref.ref(run(length)) for length in LENGTHS for _ in range(2)]
+    gc.collect()
+    assert not [one for one in kept if one() is not None]
+    seen: set[int] = set()
+    modules = attention_kernels, matmul_kernels, quantized_kernels
+    todo: list[Any] = [launch for module in modules for launch in module._launches.values()]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or not isinstance(one, tuple | list):
+            continue
+        seen.add(id(one))
+        assert not any(isinstance(each, torch.Tensor) for each in one)
+        todo += one
+
+
+def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for a binary nor for a table; one whose grid is another does, and so does one whose table was given
+    back."""
+    asked: list[Any] = []
+    of = persistent.Tables.of
+
+    def noted(self: Any, key: Any) -> Any:
+        asked.append(key)
+        return of(self, key)
+
+    monkeypatch.setattr(persistent.Tables, "of", noted)
+    run = of_attention(128, True)
+    for length in (1000, 1001):
+        run(length)
+    asked.clear()
+    for length in (1002, 1010, 1024, 997):
+        run(length)
+    assert not asked
+    run(1025)
+    assert len(asked) == 1
+    tables = next(iter(attention_kernels.attention_fwd_ws().__dict__["wspec_alike"].values()))
+    for binary in tables._binaries.values():
+        binary.tables.entries.clear()
+        binary.tables.kinds.clear()
+    gc.collect()
+    run(1003)
+    assert len(asked) == 2

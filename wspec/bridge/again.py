@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import memmove
 from typing import Any
 
 import torch
+from triton import knobs
+from triton.knobs import HookChain
 
 from wspec.bridge import cuda
-from wspec.bridge.launch import is_hooked
 from wspec.bridge.launcher import Block
 from wspec.bridge.recording import Recorded
+
+Pairs = tuple[tuple[int, int], ...]  # of addresses between which memory must not be shared
 
 
 class _Block:
@@ -25,10 +28,72 @@ class _Block:
         self.block = block = Block(of.size, of.offsets)
         self.address, self.parameters, self.size = block.address, block.parameters, block.size
         self.places = places
-        self.slots = [block.slot(place) for place in places]
         self.lock = threading.Lock()
-        self.call = cuda.launch_call()
         self.last: Ready | None = None  # whose launch stands there
+        self._kinds: dict[Pairs, type[Ready]] = {}
+
+    def kind(self, pairs: Pairs) -> type[Ready]:
+        """What makes launches again in which these must be apart."""
+        found = self._kinds.get(pairs)
+        if found is None:
+            found = self._kinds[pairs] = self._written(pairs)
+        return found
+
+    def _written(self, pairs: Pairs) -> type[Ready]:
+        count = len(self.places)
+        names = [f"a{at}" for at in range(count)]
+        meet = [f"a{one} < a{other} + n{other} and a{other} < a{one} + n{one}" for one, other in pairs]
+        used = sorted({at for pair in pairs for at in pair})
+        source = _CALL.format(
+            addresses=", ".join(names),
+            sizes="".join(f"n{at}, " for at in used) + "= self.reach" if used else "pass",
+            meet=" or ".join(meet) or "False",
+            write="; ".join(f"slot{at}.value = a{at}" for at in range(count)) or "pass",
+        )
+        space: dict[str, Any] = {
+            "runtime": knobs.runtime, "HookChain": HookChain, "capturing": is_capturing, "memory": self,
+            "lock": self.lock, "memmove": memmove, "address": self.address, "size": self.size,
+            "parameters": self.parameters, "call": cuda.launch_call(), "NO_CONTEXT": cuda.NO_CONTEXT,
+            "error": cuda.error, **{f"slot{at}": self.block.slot(place) for at, place in enumerate(self.places)},
+        }  # fmt: skip
+        exec(compile(source, "<wspec launch>", "exec"), space)
+        members = {"__slots__": (), "__call__": space["launch"], "pairs": pairs, "used": tuple(used)}
+        made: type[Ready] = type("Ready", (Ready,), members)
+        return made
+
+
+_CALL = """
+def launch(self, {addresses}):
+    {sizes}
+    if {meet}:
+        return False
+    chain, behind = runtime.launch_enter_hook, runtime.launch_exit_hook
+    if (chain.calls if type(chain) is HookChain else chain is not None) or (
+        behind.calls if type(behind) is HookChain else behind is not None
+    ):
+        return False
+    if self.kernel.pre_run_hooks:
+        return False
+    relied = self.relied
+    if relied is not None:
+        held = relied()  # until the launch is made
+        if held is None or capturing():
+            return False  # it was given back; or a graph would have to keep it, too
+    elif self.kept and capturing():
+        return False
+    with lock:
+        if memory.last is not self:
+            memory.last = None  # until it is
+            memmove(address, self.contents, size)
+            memory.last = self
+        {write}
+        status = call(address, self.function, parameters, None)
+    if status == 0:
+        return True
+    if status == NO_CONTEXT:
+        return False
+    raise error(status)
+"""
 
 
 def block_of(recorded: Recorded, count: int) -> _Block:
@@ -46,9 +111,14 @@ def order_of(places: Sequence[int]) -> list[int]:
 
 
 class Ready:
-    """Called with an address for each of the arguments that have one, in their order."""
+    """Called with an address for each of the arguments that have one, in their order.
 
-    __slots__ = ("_apart", "_contents", "_function", "_kept", "_kernel", "_memory", "_relied")
+    What it does then is written for each block of memory and the arguments that must be apart (`_Block.kind`).
+    """
+
+    __slots__ = ("contents", "function", "kept", "kernel", "memory", "reach", "relied")
+    pairs: Pairs = ()
+    used: tuple[int, ...] = ()  # the addresses that are in pairs
 
     def __init__(
         self,
@@ -56,54 +126,46 @@ class Ready:
         memory: _Block,
         function: int,
         contents: bytes | bytearray,
-        apart: list[tuple[int, int, int, int]],
-        relied: Sequence[Any] = (),
+        reach: tuple[int, ...],
+        relied: Callable[[], Any] | None = None,
         kept: Sequence[Any] = (),
     ) -> None:
-        """`apart`: (one, its bytes, another, its bytes), by positions among the addresses."""
-        self._kernel, self._memory, self._function, self._contents = kernel, memory, function, contents
-        self._apart, self._relied, self._kept = apart, relied, kept
+        """`reach`: bytes behind each of the addresses that are `used`; `relied` gives None once what the launch takes
+        for granted is no longer kept."""
+        self.kernel, self.memory, self.function, self.contents = kernel, memory, function, contents
+        self.reach, self.relied, self.kept = reach, relied, kept
 
     @staticmethod
     def of(kernel: Any, recorded: Recorded, count: int) -> Ready:
         """Of a launch that was made, with so many arguments that its user knows of."""
         order = order_of(recorded.places)
-        apart = [(order[one], size, order[other], more) for one, size, other, more in recorded.apart]
-        memory, contents = block_of(recorded, count), bytes(recorded.contents)
-        return Ready(kernel, memory, recorded.function, contents, apart, recorded.relied, recorded.kept)
+        sizes = {order[at]: size for one in recorded.apart for at, size in (one[:2], one[2:])}
+        memory = block_of(recorded, count)
+        kind = memory.kind(tuple([(order[one], order[other]) for one, _, other, _ in recorded.apart]))
+        reach = tuple([sizes[at] for at in kind.used])
+        relied = _all_of(recorded.relied)
+        return kind(kernel, memory, recorded.function, bytes(recorded.contents), reach, relied, recorded.kept)
 
     def __call__(self, *addresses: int) -> bool:
         """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
-        for one, size, other, other_size in self._apart:
-            start, end = addresses[one], addresses[other]
-            if start < end + other_size and end < start + size:
-                return False
-        if is_hooked() or self._kernel.pre_run_hooks:
-            return False
-        held = [one() for one in self._relied]  # until the launch is made
-        if None in held or ((held or self._kept) and is_capturing()):
-            return False  # it was given back; or a graph would have to keep it, too
-        memory = self._memory
-        call = memory.call
-        assert call is not None
-        with memory.lock:
-            if memory.last is not self:
-                memory.last = None  # until it is
-                memmove(memory.address, self._contents, memory.size)  # type: ignore[arg-type]
-                memory.last = self
-            for slot, address in zip(memory.slots, addresses):  # noqa: B905  # every call counts
-                slot.value = address
-            status = call(memory.address, self._function, memory.parameters, None)
-        if status == cuda.NO_CONTEXT:
-            return False
-        if status:
-            raise cuda.error(status)
-        return True
+        raise NotImplementedError
 
     def become(self, contents: bytes) -> None:
         """The next launch is another."""
-        with self._memory.lock:
-            self._contents, self._memory.last = contents, None
+        with self.memory.lock:
+            self.contents, self.memory.last = contents, None
+
+
+def _all_of(relied: Sequence[Callable[[], Any]]) -> Callable[[], Any] | None:
+    """One for several, which gives None where one of them does."""
+    if len(relied) < 2:
+        return relied[0] if relied else None
+
+    def held() -> Any:
+        found = [one() for one in relied]
+        return None if None in found else found
+
+    return held
 
 
 def is_capturing() -> bool:

@@ -3,22 +3,28 @@
 What a launch goes through is noted by those that know it (`recording.Recorded`): which of several binaries, the table
 of tiles, the guard over arguments, where arguments lie in memory. A launch of other sizes asks them for what depends on
 sizes and writes it into a copy of what the driver was given. Triton is not asked.
+
+Which binary and which table depends on the grid and a few numbers, or on what is near them. So launches that agree in
+those are asked about once, and of a size beside one that was seen nothing is left but its tensor maps.
 """
 
 from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from wspec.bridge.again import Ready, block_of, order_of
-from wspec.bridge.launcher import Unlike, start
+from wspec.bridge.launcher import Unlike, keep, start, starts_so
 from wspec.bridge.recording import Recorded
+from wspec.bridge.slots import reader
 
-_CANNOT = (TypeError, AttributeError, struct.error, Unlike)  # what is out of the ordinary goes the ordinary way
+_CANNOT = (TypeError, AttributeError, ValueError, struct.error, Unlike)  # what is out of the ordinary goes its own way
 
 _NOT = False, None
+_MOST = 4096  # grids that are remembered
 
 
 class Alike:
@@ -27,13 +33,23 @@ class Alike:
     def __init__(self, kernel: Any, compiled: Any, constants: Sequence[Any]) -> None:
         self.kernel, self.compiled, self.constants = kernel, compiled, constants
         self._chooser: Any = None
+        self._choice: Callable[..., Any] | None = None  # of a launch what the chooser decides by
         self._binaries: dict[Any, _Binary] = {}  # by what the chooser says
+        self._grids: tuple[Callable[..., Any], dict[Any, _Grid]] | None = None  # of a launch the key, and by that
 
     def learn(self, recorded: Recorded, count: int) -> None:
         """From a launch that went the ordinary way and can be made again; its user gives so many arguments."""
-        if not recorded.alone and recorded.block.lay is not None:
-            self._chooser = recorded.chooser
-            self._binaries[recorded.chosen] = _Binary(self, recorded, count)
+        if recorded.alone or recorded.block.lay is None:
+            return
+        chooser = self._chooser = recorded.chooser
+        self._binaries[recorded.chosen] = _Binary(self, recorded, count)
+        tables = [one.tables for one in self._binaries.values() if one.tables is not None]
+        slots = {slot for one in tables for _, slot in one.slots}
+        if chooser is not None:
+            slots.update(chooser.slots)
+            self._choice = reader(chooser.slots, nearly=True, on_grid=True)
+        nearly = not any(one.exact for one in tables)
+        self._grids = reader(sorted(slots), nearly=nearly, on_grid=True), {}
 
     def run(self, grid: Sequence[int], arguments: Sequence[Any], stream: int) -> None:
         """Launch the ordinary way, but for Triton's."""
@@ -50,52 +66,80 @@ class Alike:
         It is not where it is no ordinary launch, or nothing like it was seen.
         """
         x, y, z = (*grid, 1, 1)[:3]
-        if x * y * z <= 0:
+        if x * y * z <= 0 or self._grids is None:
             return _NOT
+        read, grids = self._grids
         try:
-            chooser = self._chooser
-            binary = self._binaries.get(None if chooser is None else chooser.of(x, y, z, arguments))
-            return _NOT if binary is None else binary.launch((x, y, z), arguments, place)
+            key = read(x, y, z, arguments)
+            found = grids.get(key)
+            if found is None or (found.entry is not None and found.entry() is None):
+                found = self._grid((x, y, z), arguments, place)
+                if found is None:
+                    return _NOT
+                keep(grids, key, found, _MOST)
+            return found.launch(arguments)
         except _CANNOT:
             return _NOT
+
+    def _grid(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> _Grid | None:
+        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments))
+        binary = self._binaries.get(chosen)
+        return None if binary is None else _Grid(binary, grid, arguments, place)
 
 
 class _Binary:
     """What a launch of it came to."""
 
     def __init__(self, alike: Alike, recorded: Recorded, count: int) -> None:
-        block = self._block = recorded.block
-        self._kernel, self._lay, self._starts_early = alike.kernel, block.lay, block.starts_early
-        self._contents, self._function = bytes(recorded.contents), recorded.function
-        self._memory, self._tables = block_of(recorded, count), recorded.tables
-        guard = recorded.guard
-        self._pairs = [] if guard is None else guard.pairs_at(order_of(recorded.places))
+        self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
+        self.lay: Any = recorded.block.lay
+        self.contents, self.tables = bytes(recorded.contents), recorded.tables
+        self.memory, guard = block_of(recorded, count), recorded.guard
+        self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
+        self.given = len(self.memory.places)  # addresses that a launch's user gives
+        used = self.kind.used
+        self.reach: Callable[[Any], tuple[int, ...]] = (
+            itemgetter(*used) if len(used) > 1 else lambda reach: tuple([reach[at] for at in used])
+        )
 
-    def launch(
-        self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]
-    ) -> tuple[bool, Ready | None]:
+
+class _Grid:
+    """What is the same in all launches of a binary that have a grid, and what else decides, in common."""
+
+    __slots__ = ("_binary", "_early", "_hidden", "_kept", "_sizes", "entry")
+
+    def __init__(
+        self, binary: _Binary, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]
+    ) -> None:
+        block, tables = binary.block, binary.tables
         x, y, z = grid
-        if self._block.given_up:
-            return _NOT
-        hidden: tuple[int, ...] = ()
-        relied: Sequence[Any] = ()
-        kept: Sequence[Any] = ()
-        settled, entry = True, None
-        if self._tables is not None:
-            entry = self._tables.of((*place, grid, self._tables.read(arguments)))
-            settled, relied = entry.settled, (weakref.ref(entry),)
-            x, hidden, kept = self._tables.given(entry, place[1])
+        self._binary = binary
+        self.entry: weakref.ref[Any] | None = None
+        self._hidden: tuple[int, ...] = ()
+        self._kept: Sequence[Any] = ()
+        if tables is not None:
+            entry = tables.of((*place, grid, tables.read(arguments)))
+            self.entry = weakref.ref(entry)
+            x, self._hidden, self._kept = tables.given(entry, place[1])
             y = z = 1
-        early = self._starts_early is not None and self._starts_early(x * y * z)
-        contents = bytearray(self._contents)
-        addresses, reach = self._lay(contents, x, y, z, early and settled, *arguments, *hidden)
-        apart = [(one, reach[one], other, reach[other]) for one, other in self._pairs]
-        again = Ready(self._kernel, self._memory, self._function, bytes(contents), apart, relied, kept)
-        if not again(*addresses):
+        self._sizes = x, y, z
+        early = block.starts_early
+        self._early = starts_so(binary.contents) if early is None else early(x * y * z)
+
+    def launch(self, arguments: Sequence[Any]) -> tuple[bool, Ready | None]:
+        """With these arguments."""
+        binary, relied, early = self._binary, self.entry, self._early
+        entry = None if relied is None else relied()
+        settled = entry is None or entry.settled
+        if binary.block.given_up:
             return _NOT
-        if entry is not None and entry.undecided:
-            entry.settled = True
-            return True, None
+        contents = bytearray(binary.contents)
+        addresses, reach = binary.lay(contents, *self._sizes, early and settled, *arguments, *self._hidden)
+        again = binary.kind(
+            binary.kernel, binary.memory, binary.function, bytes(contents), binary.reach(reach), relied, self._kept
+        )
+        if not again(*addresses[: binary.given]):
+            return _NOT
         if not settled:
             assert entry is not None
             entry.settled = True

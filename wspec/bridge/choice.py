@@ -14,7 +14,7 @@ from wspec.bridge.launch import Run, around, multiprocessors
 from wspec.bridge.launcher import keep
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import BEFORE, Slot, reader, slots_of
-from wspec.tile_scheduler import LaunchWay, Ranking, near
+from wspec.tile_scheduler import LaunchWay, Ranking
 from wspec.tile_scheduler.costs import Grid
 
 MOST = 4096  # launches whose way is remembered
@@ -46,14 +46,15 @@ class Chooser:
         used = sorted({index for way in ways.ways for index in way.cost.parameters})
         self._used = used
         slots = [ways.slots[index] for index in used]
-        self._read, self._read_own = reader(slots, BEFORE, near), reader(slots, 0, near)
+        self.slots = slots
+        self._read = reader(slots, BEFORE, nearly=True)
         self._ranking = Ranking(ways.ways)
         self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        other = self._of((x, y, z, *self._read(rest)))
+        other = self.of((x, y, z, *self._read(rest)))
         if recording.count and (now := recording.now) is not None:
             now.chooser, now.chosen = self, other
         if other is None:
@@ -62,11 +63,9 @@ class Chooser:
             run = other.run  # loads it first
             run(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
-    def of(self, x: int, y: int, z: int, arguments: Sequence[Any]) -> Any | None:
-        """The kernel that a launch with these arguments of its own is to have, if it is another one."""
-        return self._of((x, y, z, *self._read_own(arguments)))
-
-    def _of(self, key: tuple[int, ...]) -> Any | None:
+    def of(self, key: tuple[int, ...]) -> Any | None:
+        """The kernel that a launch is to have, if it is another one, by the grid and what is `near` the numbers at
+        `slots`."""
         other = self.chosen.get(key, _UNKNOWN)
         if other is _UNKNOWN:
             x, y, z, *values = key

@@ -61,33 +61,40 @@ class TensorMaps:
 
     def __init__(self, kind: int, size: int, box: Sequence[int], swizzle: int) -> None:
         """`kind`: CUtensorMapDataType; `size`: bytes of an element. Raises OSError or AttributeError without CUDA."""
-        self._call = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
         rank = len(box)
         names = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
-        given = ", ".join([*names[0][::-1], *(f"s{dim} * {size}" for dim in reversed(range(rank - 1)))])
-        self._turned = eval(f"lambda {', '.join(names[0] + names[1])}: ({given},)")  # in the driver's order, in bytes
-        self._memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
-        start = ctypes.addressof(self._memory)
+        turned = [*names[0][::-1], *(f"s{dim} * {size}" for dim in reversed(range(rank - 1)))]  # the driver's, in bytes
+        memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+        start = ctypes.addressof(memory)
         at = -start % MAP_ALIGNMENT
-        self._found = slice(at, at + MAP_BYTES)
-        self._sizes = (ctypes.c_uint64 * (2 * rank))()  # and behind them the strides
-        strides = ctypes.c_void_p(ctypes.addressof(self._sizes) + 8 * rank)
-        self._pack = struct.Struct(f"<{2 * rank - 1}Q").pack_into
-        self._lock = threading.Lock()
-        self._before = ctypes.c_void_p(start + at), ctypes.c_int(kind), ctypes.c_uint32(rank)
-        self._behind = (
-            self._sizes, strides, (ctypes.c_uint32 * rank)(*box[::-1]), (ctypes.c_uint32 * rank)(*[1] * rank),
-            ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(_PROMOTE_128), ctypes.c_int(0),
+        sizes, there = (ctypes.c_uint64 * (2 * rank))(), ctypes.c_void_p()  # strides lie behind sizes
+        given = (
+            ctypes.c_void_p(start + at), ctypes.c_int(kind), ctypes.c_uint32(rank), there,
+            sizes, ctypes.c_void_p(ctypes.addressof(sizes) + 8 * rank), (ctypes.c_uint32 * rank)(*box[::-1]),
+            (ctypes.c_uint32 * rank)(*[1] * rank), ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(_PROMOTE_128),
+            ctypes.c_int(0),
         )  # fmt: skip
+        space: dict[str, Any] = {
+            "call": ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled, "given": given, "sizes": sizes, "there": there,
+            "pack": struct.Struct(f"<{2 * rank - 1}Q").pack_into, "memory": memory, "found": slice(at, at + MAP_BYTES),
+            "lock": threading.Lock(),
+        }  # fmt: skip
+        source = _ENCODE.format(numbers=", ".join(names[0] + names[1]), turned=", ".join(turned))
+        exec(compile(source, "<wspec tensor map>", "exec"), space)
+        self.size = size
+        self.encode: Callable[..., bytes | None] = space["encode"]
+        """The map of a tensor at an address, of its sizes and strides, the last of which is 1, all one by one; None if
+        the driver refuses."""
 
-    def encode(self, address: int, numbers: Sequence[int]) -> bytes | None:
-        """The map of a tensor there, of its sizes and strides, the last of which is 1; None if the driver refuses."""
-        turned = self._turned(*numbers)
-        with self._lock:
-            self._pack(self._sizes, 0, *turned)
-            status = self._call(*self._before, ctypes.c_void_p(address), *self._behind)
-            found: Any = self._memory[self._found]
-            return None if status else found
+
+_ENCODE = """
+def encode(address, {numbers}):
+    with lock:
+        pack(sizes, 0, {turned})
+        there.value = address
+        status = call(*given)
+        return None if status else memory[found]
+"""
 
 
 @contextmanager

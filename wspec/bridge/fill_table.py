@@ -1,4 +1,4 @@
-"""The table of tiles of a launch, written on the card: a new size costs a launch of this kernel, and no copy."""
+"""The table of tiles of a launch, written on the card: a new size costs a launch of these kernels, and no copy."""
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 # The bodies of jit functions are read by Triton, which has no types to give their arguments.
@@ -14,7 +14,7 @@ import triton.language as tl
 
 from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
-from wspec.tile_scheduler import Order
+from wspec.tile_scheduler import SLOTS, Division, Order
 
 ENTRY = 8  # int32 of an entry and of the header
 _BLOCK = 256  # entries of a program
@@ -101,7 +101,79 @@ def fill_table(
             tl.store(table_ptr + unused, rows * 0)
 
 
-setattr(fill_table, OWN, True)
+DIVIDED = ["rows", "start", "shared", "trips", "blocks", "shortest", "gx", "gy", "gz"]
+SOME = 32  # blocks whose entries a program writes
+
+
+@triton.jit
+def _cut(at, shared, trips, blocks, shortest):
+    """The iteration, of all those of the shared tiles in a row, at which that share begins."""
+    cut = (2 * at.to(tl.int64) * shared * trips + blocks) // (2 * blocks)
+    inside = cut % trips
+    return tl.where(inside < shortest, cut - inside, tl.where(trips - inside < shortest, cut - inside + trips, cut))
+
+
+@triton.jit
+def _share(block, shared, trips, blocks, shortest):
+    """Of a block: its first tile and the iteration there, the part that it has of the tile behind its last, and how
+    many tiles are its alone."""
+    begin = _cut(block, shared, trips, blocks, shortest)
+    end = _cut(block + 1, shared, trips, blocks, shortest)
+    first, skipped = (begin // trips).to(tl.int32), (begin % trips).to(tl.int32)
+    last, part = (end // trips).to(tl.int32), (end % trips).to(tl.int32)
+    return first, skipped, part, last - first - (skipped > 0).to(tl.int32)
+
+
+@triton.jit(do_not_specialize=DIVIDED)
+def fill_divided(
+    table_ptr, rows, start, shared, trips, blocks, shortest, gx, gy, gz, SLOTS: tl.constexpr, SOME: tl.constexpr
+):
+    """`tile_scheduler.divided_launch`: a header, then `rows` entries for each block.
+
+    Each program counts for all blocks how many tiles are begun before those of its own.
+    """
+    block = tl.program_id(0) * SOME + tl.arange(0, SOME)
+    inside = block < blocks
+    _, skipped, part, count = _share(block, shared, trips, blocks, shortest)
+    begins, ends = (part > 0).to(tl.int32), (skipped > 0).to(tl.int32)
+    other = tl.arange(0, SLOTS)
+    _, _, other_part, other_count = _share(other, shared, trips, blocks, shortest)
+    other_count = tl.where(other < blocks, other_count, 0)
+    lower = other[None, :] < block[:, None]
+    sooner = (other_part[None, :] < part[:, None]) | ((other_part[None, :] == part[:, None]) & lower)
+    before = tl.sum(tl.where(sooner, other_count[None, :], 0), 1)
+    divided = tl.sum(other_count, 0) + tl.sum((lower & (other_part > 0)[None, :]).to(tl.int32), 1)
+    early = start // blocks
+    number = early + begins + count + ends
+    for row in range(0, rows):
+        at = row - early - begins
+        is_first = (row == early) & (begins == 1)
+        is_rest = (at == count) & (ends == 1)
+        is_tile = row < number
+        tile = tl.where(is_first, divided, tl.where(is_rest, divided - 1, before + at))
+        tile = tl.where(row < early, row * blocks + block, start + tile)
+        tile = tl.where(is_tile, tile, 0)
+        whole = is_tile & ~is_first & ~is_rest
+        entry_ptr = table_ptr + (block * rows + row + 1) * 8
+        tl.store(entry_ptr, tile % gx, mask=inside)
+        tl.store(entry_ptr + 1, tile // gx % gy, mask=inside)
+        tl.store(entry_ptr + 2, tile // gx // gy, mask=inside)
+        tl.store(entry_ptr + 3, tl.where(row == 0, number, 0), mask=inside)
+        tl.store(entry_ptr + 4, tl.where(is_rest, skipped, 0), mask=inside)
+        tl.store(entry_ptr + 5, tl.where(is_first, part, tl.where(is_rest, trips, 0)), mask=inside)
+        tl.store(entry_ptr + 6, tl.where(is_rest, block - 1, tl.where(whole | is_first, -1, 0)), mask=inside)
+        tl.store(entry_ptr + 7, tl.where(is_first, block, tl.where(whole | is_rest, -1, 0)), mask=inside)
+    if tl.program_id(0) == 0:
+        tl.store(table_ptr, rows)
+        tl.store(table_ptr + 1, gx)
+        tl.store(table_ptr + 2, gy)
+        tl.store(table_ptr + 3, gz)
+        for unused in tl.static_range(4, 8):
+            tl.store(table_ptr + unused, rows * 0)
+
+
+for _kernel in (fill_table, fill_divided):
+    setattr(_kernel, OWN, True)
 
 
 def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:
@@ -113,6 +185,16 @@ def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int
         -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], size, windows, *grid, along, second, third,
         coarsening, axis, int(order.axis is not None), int(order.rising),
     )  # fmt: skip
+
+
+def divided_numbers(how: Division, grid: tuple[int, int, int]) -> tuple[int, ...]:
+    """What `fill_divided` takes, in turn."""
+    return how.rows, how.start, how.shared, how.trips, how.blocks, how.shortest, *grid
+
+
+def divided_programs(how: Division) -> int:
+    """Programs of `fill_divided` that write it."""
+    return -(-how.blocks // SOME)
 
 
 def words(order: Order) -> int:
@@ -130,6 +212,7 @@ class Filler:
 
     def __init__(self) -> None:
         self._loaded: tuple[Any, Any] | None = None
+        self._divided: tuple[Any, Any] | None = None
         self._lock = threading.Lock()
 
     def fill(
@@ -138,7 +221,7 @@ class Filler:
         """`words` int32 at an address of the current device, in the order of the stream."""
         if self._loaded is None:
             with self._lock:
-                self._loaded = _loaded()
+                self._loaded = filling()
         kernel, run = self._loaded
         given = numbers(order, grid, coarsening, axis)
         run(
@@ -146,10 +229,29 @@ class Filler:
             None, None, None, address, *given, _BLOCK,
         )  # fmt: skip
 
+    def divide(self, address: int, how: Division, grid: tuple[int, int, int], stream: int) -> None:
+        """The same of a launch whose last tiles are divided."""
+        if self._divided is None:
+            with self._lock:
+                self._divided = dividing()
+        kernel, run = self._divided
+        run(
+            divided_programs(how), 1, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, *divided_numbers(how, grid), SLOTS, SOME,
+        )  # fmt: skip
 
-def _loaded() -> tuple[Any, Any]:
-    """The kernel on the current device, and what launches it."""
-    constants = {"BLOCK": _BLOCK}
-    kernel: Any = fill_table.warmup(torch.int32, *[2] * len(_NUMBERS), grid=(1,), **constants, num_warps=4)
+
+def filling() -> tuple[Any, Any]:
+    """`fill_table` on the current device, and what launches it."""
+    return _loaded(fill_table, _NUMBERS, BLOCK=_BLOCK)
+
+
+def dividing() -> tuple[Any, Any]:
+    """`fill_divided`, too."""
+    return _loaded(fill_divided, DIVIDED, SLOTS=SLOTS, SOME=SOME)
+
+
+def _loaded(function: Any, numbers: list[str], **constants: int) -> tuple[Any, Any]:
+    kernel: Any = function.warmup(torch.int32, *[2] * len(numbers), grid=(1,), **constants, num_warps=4)
     theirs = kernel.run
     return kernel, quick(theirs, kernel) or theirs

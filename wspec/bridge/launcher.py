@@ -162,7 +162,7 @@ class _Layout:
             slot = space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
             there = f"contents[{offset}:{offset + slot.layout.size}]"
             again.append(f"form = a{at}.shape, a{at}.stride()")
-            again.append(f"{there}, r{at} = d{index}.forms.get(form) or d{index}.of(a{at}, form)")
+            again.append(f"{there}, r{at} = d{index}.forms.get(form) or d{index}.of(a{at}, p{at}, form)")
             lines += [
                 f"shape = {_key_of(f'a{at}')}",
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
@@ -179,10 +179,10 @@ class _Layout:
         described = [at for at, *_ in self.descriptors]
         source += _AGAIN.format(
             arguments=arguments, descriptors="\n    ".join(again) or "pass", numbers=numbers,
-            places="; ".join(f"p{at} = {_POINTER.format(at)}" for at in addressed) or "pass",
+            places="; ".join(f"p{at} = {_OWN.format(at)}" for at in addressed) or "pass",
             aligned=" | ".join(f"p{at}" for at in described) or "0",
             addresses="".join(f"p{at}, " for at in addressed),
-            reaches="".join(f"r{at}, " if at in described else f"reach(a{at}), " for at in addressed),
+            reaches="".join(f"r{at}, " if at in described else _REACH.format(at) for at in addressed),
             early=cuda.Config.attribute_count.offset,
         )  # fmt: skip
         exec(compile(source, "<wspec launcher>", "exec"), space)
@@ -204,6 +204,8 @@ def _packs(form: str) -> Callable[..., None]:
 
 
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
+_OWN = "a{0}.data_ptr() if type(a{0}) is Tensor else address(a{0})"
+_REACH = "(a{0}.nbytes if type(a{0}) is Tensor and a{0}.is_contiguous() else reach(a{0})), "
 _TEMPLATE = """
 def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
     if x * y * z <= 0 or block.given_up or hooked(enter) or hooked(leave):
@@ -235,7 +237,8 @@ def lay(contents, x, y, z, early, {arguments}):
     return ({addresses}), ({reaches})
 """
 """Changes what a block held to another launch, which starts early or not, of tensors where the kernel has descriptors
-of the whole of them. Gives the addresses of all that have one, and how many bytes they reach. Raises Unlike."""
+of the whole of them; ordinary tensors are the card's. Gives the addresses of all that have one, and how many bytes they
+reach. Raises Unlike."""
 
 
 def _their_way(theirs: Any) -> Starts:
@@ -303,6 +306,11 @@ class Block:
 def start(contents: bytearray, early: bool) -> None:
     """In what a block held: blocks start while the kernels before them may still run, or when those are over."""
     struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
+
+
+def starts_so(contents: bytes) -> bool:
+    """Do blocks start so, by what a block held?"""
+    return bool(struct.unpack_from("<I", contents, cuda.Config.attribute_count.offset)[0])
 
 
 def _reach(argument: Any) -> int:
@@ -374,6 +382,7 @@ class _Slot:
         self.reach = _reaching(rank)
         self.looked = False
         self.maps: tuple[cuda.TensorMaps, tuple[Any, ...]] | None = None  # what encodes without Triton, and of which
+        self.whole: Callable[[int, Any], tuple[bytes, int] | None] | None = None  # `of`, by `maps`
         self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
@@ -385,24 +394,29 @@ class _Slot:
         ctypes.memmove(self.block.address + self.offset, data, len(data))
         self.shape = shape
 
-    def of(self, tensor: torch.Tensor, form: tuple[Any, Any]) -> tuple[bytes, int]:
+    def of(self, tensor: torch.Tensor, address: int, form: tuple[Any, Any]) -> tuple[bytes, int]:
         """What is written for the whole of a tensor of that shape and those strides, and how many bytes it reaches."""
+        whole = self.whole
+        made = whole(address, form) if whole is not None else None
+        if made is None:
+            made = self._first_of(tensor, form)
+        keep(self.forms, form, made, _MOST)
+        return made
+
+    def _first_of(self, tensor: torch.Tensor, form: tuple[Any, Any]) -> tuple[bytes, int]:
+        """The same before it is known what encodes maps, or where that fails."""
         shape, size = form[0], tensor.element_size()
         strides = legal_strides(shape, form[1], size)
         if strides is None or self.example is None:
             raise Unlike
-        numbers, data = (*shape, *strides), None
-        if self.maps is not None and self.maps[1] == self.others:
-            found = self.maps[0].encode(tensor.data_ptr(), numbers)
-            data = None if found is None else self.layout.pack(found, *strides, *shape)
-        if data is None:
-            descriptor = object.__new__(TensorDescriptor)
-            descriptor.__dict__.update(self.example)
-            descriptor.base, descriptor.shape, descriptor.strides = tensor, list(shape), strides
-            data = self._encoded(descriptor, (*numbers, *self.others))
-        made = data, self.reach(*numbers) * size
-        keep(self.forms, form, made, _MOST)
-        return made
+        numbers = (*shape, *strides)
+        descriptor = object.__new__(TensorDescriptor)
+        descriptor.__dict__.update(self.example)
+        descriptor.base, descriptor.shape, descriptor.strides = tensor, list(shape), strides
+        data = self._encoded(descriptor, (*numbers, *self.others))
+        if self.maps is not None and self.maps[1] == self.others and self.maps[0].size == size:
+            self.whole = _whole(self.maps[0], self.rank, self.layout)
+        return data, self.reach(*numbers) * size
 
     def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
         """What is written, of a shape that was not seen yet. Raises Unlike, too."""
@@ -414,7 +428,7 @@ class _Slot:
         rank = self.rank
         numbers, others = shape[: 2 * rank], shape[2 * rank :]
         if self.maps is not None and self.maps[1] == others and numbers[-1] == 1:
-            found = self.maps[0].encode(descriptor.base.data_ptr(), numbers)
+            found = self.maps[0].encode(descriptor.base.data_ptr(), *numbers)
             if found is not None:
                 return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
         encoded, *given = _encode(descriptor, self.noted)
@@ -422,7 +436,7 @@ class _Slot:
         if not self.looked:
             self._look(descriptor, found)
             maps = _maps(self.noted)
-            if maps is not None and maps.encode(descriptor.base.data_ptr(), numbers) == found:
+            if maps is not None and maps.encode(descriptor.base.data_ptr(), *numbers) == found:
                 self.maps = maps, others
         return self.layout.pack(found, *given[rank:], *given[:rank])
 
@@ -440,6 +454,37 @@ class _Slot:
             raise Unlike
         self.looked = True
 
+
+def _whole(maps: cuda.TensorMaps, rank: int, layout: struct.Struct) -> Callable[[int, Any], tuple[bytes, int] | None]:
+    """`_Slot.of` of an address and a form; None where the driver refuses. It raises Unlike, too."""
+    unit, most = _UNITS[maps.size]
+    sizes, strides = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
+    legal = [f"if s{rank - 1} != 1 and n{rank - 1} > 1: raise Unlike", f"s{rank - 1} = 1"]
+    for dim in range(rank - 1):
+        legal += [
+            f"if n{dim} <= 1: s{dim} = {unit}",
+            f"elif not 0 < s{dim} < {most} or s{dim} % {unit}: raise Unlike",
+        ]
+    source = _WHOLE.format(
+        sizes=", ".join(sizes), strides=", ".join(strides), legal="\n    ".join(legal), bytes=maps.size,
+        reach=" + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in range(rank))]),
+    )  # fmt: skip
+    pack = struct.Struct(f"<{layout.format.removeprefix(f'<{MAP_BYTES}s')}").pack
+    space: dict[str, Any] = {"encode": maps.encode, "Unlike": Unlike, "pack": pack}
+    exec(compile(source, "<wspec tensor map>", "exec"), space)
+    found: Callable[[int, Any], tuple[bytes, int] | None] = space["whole"]
+    return found
+
+
+_WHOLE = """
+def whole(address, form):
+    ({sizes},), ({strides},) = form
+    {legal}
+    found = encode(address, {sizes}, {strides})
+    if found is None: return None
+    return found + pack({strides}, {sizes}), ({reach}) * {bytes}
+"""
+"""What `legal_strides` and `_reaching` say, of one rank and size of elements."""
 
 _MOST = 4096  # shapes a descriptor is remembered with
 

@@ -41,9 +41,8 @@ from wspec.tile_scheduler import (
     TileLoop,
     blocks_of,
     coarse,
-    divided_launch,
+    how_divided,
     launch_table,
-    near,
     partials_words,
 )
 
@@ -126,8 +125,6 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
             recording.rely(entry)
             recording.has_table(tables)
             recording.keep(*kept)
-            if entry.undecided:
-                recording.once()
         (launch if entry.settled else first)(blocks, 1, 1, *args, *hidden)
         entry.settled = True
 
@@ -144,7 +141,6 @@ class _Entry:
     address: int
     divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
     words: int = 0  # of memory for sums that the launch needs
-    undecided: bool = False  # whether `divided` pays is looked at when a launch like the first one comes
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
 
 
@@ -159,8 +155,8 @@ class Tables:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
         self.blocks_per_sm = blocks_per_sm
-        exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
-        self.read = reader([slot for _, slot in self.slots], change=None if exact else near)
+        self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
+        self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
         self.sampler = Sampler(tiles.cost)
         self.kinds: dict[Key, Kind] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
@@ -180,11 +176,7 @@ class Tables:
         """The same where no graph is captured."""
         kind = self.kinds.get(key)
         entry = self.entries.get(kind) if kind is not None else None
-        if entry is None:
-            return self._made(key)
-        if entry.undecided:
-            self._decide(key, entry)
-        return entry
+        return self._made(key) if entry is None else entry
 
     def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
         """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
@@ -204,7 +196,7 @@ class Tables:
         blocks = blocks_of(tiles, grid, slots)
         direction = self.sampler.direction(grid, named)
         if direction is not None and not tiles.stream_k and stream != PER_THREAD:
-            kind = (device, stream, grid, blocks, *direction)
+            kind: Kind = (device, stream, grid, blocks, *direction)
             entry = self.entries.get(kind)
             if entry is not None:
                 keep(self.kinds, key, kind, MOST)
@@ -220,33 +212,27 @@ class Tables:
             entry = self.entries.get(kind)
             if entry is None:
                 with recording.aside():
-                    entry = self._written(kind, order, blocks) if order is not None else None
-                    if entry is None:
+                    if order is None:
                         entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+                    else:
+                        entry = self._written(kind, order, blocks)
+                        entry.divided = self._divided(kind, grid, named, slots) if tiles.stream_k else None
                     mark(device, stream).record(stream)
-                entry.undecided = bool(tiles.stream_k)
                 self.entries[kind] = entry
                 for old in self.memory.more_than(KEPT_BYTES):
                     self.entries.pop(old, None)
             keep(self.kinds, key, kind, MOST)
         return entry
 
-    def _decide(self, key: Key, entry: _Entry) -> None:
-        """Are tiles divided? That takes the host some 100 us, which are spent when a grid comes the second time."""
-        device, stream, grid, values = key
-        divided = self.tiles.stream_k.value
-        slots = multiprocessors(device) * self.blocks_per_sm
-        with self.lock:
-            if not entry.undecided:
-                return
-            parts = divided_launch(self.tiles, grid, self._named(values), slots)
-            if divided is not None and parts is not None:
-                with recording.aside():
-                    made = self._uploaded((*key, "divided"), *parts)
-                    mark(device, stream).record(stream)
-                made.words, entry.settled = partials_words(divided, parts[0]), False
-                entry.divided = made
-            entry.undecided = False
+    def _divided(self, kind: Kind, grid: tuple[int, int, int], values: Mapping[int, int], slots: int) -> _Entry | None:
+        """The same launch with the last tiles divided, if that pays."""
+        found, how = how_divided(self.tiles, grid, values, slots), self.tiles.stream_k.value
+        if found is None or how is None:
+            return None
+        device, stream, *_ = kind
+        memory, address = self.memory.take(kind, (device, stream), 4 * found.words, _allocate)
+        filler(device).divide(address, found, grid, stream)
+        return _Entry(found.blocks, memory, address, words=partials_words(how, found.blocks))
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
@@ -294,7 +280,7 @@ class Tables:
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
-                return replace(entry, divided=None, undecided=False, settled=True)
+                return replace(entry, divided=None, settled=True)
         return self._of_its_own(key, order, named, slots)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class _State:
 
     def aside(self) -> AbstractContextManager[None]:
         """What is launched inside is no part of the launch that is recorded."""
-        return _Aside(self.of_thread)
+        return _Aside(self.of_thread) if self.count else _NOTHING
 
     @property
     def now(self) -> Recorded | None:
@@ -117,4 +117,5 @@ class _Aside:
         self._of_thread.now = self._now
 
 
+_NOTHING: AbstractContextManager[None] = nullcontext()
 recording = _State()

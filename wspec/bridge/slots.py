@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wspec.tile_scheduler import NEAR
+
 BEFORE = 3  # launch metadata, and the hooks before and after: what a launch passes before the kernel's own arguments
 Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
 
@@ -28,16 +30,19 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
 
 
 def reader(
-    slots: Sequence[Slot | None], before: int = 0, change: Callable[[int], int] | None = None
-) -> Callable[[Sequence[Any]], tuple[int, ...]]:
-    """What gives the numbers at slots, of a launch's arguments from position `before` on, each after that change."""
-    parts = []
+    slots: Sequence[Slot | None], before: int = 0, *, nearly: bool = False, on_grid: bool = False
+) -> Callable[..., tuple[int, ...]]:
+    """What gives the numbers at slots, of a launch's arguments from position `before` on.
+
+    nearly: what is `near` them. on_grid: it is given the grid's sizes first, and its result begins with these.
+    """
+    parts = ["x, y, z,"] if on_grid else []
     for slot in slots:
         assert slot is not None, "costs depend on whole numbers only"
         position, kind, axis = slot
         inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
         number = f"int(args[{before + position}]{inside})"
-        parts.append(f"{number}," if change is None else f"change({number}),")
-    text = f"lambda args: ({' '.join(parts)})"
-    found: Callable[[Sequence[Any]], tuple[int, ...]] = eval(text, {"change": change})
+        parts.append(f"{NEAR.format('n', f'(n := {number})') if nearly else number},")
+    text = f"lambda {'x, y, z, ' if on_grid else ''}args: ({' '.join(parts)})"
+    found: Callable[..., tuple[int, ...]] = eval(text)
     return found

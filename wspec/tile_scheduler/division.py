@@ -20,6 +20,8 @@ of 2048 x 16384 x 8192 read two thirds more from memory, and were slower than un
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,16 +33,55 @@ WHOLE = (0, 0, -1, -1)
 SHORTEST = 4  # iterations of a part, normally; a cut that is nearer to an end of its tile goes there
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Of so many tiles of so many iterations each, over blocks; a part has `shortest` iterations or more."""
+
+    tiles: int
+    trips: int
+    blocks: int
+    shortest: int = SHORTEST
+
+    @property
+    def is_one(self) -> bool:
+        """Is anything to be divided?"""
+        return self.tiles > self.blocks and bool(self.tiles % self.blocks) and self.trips >= 2 * self.shortest
+
+    @property
+    def waves(self) -> int:
+        """Full ones; the last of them and what is left are shared."""
+        return self.tiles // self.blocks
+
+    @property
+    def start(self) -> int:
+        """Tiles that are not shared: the first ones."""
+        return (self.waves - 1) * self.blocks
+
+    @property
+    def shared(self) -> int:
+        """Tiles of which each block has a share."""
+        return self.tiles - self.start
+
+    @property
+    def rows(self) -> int:
+        """Entries of a block: a first part, two whole tiles and a rest at most, and one behind the last."""
+        return self.waves + 4
+
+    @property
+    def words(self) -> int:
+        """int32 of the flat table."""
+        return FIELDS * (1 + self.rows * self.blocks)
+
+
 def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int = SHORTEST) -> Table | None:
     """[rows + 1, blocks, FIELDS] for tiles [gz, gy, gx] of so many iterations each; None if nothing is to be divided.
 
     As `wspec.tile_scheduler.make_table` gives it, with the parts.
     """
-    tiles = int(np.prod(shape))
-    waves, left = divmod(tiles, blocks)
-    if not left or not waves or trips < 2 * shortest:
+    how = Division(int(np.prod(shape)), trips, blocks, shortest)
+    if not how.is_one:
         return None
-    shared, start = tiles - (waves - 1) * blocks, (waves - 1) * blocks
+    waves, shared, start = how.waves, how.shared, how.start
     cuts = _cuts(shared, trips, blocks, shortest)
     block = np.arange(blocks)
     first, skipped = np.divmod(cuts[:-1], trips)
@@ -51,7 +92,7 @@ def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int
     nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
     whole = (first + ends)[owner] + nth
     number = _numbers(shared, whole, part[owner])
-    table = np.zeros((waves + 4, blocks, FIELDS), np.int32)
+    table = np.zeros((how.rows, blocks, FIELDS), np.int32)
 
     def put(row: _Indices, column: _Indices, tile: _Indices, *parts: _Indices | int) -> None:
         z, y, x = np.unravel_index(tile, shape)
@@ -67,7 +108,7 @@ def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int
     behind = (waves - 1 + begins + count)[ends]
     put(behind, mine, start + number[first[ends]], skipped[ends], trips, mine - 1, -1)
     table[0, :, 3] = waves - 1 + begins + count + ends
-    return table[: int(table[0, :, 3].max()) + 1]
+    return table
 
 
 def _numbers(shared: int, whole: _Indices, begun: _Indices) -> _Indices:

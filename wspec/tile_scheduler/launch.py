@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, divided_table
+from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, Division, divided_table
 from wspec.tile_scheduler.names import SLOTS, WORDS
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.sampled import Sampler, coarse, even_tiles
@@ -52,7 +52,18 @@ def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.N
 def divided_launch(
     tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
 ) -> tuple[int, npt.NDArray[np.int32]] | None:
-    """The same with the last tiles divided among the blocks; None where that cannot be, or, unless it `must`, pays not.
+    """The same by `how_divided`. `bridge.fill_table` writes the same on the card."""
+    found = how_divided(tiles, grid, values, slots, must=must)
+    if found is None:
+        return None
+    table = divided_table(grid[::-1], found.trips, found.blocks, found.shortest)
+    return None if table is None else (found.blocks, flat(grid, table, 1, 0))
+
+
+def how_divided(
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
+) -> Division | None:
+    """How the last tiles are divided among the blocks; None where that cannot be, or, unless it `must`, pays not.
 
     What must be divided may have parts of one iteration.
 
@@ -68,8 +79,8 @@ def divided_launch(
     cost, trips = found
     if not (must or cost * (1 - count % blocks / blocks) > divided.fix_up_cycles):
         return None
-    table = divided_table(grid[::-1], trips, blocks, 1 if must else SHORTEST)
-    return None if table is None else (blocks, flat(grid, table, 1, 0))
+    made = Division(count, trips, blocks, 1 if must else SHORTEST)
+    return made if made.is_one else None
 
 
 def partials_words(divided: StreamK, blocks: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -101,12 +101,13 @@ class Ranking:
         return sorted(range(len(cycles)), key=cycles.__getitem__)
 
 
-def near(value: int) -> int:
-    """What stands for a number that decides between ways or orders: there, sizes between two multiples of 32 are alike.
+NEAR = "({0} if -256 < {1} < 256 else (({0} - 1) | 31) + 1)"
+"""`near` of a name as text, for functions that are written for a kernel; the second is read first."""
 
-    Numbers of less than 256, which need not be sizes, stand for themselves.
-    """
-    return value if -256 < value < 256 else ((value - 1) | 31) + 1
+near: Callable[[int], int] = eval(f"lambda value: {NEAR.format('value', 'value')}")
+"""What stands for a number that decides between ways or orders: there, sizes between two multiples of 32 are alike.
+
+Numbers of less than 256, which need not be sizes, stand for themselves."""
 
 
 def fastest(ways: tuple[LaunchWay, ...], grid: Grid, values: Mapping[int, int], sms: int) -> list[tuple[float, int]]:

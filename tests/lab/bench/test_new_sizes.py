@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
-from wspec.lab.bench.new_sizes import FARTHEST, Call, Found, Subject, far_table, is_good, measure, measure_far, tables
+import pytest
+
+from wspec.lab.bench.new_sizes import (
+    FARTHEST,
+    Call,
+    Found,
+    Subject,
+    climb,
+    far_table,
+    is_good,
+    measure,
+    measure_far,
+    steps_table,
+    tables,
+)
 
 
 def found(**changes: Any) -> Found:
@@ -50,3 +65,23 @@ def test_long_sizes_are_called_three_times() -> None:
     assert set(calls) - {16000} == {size for size, count in calls.items() if count == 3}
     assert len(calls) == 21 and min(calls) == 16000 and max(calls) == FARTHEST and waits[-1] == 21
     assert made.more_us == made.new_us - made.known_us and far_table([made]).rows[0][0] == "f"
+
+
+def test_climbing_ends_where_different_sizes_are_as_fast() -> None:
+    """As the card, which takes as long for a size whether it was seen or not, decides from 3,000 on."""
+    seen: set[int] = set()
+    now = [0.0]
+
+    def of(size: int) -> Call:
+        def call() -> None:
+            now[0] += size / 100 if size >= 3000 or size in seen else 100.0
+            seen.add(size)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter_ns", lambda: int(now[0] * 1e3))
+        found = climb(Subject("f", of, 300, 24000), lambda: None, 30, 6)
+    assert [one.size for one in found] == [300, 721, 1731, 4159, 9991]
+    assert found[0].ratio < 0.1 and found[-1].ratio > 0.99
+    assert [row[1] for row in steps_table(found).rows] == [str(one.size) for one in found]

@@ -1,9 +1,15 @@
-"""What sizes that were never seen cost: the host time of one call, and how long many different ones in a row take."""
+"""`python -m wspec.lab.bench.new_sizes`: what sizes that were never seen cost, the host time of one call, and how long
+many different ones in a row take; from which size on these run at the speed of equal ones.
+
+`python -m wspec.lab.bench.launch` prints the same without the last.
+"""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +18,8 @@ from typing import Any
 import torch
 
 from wspec.kernels import attention, matmul, quantized
-from wspec.lab.bench.report import Table, number
+from wspec.lab.bench.environment import NoGpu, require_hopper
+from wspec.lab.bench.report import Table, console, number
 
 NEW_US = 60.0
 """A size that was never seen may cost the host so much more than a known one."""
@@ -239,6 +246,90 @@ def tables(found: Sequence[Found]) -> tuple[Table, Table]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Many sizes around one, in a row, the card's work included: microseconds of each."""
+
+    name: str
+    size: int
+    equal_us: float
+    different_us: float  # never seen
+    second_us: float  # the same again
+
+    @property
+    def ratio(self) -> float:
+        """Speed of different sizes over that of equal ones."""
+        return self.equal_us / self.different_us
+
+
+def climb(subject: Subject, wait: Wait, count: int = 300, steps: int = 8) -> list[Step]:
+    """From short sizes to long ones, until different ones run as fast as equal ones twice in a row.
+
+    No size is one that `measure` calls first, as long as there are not more than 400 of each.
+    """
+    found: list[Step] = []
+    for at in range(steps):
+        middle = round(subject.short * (subject.long / subject.short) ** (at / (steps - 1)))
+        sizes = range(max(1, middle - count // 2), max(1, middle - count // 2) + count + count // _COMPILED + 1)
+        for size in sizes[::_COMPILED]:
+            subject.of(size)()
+        differ = [subject.of(size) for nth, size in enumerate(sizes) if nth % _COMPILED][:count]
+        same = [subject.of(sizes[count // 2 // _COMPILED * _COMPILED])] * count
+        _row_us(same, wait)
+        equal = min(_row_us(same, wait) for _ in range(3))
+        found.append(Step(subject.name, middle, equal, _row_us(differ, wait), _row_us(differ, wait)))
+        if [one.ratio >= LEAST_RATIO for one in found[-2:]] == [True, True]:
+            break
+    return found
+
+
+def steps_table(found: Sequence[Step]) -> Table:
+    """Speeds by size."""
+    rows = tuple(
+        (
+            one.name, str(one.size), number(one.equal_us, 1), number(one.different_us, 1), number(one.ratio, 3),
+            number(one.equal_us / one.second_us, 3),
+        )
+        for one in found
+    )  # fmt: skip
+    columns = ("function", "sizes around", "equal, us each", "different, us each", "speed, first time", "second time")
+    return Table(f"From which size on different ones run at {LEAST_RATIO} of the speed of equal ones", columns, rows)
+
+
 def is_good(found: Found) -> bool:
     """Are both bars met?"""
     return found.more_us <= NEW_US and found.worst_ratio >= LEAST_RATIO
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's flags."""
+    made = argparse.ArgumentParser(
+        prog="python -m wspec.lab.bench.new_sizes", description="Measure what sizes never seen cost."
+    )
+    made.add_argument("--different", type=int, default=1000, help="sizes one after the other (default %(default)s)")
+    made.add_argument("--steps", type=int, default=8, help="sizes around which many follow (default %(default)s)")
+    made.add_argument("--only", default="", help="functions whose name has this in it")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when all bars are met, 1 when not, 2 when nothing could be run."""
+    options = parser().parse_args(argv)
+    try:
+        device = require_hopper()
+    except NoGpu as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    wait = torch.cuda.synchronize
+    those = [one for one in subjects(device) if options.only in one.name]
+    climbed = [step for one in those for step in climb(one, wait, steps=options.steps)]
+    found = [measure(one, wait, options.different) for one in those]
+    long = [measure_far(one, wait) for one in far(device) if options.only in one[0]]
+    for table in (*tables(found), far_table(long), steps_table(climbed)):
+        table.show(console())
+    good = all(map(is_good, found)) and all(one.more_us <= NEW_US for one in long)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
