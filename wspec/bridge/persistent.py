@@ -23,6 +23,7 @@ import torch
 
 from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
+from wspec.bridge.cuda import relaxed_capture
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
@@ -49,6 +50,8 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
+CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: some 3 us
+OTHERS = 4  # of torch's 32 streams, which it gives out in turn, are asked whether a graph captures them
 
 
 def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
@@ -294,8 +297,28 @@ class Tables:
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
-                return replace(entry, divided=None, undecided=False, settled=True)
+                divided = self._divided_in_graph(key, entry) if self.tiles.stream_k else None
+                return replace(entry, divided=divided, undecided=False, settled=True)
         return self._of_its_own(key, order, named, slots)
+
+    def _divided_in_graph(self, key: Key, entry: _Entry) -> _Entry | None:
+        """The same with tiles divided, where that pays though the graph clears memory; the card has its table then."""
+        device, _, grid, values = key
+        slots = multiprocessors(device) * self.blocks_per_sm
+        parts = divided_launch(self.tiles, grid, self._named(values), slots, more=CLEARING)
+        divided = self.tiles.stream_k.value
+        if divided is None or parts is None:
+            return None
+        with self.lock:
+            if entry.divided is None:
+                memory = _beside(device, parts[1])
+                if memory is None:
+                    return None
+                words = partials_words(divided, parts[0])
+                entry.divided = _Entry(parts[0], memory, memory.data_ptr(), words=words)
+                entry.undecided = False
+            self.captured.append(entry.divided.memory)
+            return entry.divided
 
 
 def _kind(key: Key, order: Order | None) -> Kind:
@@ -315,6 +338,17 @@ def _upload(device: int, table: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """On the device, in the order of the current stream; and the memory of the host that it is copied from."""
     pinned = torch.from_numpy(table).pin_memory()
     return pinned, pinned.to(torch.device("cuda", device), non_blocking=True)
+
+
+def _beside(device: int, table: Any) -> torch.Tensor | None:
+    """On the device when this returns, though a graph is captured, which has no part in it; None if that cannot be."""
+    with relaxed_capture() as relaxed:
+        other: Any = torch.cuda.Stream
+        for _ in range(OTHERS if relaxed else 0):
+            with torch.cuda.stream(other(device)):
+                if not torch.cuda.is_current_stream_capturing():
+                    return torch.from_numpy(table).to(torch.device("cuda", device))
+    return None
 
 
 def in_stream(device: int, stream: int) -> AbstractContextManager[Any]:
