@@ -54,7 +54,7 @@ def hindrance(function: Operation) -> tuple[str, Operation] | None:
 
 def _only_computes(op: Operation) -> bool:
     row = info(op.name)
-    structure = bool(op.regions) or op.name in ("tt.return", "scf.yield")
+    structure = bool(op.regions) or op.name in ("tt.return", "scf.yield", "llvm.intr.assume")  # as true a second time
     within = row is not None and row.pure_flag is None and not row.writes & {"global", "other"}
     return structure or op.name in LOADS or is_pure(op) or within
 

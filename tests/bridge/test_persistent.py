@@ -298,8 +298,12 @@ def memory(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNa
         is_current_stream_capturing=lambda: device.capturing,
         OutOfMemoryError=torch.cuda.OutOfMemoryError,
     )
-    stand_in = SimpleNamespace(cuda=cuda, zeros=zeros, int32=torch.int32, device=lambda *_: torch.device("cpu"))
-    monkeypatch.setattr(partials, "torch", stand_in)
+
+    def empty(words: int, **_: Any) -> torch.Tensor:
+        return zeros(words) - 1
+
+    device_of = {"int32": torch.int32, "device": lambda *_: torch.device("cpu")}
+    monkeypatch.setattr(partials, "torch", SimpleNamespace(cuda=cuda, zeros=zeros, empty=empty, **device_of))
     monkeypatch.setattr(partials, "_made", {})
     return state
 
@@ -346,18 +350,49 @@ def test_kernels_of_a_stream_share_the_memory_and_streams_do_not(memory: SimpleN
     assert partials._made[0, 77].numel() == SLOTS * WORDS + SMS * 128, "larger where a kernel needs more"
 
 
-@pytest.mark.parametrize("why", ["capturing", "full"])
-def test_tiles_stay_whole_where_there_is_no_memory_for_sums(
-    device: SimpleNamespace, memory: SimpleNamespace, why: str
-) -> None:
-    """A graph may be replayed beside launches of the stream in which it was captured."""
+def test_tiles_stay_whole_where_there_is_no_memory_for_sums(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     launched(found, 5)
     assert launched(found, 5)[2]
     partials._made.clear()
-    setattr(device if why == "capturing" else memory, why, True)
+    memory.full = True
     _, table, words = launched(found, 5)
     assert (table, words) == (entry_of(found, (0, STREAM, (5, 1, 1), (640,))).address, 0)
+
+
+def test_a_graph_divides_in_memory_of_its_own(
+    device: SimpleNamespace, memory: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be replayed beside launches of the stream in which it was captured. What it reads stays."""
+    found, made = tables(divided_loop(), {"n": "i32"}), []
+    launched(found, 5)
+    known = [*partials._made.values()]
+    ours = partials._of_a_graph
+    monkeypatch.setattr(partials, "_of_a_graph", lambda words: made.append(ours(words)) or made[-1])
+    device.capturing = True
+    blocks, table, words = launched(found, 5, stream=99)
+    entry = entry_of(found, (0, STREAM, (5, 1, 1), (640,)))
+    assert entry.divided is not None and (blocks, table, words) == (SMS, entry.divided.address, made[0].data_ptr())
+    assert not made[0][: SLOTS * WORDS].any() and made[0].numel() == SLOTS * WORDS + SMS * 64
+    assert found.captured == [entry.memory, entry.divided.memory] and [*partials._made.values()] == known
+    device.capturing = False
+    assert launched(found, 5)[1] == table and device.divided == 1, "the card has the table, the graph does not write it"
+
+
+@pytest.mark.parametrize("why", ["full", "costs more"])
+def test_a_graph_that_cannot_divide(
+    device: SimpleNamespace, memory: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Without memory for sums, or where clearing memory takes what dividing saves."""
+    dear = StreamK(4, 1.0, 64)
+    found = tables(replace(divided_loop(), stream_k=Decision(dear)), {"n": "i32"})
+    launched(found, 5)
+    device.capturing, memory.full = True, why == "full"
+    monkeypatch.setattr(persistent, "CLEARING", 1e9 if why == "costs more" else 0.0)
+    entry = entry_of(found, (0, STREAM, (5, 1, 1), (640,)))
+    assert launched(found, 5, stream=99)[1:] == (entry.address, 0)
+    device.capturing = memory.full = False
+    assert launched(found, 5)[2], "launches by themselves do"
 
 
 def test_streams_of_threads_that_have_one_handle_share_nothing(memory: SimpleNamespace) -> None:

@@ -81,7 +81,7 @@ def test_two_streams_at_once() -> None:
 
 
 def test_in_a_row_and_in_graphs() -> None:
-    """Each takes the last one's result, and starts while that one ends. Graphs divide nothing, to the same bits."""
+    """Each takes the last one's result, and starts while that one ends."""
     first, weight = inputs(2304, 2304, 2304)
     weight /= 2304**0.5
 
@@ -98,6 +98,36 @@ def test_in_a_row_and_in_graphs() -> None:
         expected = alone(expected, number)
         torch.cuda.synchronize()
     assert torch.equal(result, expected) and words_are_clear()
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_graphs_beside_each_other_and_beside_launches(launches: int) -> None:
+    """Captured behind one launch, when the table is written beside the capture, or where it is there already."""
+    a, b = inputs(2304, 4096, 1024 + 64 * launches)
+    expected = run(plain_kernel("descriptor"), a, b)
+    function = kernel(stream_k=True)
+    outs = [empty_output(a, b, a.dtype) for _ in range(3)]
+    made = [Launch.of(a, b, out, variant="descriptor", config=TILE) for out in outs]
+    for _ in range(launches):
+        made[0].run(function)
+    graphs = [torch.cuda.CUDAGraph() for _ in made[1:]]
+    for graph, launch in zip(graphs, made[1:], strict=True):
+        with torch.cuda.graph(graph):
+            launch.run(function)
+            launch.run(function)
+    steps = [functools.partial(made[0].run, function), *(graph.replay for graph in graphs)]
+    streams = [torch.cuda.Stream() for _ in steps]
+    for _ in range(10):
+        for out in outs:
+            out.fill_(torch.nan)
+        torch.cuda.synchronize()
+        for _ in range(3):
+            for stream, step in zip(streams, steps, strict=True):
+                with torch.cuda.stream(stream):
+                    step()
+        torch.cuda.synchronize()
+        assert all(torch.equal(out, expected) for out in outs)
+    assert words_are_clear()
 
 
 def test_beside_work_that_takes_sms_away() -> None:

@@ -120,6 +120,7 @@ def _epilogues() -> Iterator[Case]:
     yield case("counter", {**GEMM, "count_ptr": "*i32:16"}, TILE)
     yield case("twice_stored", {**GEMM, "d_desc": desc(128, 128)}, TILE)
     yield case("reduce_add", GEMM, TILE, replicas=1)
+    yield case("assumed", GEMM, TILE)
     yield case("inline_asm", GEMM, {**TILE, "PURE": True})
     square = {**TILE, "BK": 128}  # what one step stores begins where that of the one before ends
     yield case("writes_in_loop", without(GEMM, "c_desc", c_ptr="*fp32:16"), square)

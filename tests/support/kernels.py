@@ -85,6 +85,18 @@ def bias(a_desc, b_desc, c_ptr, bias_ptr, n, k, BM: tl.constexpr, BN: tl.constex
 
 
 @triton.jit
+def assumed(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    tl.assume(row >= 0)
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        tl.assume(i < k)
+        acc = tl.dot(a_desc.load([row, i]), b_desc.load([i, column]), acc)
+    tl.assume(column >= 0)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@triton.jit
 def constant_trips(  # at: kernel
     a_desc, b_desc, c_desc, TRIPS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
 ):

@@ -48,6 +48,7 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
+CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: some 3 us
 
 
 def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
@@ -280,8 +281,18 @@ class Tables:
         for other, entry in known:
             if mark(device, other).is_over():
                 self.captured.append(entry.memory)
-                return replace(entry, divided=None, settled=True)
+                divided = self._divided_in_graph(key, entry)
+                return replace(entry, divided=divided, settled=True)
         return self._of_its_own(key, order, named, slots)
+
+    def _divided_in_graph(self, key: Key, entry: _Entry) -> _Entry | None:
+        """The same with tiles divided, where that pays though the graph clears memory for their sums."""
+        device, _, grid, values = key
+        slots = multiprocessors(device) * self.blocks_per_sm
+        if entry.divided is None or how_divided(self.tiles, grid, self._named(values), slots, more=CLEARING) is None:
+            return None
+        self.captured.append(entry.divided.memory)
+        return entry.divided
 
 
 def _kind(key: Key, order: Order | None) -> Kind:

@@ -50,7 +50,7 @@ def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.N
 
 
 def divided_launch(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False, more: float = 0.0
 ) -> tuple[int, npt.NDArray[np.int32]] | None:
     """The same by `how_divided`. `bridge.fill_table` writes the same on the card."""
     found = how_divided(tiles, grid, values, slots, must=must)
@@ -61,13 +61,14 @@ def divided_launch(
 
 
 def how_divided(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False, more: float = 0.0
 ) -> Division | None:
     """How the last tiles are divided among the blocks; None where that cannot be, or, unless it `must`, pays not.
 
     What must be divided may have parts of one iteration.
 
-    It pays where a tile's time, for the part of a wave that would be empty, is more than the sums take on their way.
+    It pays where a tile's time, for the part of a wave that would be empty, is more than `more` cycles and those that
+    the sums take on their way.
     """
     if (divided := tiles.stream_k.value) is None or min(grid) < 1:
         return None
@@ -77,7 +78,8 @@ def how_divided(
     if blocks > SLOTS or found is None:
         return None
     cost, trips = found
-    if not (must or cost * (1 - count % blocks / blocks) > divided.fix_up_cycles):
+    fix_up = divided.fix_up_cycles and divided.fix_up_cycles + more  # 0: divided wherever it can be
+    if not (must or cost * (1 - count % blocks / blocks) > fix_up):
         return None
     made = Division(count, trips, blocks, 1 if must else SHORTEST)
     return made if made.is_one else None

@@ -48,7 +48,10 @@ def arguments_of(module: Operation) -> list[str | None]:
     return [value_name(arg.location) for arg in function.regions[0].block.args]
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm_transposed", "two_products", "fp8", "dequantized_b", "rows_64_warps_4"])
+PRODUCTS = ["gemm", "gemm_transposed", "two_products", "fp8", "dequantized_b", "rows_64_warps_4", "assumed"]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
 def test_a_product_whose_blocks_walk_is_divided(name: str) -> None:
     """Verified, proved and taken by libtriton, as `outcome` sees to."""
     made = outcome(ODD[name], **ASKED)
