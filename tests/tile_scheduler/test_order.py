@@ -99,7 +99,9 @@ def test_what_lines_share_stays_in_the_cache(length: int, batch: int) -> None:
 
 
 def test_a_window_holds_a_line() -> None:
-    assert Order((8, 16, 8), 132, 0).window == (264, 3)
+    assert Order((8, 16, 8), 132, 0).window == (264, 4), "232 tiles are left, nearly a window"
+    assert Order((8, 16, 6), 132, 0).window == (264, 3) and Order((128, 16, 1), 132, 0).window == (264, 7)
+    assert Order((4, 66, 2), 132, 0).window == (264, 2), "nothing is left"
     assert Order((264, 4, 1), 132, 0).window == (264, 4) and Order((265, 4, 1), 132, 0).window == (528, 2)
     assert Order((2000, 1, 1), 132, 0).window == (2112, 1)
 
