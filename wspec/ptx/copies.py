@@ -1,8 +1,13 @@
 """Which tiles and elements of global memory a role's copies take, in a launch whose numbers are known.
 
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
-parameters, and what is loaded from global memory. Loops run as often as they do in that launch. A branch that hangs on
-something else goes either way.
+parameters, and what is loaded from global memory. Loops run as often as they do in that launch, but not much further
+than to the third round of each loop around copies: by then all that a round changes has been seen to change again. A
+branch that hangs on something else goes either way.
+
+Where threads copy elements, some lanes of each warp are looked at. The places of a warp's lanes are sums of what each
+bit of the lane's number adds: those of the first, of the last and of those with a single bit, one or more of which each
+warp has, say what all others are.
 
 Where that hangs on what threads hand to each other (sums over a warp, conversions of layouts through shared memory),
 all threads are executed. That they wait for each other there is shown elsewhere.
@@ -11,24 +16,25 @@ all threads are executed. That they wait for each other there is shown elsewhere
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from wspec.ptx import flow
-from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.arithmetic import computed, computing, width
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
-from wspec.ptx.evaluation import Evaluation, Value, computes
+from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, result, same
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
-MOST_COPIES = 32  # that are looked at in one launch, or so many times those that there are:
+COPIES = 32  # that are looked at in one launch, or so many times those that there are:
 _TIMES = 5
+ROUNDS = 3  # of a loop around copies, that are asked for besides
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
-LANES = (0, 31)  # that are looked at of each warp where threads copy elements
 _WORD = 4  # bytes of shared memory that are followed together
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
@@ -55,14 +61,34 @@ class Copy(NamedTuple):
     by: tuple[Copied, ...]
 
 
-class _Step(NamedTuple):
+class Taken(NamedTuple):
+    """What a role copies in a launch."""
+
+    copies: Sequence[Copy]  # in their order
+    ends: bool  # does the role come to its end with them?
+    rounds: Sequence[tuple[int, int, int]]
+    """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
     """An instruction that copies hang on."""
 
     at: int  # its place in the block
     one: Instruction
     is_copy: bool
     targets: tuple[str, ...]
-    constants: list[Value] | None  # what it makes, where that is always the same
+    constants: list[Value] | None = None  # what it makes, where that is always the same
+    sources: tuple[str | int | None, ...] | None = None  # registers and numbers that it computes its one result from
+    stores: bool = False  # to shared memory, or to anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Where a block goes on: `ways` without the loop of a wait."""
+
+    ways: tuple[int, ...]
+    hangs_on: Instruction | None  # which of them
 
 
 class Copies:
@@ -79,23 +105,32 @@ class Copies:
                     for one in inside[number] if is_copy(one)]  # fmt: skip
         self._through_memory = self._exchange = False
         needed = self._needed(inside) if self.all else frozenset[str]()
-        seen = LANES if any(one.opcode.startswith(ELEMENTS) for one in self.all) else LANES[:1]
-        lanes = range(WARP) if self._exchange or self._through_memory else seen
-        self._threads = [WARP * warp + lane for warp in role.warps for lane in lanes]
-        self._seen = [at for at, thread in enumerate(self._threads) if thread % WARP in seen]
+        has_elements = any(one.opcode.startswith(ELEMENTS) for one in self.all)
+        each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
+        seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
+        everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
+        self._threads = sorted(everyone if self._exchange or self._through_memory else seen)
+        self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
+        self._turns = {number: _turn_of(blocks[number]) for number in inside}
+        with_copies = {number for number in inside if any(is_copy(one) for one in inside[number])}
+        loops = flow.loops_of(blocks, role.start[0], role.blocks) if self.all else {}
+        self.loops = {first: loop for first, loop in loops.items() if not loop.isdisjoint(with_copies)}
+        """Around copies: the block that each is entered at, and its blocks."""
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
         for at, one in enumerate(instructions):
             targets = self._writers.targets(one)
             if is_copy(one):
-                yield _Step(at, one, True, (), None)
+                yield _Step(at, one, True, ())
             elif self._through_memory and _writes_shared(one):
-                yield _Step(at, one, False, targets, None)
+                yield _Step(at, one, False, targets, stores=True)
             elif not needed.isdisjoint(targets):
                 constants = [self._evaluation.constant(name) for name in targets]
-                yield _Step(at, one, False, targets, None if None in constants else constants)
+                is_same = None not in constants
+                sources = None if is_same or len(targets) != 1 or not computing(one.opcode) else _sources(one)
+                yield _Step(at, one, False, targets, constants if is_same else None, sources)
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
         """The registers that copies and branches hang on."""
@@ -125,8 +160,8 @@ class Copies:
                         work += [name for one in stores for name in reads(one) if self._through_memory]
         return frozenset(found)
 
-    def in_launch(self, launch: Launch, choose: Callable[[], bool]) -> tuple[list[Copy], bool]:
-        """The copies in their order, and whether the role comes to its end with them."""
+    def in_launch(self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int]) -> Taken:
+        """What is copied. `known`: of loops, the rounds that need not be gone again."""
         run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers)
         number, place = self._role.start
         for passed in self._role.way:
@@ -134,8 +169,11 @@ class Copies:
                 if passed != number or step.at < place:
                     run.execute(step)
         found: list[Copy] = []
+        rounds: list[tuple[int, int, int]] = []
+        now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
+        enough = max(COPIES, _TIMES * len(self.all))
         for _ in range(MOST_BLOCKS):
-            block = self._blocks[number]
+            before = len(found)
             for step in self._steps[number]:
                 if step.at < place:
                     continue
@@ -145,34 +183,68 @@ class Copies:
                 else:
                     run.execute(step)
             place = 0
-            if len(found) >= max(MOST_COPIES, _TIMES * len(self.all)):
-                break
-            way = self._way(block, run, choose)
+            if len(found) > before:
+                for first, loop in self.loops.items():
+                    if number in loop and now[first] > most[first]:
+                        most[first] = now[first]
+                        rounds.append((len(found), first, now[first]))
+                far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
+                if far and len(found) >= enough:
+                    break
+            way = self._way(self._turns[number], run, choose)
             if way is None:
-                return found, True
+                return Taken(found, True, rounds)
+            if way in self.loops:
+                now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return found, False
+        return Taken(found, False, rounds)
 
-    def _way(self, block: flow.Block, run: _Run, choose: Callable[[], bool]) -> int | None:
+    def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""
-        ways, turn = list(block.follow), block.turn
-        if block.spins:
-            ways.remove(block.number)
-        elif turn is not None and turn.name == "bra" and turn.guard and len(ways) == 2:
-            taken = run.guard(turn)
+        ways = turn.ways
+        if turn.hangs_on is not None and turn.hangs_on.name == "bra":
+            taken = run.guard(turn.hangs_on)
             if not isinstance(taken, int):
                 taken = choose()
             ways = ways[:1] if taken else ways[1:]
-        elif turn is not None and turn.name == "brx":
-            index = run.value(turn.operands[0])
-            ways = [ways[index]] if isinstance(index, int) and index < len(ways) else []
-        inside = [way for way in ways if way in self._role.blocks]
-        return inside[0] if inside else None
+        elif turn.hangs_on is not None:
+            index = run.value(turn.hangs_on.operands[0])
+            ways = (ways[index],) if isinstance(index, int) and index < len(ways) else ()
+        return next((way for way in ways if way in self._role.blocks), None)
 
 
 def is_copy(one: Instruction) -> bool:
     """Of a tile, or of elements?"""
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
+
+
+def _lanes(warp: int, warps: int) -> set[int]:
+    """Those of a warp, by its number among some, that are looked at: the warps have each bit of a lane's number."""
+    return {0, WARP - 1, *(1 << bit for bit in range(WARP.bit_length() - 2) if bit % warps == warp)}
+
+
+def _sources(one: Instruction) -> tuple[str | int | None, ...] | None:
+    """None where an operand is neither a register nor a number."""
+    found: list[str | int | None] = []
+    for operand in one.operands[1:]:
+        match operand:
+            case Register(name, False):
+                found.append(name)
+            case Number():
+                found.append(operand.value)
+            case Symbol(name):
+                found.append(0 if name == SHARED else None)
+            case _:
+                return None
+    return None if isinstance(one.operands[0], Several) else tuple(found)
+
+
+def _turn_of(block: flow.Block) -> _Turn:
+    turn, ways = block.turn, tuple(block.follow)
+    if block.spins:
+        return _Turn(tuple(way for way in ways if way != block.number), None)
+    hangs = turn is not None and (turn.name == "brx" or (turn.name == "bra" and bool(turn.guard) and len(ways) == 2))
+    return _Turn(ways, turn if hangs else None)
 
 
 def _is_executed(one: Instruction) -> bool:
@@ -215,11 +287,14 @@ class _Run:
         guard = self.guard(one) if one.guard else 1
         if guard == 0:
             return
-        if _writes_shared(one):
+        if step.stores:
             self._store(one, guard)
         results: Sequence[Value]
         if step.constants is not None:
             results = step.constants
+        elif step.sources is not None:
+            held = self._held
+            results = (result(one.opcode, [held.get(it) if isinstance(it, str) else it for it in step.sources]),)
         elif _is_executed(one):
             results = self._evaluation.results(one, self._held)
         elif one.name == "ld":
@@ -233,8 +308,7 @@ class _Run:
         if guard is None or now is None or before is None or isinstance(guard, int):
             return None
         both = zip(guard, self._each(now), self._each(before), strict=True)
-        found = tuple(new if holds else old for holds, new, old in both)
-        return found[0] if found.count(found[0]) == len(found) else found
+        return same(tuple(new if holds else old for holds, new, old in both))
 
     def _each(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
         return (value,) * self._threads if isinstance(value, int) else value
@@ -269,7 +343,7 @@ class _Run:
             if value is None:
                 return None
             found.append(value)
-        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+        return same(tuple(found))
 
     # ---- shared memory
 
@@ -367,7 +441,7 @@ class _Lanes(Evaluation):
             if total is None:
                 return None
             found += [total] * WARP
-        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+        return same(tuple(found))
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
@@ -384,5 +458,4 @@ class _Lanes(Evaluation):
             return None
         if any(source not in at for source in sources):
             return None
-        found = tuple(value[at[source]] for source in sources)
-        return found[0] if found.count(found[0]) == len(found) else found
+        return same(tuple(value[at[source]] for source in sources))

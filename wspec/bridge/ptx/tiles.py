@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wspec.bridge.ptx.actions import box_of_copy
-from wspec.bridge.ptx.scalars import bits_of, result_of
+from wspec.bridge.ptx.scalars import DIVISIONS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
@@ -29,10 +29,6 @@ BOXES = frozenset((
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
 _COPIES = BOXES | ROWS | {ELEMENTS}
-_DIVISIONS = frozenset((
-    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.ceildivui",
-    "arith.floordivsi",
-))  # fmt: skip
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
 Index = tuple[int, ...]
@@ -198,7 +194,7 @@ class Tiles:
     def _result(self, op: Operation, scope: Scope, index: Index) -> int | None:
         match op.name:
             case "arith.constant":
-                return _constant(op)
+                return constant_of(op)
             case "tt.get_program_id":
                 return self._launch.block[op.int_attr("axis") or 0]
             case "tt.get_num_programs":
@@ -229,7 +225,7 @@ class Tiles:
         values = []
         for operand in op.operands:
             values.append(self.of(operand, scope, index if isinstance(operand.type, TensorType) else ()))
-        if op.name in _DIVISIONS and values[1] == 0:
+        if op.name in DIVISIONS and values[1] == 0:
             raise Over
         return result_of(op, tuple(values))
 
@@ -356,7 +352,8 @@ def _passed(op: Operation, index: Index) -> Index | None:
     return None
 
 
-def _constant(op: Operation) -> int | None:
+def constant_of(op: Operation) -> int | None:
+    """Of `arith.constant`, in all elements of a tensor; None of other constants."""
     value, type = op.int_attr("value"), op.result.type
     if value is None:
         dense = op.attr("value")
