@@ -10,11 +10,13 @@ bit of the lane's number adds: those of the first, of the last and of those with
 warp has, say what all others are.
 
 Where that hangs on what threads hand to each other (sums over a warp, conversions of layouts through shared memory),
-all threads are executed. That they wait for each other there is shown elsewhere.
+all threads are executed, and each of them is looked at in some round, as what it copies may be like no other's. That
+they wait for each other there is shown elsewhere.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,6 +34,7 @@ from wspec.ptx.syntax import Instruction
 MOST_BLOCKS = 400  # that are passed in one launch
 COPIES = 32  # that are looked at in one launch, or so many times those that there are:
 _TIMES = 5
+_TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
 ROUNDS = 3  # of a loop around copies, that are asked for besides
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
@@ -109,8 +112,10 @@ class Copies:
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
         everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
-        self._threads = sorted(everyone if self._exchange or self._through_memory else seen)
+        is_together = self._exchange or self._through_memory
+        self._threads = sorted(everyone if is_together else seen)
         self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
+        self._turns_of = _TURNS if is_together and has_elements else 1
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}
@@ -162,7 +167,7 @@ class Copies:
 
     def in_launch(self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int]) -> Taken:
         """What is copied. `known`: of loops, the rounds that need not be gone again."""
-        run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers)
+        run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers, self._turns_of)
         number, place = self._role.start
         for passed in self._role.way:
             for step in self._steps[passed]:
@@ -171,7 +176,7 @@ class Copies:
         found: list[Copy] = []
         rounds: list[tuple[int, int, int]] = []
         now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
-        enough = max(COPIES, _TIMES * len(self.all))
+        enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
         for _ in range(MOST_BLOCKS):
             before = len(found)
             for step in self._steps[number]:
@@ -264,13 +269,21 @@ def _writes_shared(one: Instruction) -> bool:
 
 
 class _Run:
-    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told."""
+    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told; those that they
+    change places with, in so many `turns` of an instruction."""
 
     def __init__(
-        self, evaluation: Evaluation, launch: Launch, threads: int, seen: Sequence[int], buffers: Sequence[range]
+        self,
+        evaluation: Evaluation,
+        launch: Launch,
+        threads: int,
+        seen: Sequence[int],
+        buffers: Sequence[range],
+        turns: int,
     ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
-        self._seen, self._buffers = seen, buffers
+        self._seen, self._buffers, self._turns = seen, buffers, turns
+        self._times = Counter[Instruction]()
         self._words: dict[int, int] = {}  # that the role's threads have stored
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
         self._held |= {name: evaluation.constant(name) for name in _THREAD}
@@ -385,12 +398,15 @@ class _Run:
         if guard is None:
             return Copy(one, (Copied(None, (None,), None),))
         holds = self._each(guard)
-        threads = [at for at in self._seen if holds[at]]
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):
+            turn = self._times[one] % self._turns  # changes a lane's number, where all lanes are there
+            self._times[one] += 1
+            threads = [at ^ turn for at in self._seen if holds[at ^ turn]]
             place, source = self._spread(operands[0]), self._spread(operands[1])
             size = self._spread(operands[3] if len(operands) > 3 else operands[2])
             return Copy(one, tuple(Copied(place[at], (source[at],), size[at]) for at in threads))
+        threads = [at for at in self._seen if holds[at]]
         is_load = ".mbarrier::complete_tx" in one.opcode
         place = self._spread(operands[0] if is_load else operands[1])
         tensor = operands[1] if is_load else operands[0]
@@ -425,8 +441,8 @@ class _Lanes(Evaluation):
     def _reduced(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         """Of each warp's lanes, all of them."""
         *words, kind = one.opcode.split(".")
-        value, mask = self.value(one.operands[1], held), self.value(one.operands[2], held)
-        if value is None or mask is None or isinstance(mask, tuple) or mask & 0xFFFFFFFF != 0xFFFFFFFF:
+        value = self.value(one.operands[1], held)
+        if value is None or not self.is_of_all(one.operands[2], held):
             return None
         if len(words) != 3 or len(self.threads) % WARP:  # words: redux, sync, and what it does
             return None
@@ -445,6 +461,8 @@ class _Lanes(Evaluation):
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if not self.is_of_all(one.operands[-1], held):
+            return None
         if value is None or isinstance(value, int):
             return value
         if not isinstance(lane, int) or not 0 <= lane < WARP:

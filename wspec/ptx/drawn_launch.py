@@ -12,8 +12,8 @@ _REGION = 40  # bits of an address that say where in an argument's memory it is
 _MIXED, _SHIFT, _WHICH, _HOW = 0x9E3779B97F4A7C15, 40, 30, 20
 _BITS64 = (1 << 64) - 1
 _BESIDE, _OF = (-1, 0, 1), 6  # what is added to multiples, of so many numbers
-SMALL = (16,)
-MIXED = (16, 256, 4096, 16, 256, 4096, 16, 1 << 24)
+SMALL = (3, 16)
+MIXED = (3, 16, 256, 4096, 16, 256, 4096, 1 << 24)
 """Above what integers are in memory; of several, each place has one."""
 
 

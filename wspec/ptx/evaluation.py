@@ -15,6 +15,7 @@ from wspec.ptx.syntax import Instruction
 
 SHARED = "global_smem"  # Triton's name of the block's shared memory
 
+_LANES = (1 << WARP) - 1
 _MOST_WRITERS = 8  # of a register that is asked for
 
 Value = int | tuple[int, ...] | None
@@ -70,6 +71,8 @@ class Evaluation:
     def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
         """Of all registers that an instruction writes, without its guard."""
         if one.name == "elect":
+            if not self.is_of_all(one.operands[-1], held):
+                return (None,) * len(writes(one))
             leaders = tuple(int(thread % WARP == 0) for thread in self.threads)
             return (0, leaders) if len(writes(one)) == 2 else (leaders,)
         operands = one.operands
@@ -79,8 +82,15 @@ class Evaluation:
             return (self._shuffled(one, held),)
         return (_remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
 
+    def is_of_all(self, mask: Operand, held: Mapping[str, Value]) -> bool:
+        """Does it name all lanes of a warp? What others get is not defined."""
+        found = self.value(mask, held)
+        return isinstance(found, int) and found & _LANES == _LANES
+
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if not self.is_of_all(one.operands[-1], held):
+            return None
         if isinstance(value, int):
             return value
         if value is None or not isinstance(lane, int) or not one.opcode.startswith("shfl.sync.idx.b32"):
