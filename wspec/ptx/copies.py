@@ -1,4 +1,4 @@
-"""Which tiles and elements of global memory a role's copies take, in a launch whose numbers are known.
+"""What a role copies of global memory, and when it waits, in a launch whose numbers are known.
 
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
 parameters, and what is loaded from global memory. Loops run as often as they do in that launch, but not much further
@@ -16,6 +16,7 @@ they wait for each other there is shown elsewhere.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,19 +59,25 @@ class Copied(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """An instruction, and what the threads do that execute it."""
+    """An instruction, and what the threads do that execute it; or one that waits at an mbarrier."""
 
     one: Instruction
-    by: tuple[Copied, ...]
+    by: tuple[Copied, ...]  # () of one that waits
 
 
 class Taken(NamedTuple):
-    """What a role copies in a launch."""
+    """What a role copies in a launch, and where it waits."""
 
     copies: Sequence[Copy]  # in their order
     ends: bool  # does the role come to its end with them?
     rounds: Sequence[tuple[int, int, int]]
     """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
+    chosen: bool  # did it go anywhere because that was chosen?
+
+    def without_waits(self) -> Taken:
+        copies = [copy for copy in self.copies if copy.by]
+        before = [0, *itertools.accumulate(1 if copy.by else 0 for copy in self.copies)]
+        return self._replace(copies=copies, rounds=[(before[at], loop, number) for at, loop, number in self.rounds])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class _Step:
 
     at: int  # its place in the block
     one: Instruction
-    is_copy: bool
+    is_event: bool  # a copy or a wait
     targets: tuple[str, ...]
     constants: list[Value] | None = None  # what it makes, where that is always the same
     sources: tuple[str | int | None, ...] | None = None  # registers and numbers that it computes its one result from
@@ -106,8 +113,9 @@ class Copies:
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
                     for one in inside[number] if is_copy(one)]  # fmt: skip
+        self.waits = [one for number in inside if number in role.blocks for one in inside[number] if is_wait(one)]
         self._through_memory = self._exchange = False
-        needed = self._needed(inside) if self.all else frozenset[str]()
+        needed = self._needed(inside) if self.all or self.waits else frozenset[str]()
         has_elements = any(one.opcode.startswith(ELEMENTS) for one in self.all)
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
@@ -119,15 +127,17 @@ class Copies:
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}
-        with_copies = {number for number in inside if any(is_copy(one) for one in inside[number])}
-        loops = flow.loops_of(blocks, role.start[0], role.blocks) if self.all else {}
-        self.loops = {first: loop for first, loop in loops.items() if not loop.isdisjoint(with_copies)}
-        """Around copies: the block that each is entered at, and its blocks."""
+        told = {number for number, steps in self._steps.items() if any(step.is_event for step in steps)}
+        loops = flow.loops_of(blocks, role.start[0], role.blocks) if told else {}
+        self.loops = {
+            first: loop for first, loop in loops.items() if not blocks[first].spins and not loop.isdisjoint(told)
+        }
+        """Around copies and waits: the block that each is entered at, and its blocks."""
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
         for at, one in enumerate(instructions):
             targets = self._writers.targets(one)
-            if is_copy(one):
+            if is_copy(one) or is_wait(one):
                 yield _Step(at, one, True, ())
             elif self._through_memory and _writes_shared(one):
                 yield _Step(at, one, False, targets, stores=True)
@@ -174,17 +184,25 @@ class Copies:
                 if passed != number or step.at < place:
                     run.execute(step)
         found: list[Copy] = []
+        copies = 0
         rounds: list[tuple[int, int, int]] = []
         now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
         enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
+        chosen = Counter[bool]()
+
+        def either() -> bool:
+            chosen[True] += 1
+            return choose()
+
         for _ in range(MOST_BLOCKS):
             before = len(found)
             for step in self._steps[number]:
                 if step.at < place:
                     continue
-                if step.is_copy:
-                    copy = run.copy(step.one)
-                    found += [copy] if copy.by else []
+                if step.is_event:
+                    copy = Copy(step.one, ()) if is_wait(step.one) else run.copy(step.one)
+                    found += [copy] if copy.by or is_wait(step.one) else []
+                    copies += bool(copy.by) or not self.all
                 else:
                     run.execute(step)
             place = 0
@@ -194,15 +212,15 @@ class Copies:
                         most[first] = now[first]
                         rounds.append((len(found), first, now[first]))
                 far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
-                if far and len(found) >= enough:
+                if far and copies >= enough:
                     break
-            way = self._way(self._turns[number], run, choose)
+            way = self._way(self._turns[number], run, either)
             if way is None:
-                return Taken(found, True, rounds)
+                return Taken(found, True, rounds, bool(chosen))
             if way in self.loops:
                 now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return Taken(found, False, rounds)
+        return Taken(found, False, rounds, bool(chosen))
 
     def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""
@@ -221,6 +239,11 @@ class Copies:
 def is_copy(one: Instruction) -> bool:
     """Of a tile, or of elements?"""
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
+
+
+def is_wait(one: Instruction) -> bool:
+    """At an mbarrier?"""
+    return one.opcode.startswith("mbarrier.try_wait")
 
 
 def _lanes(warp: int, warps: int) -> set[int]:

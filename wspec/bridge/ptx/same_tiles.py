@@ -2,8 +2,9 @@
 
 Where a copy begins is computed from sizes, strides, the number of the block and what is loaded, by loops that LLVM
 rewrites as it likes. So both texts are executed, as far as copies hang on it, in launches whose numbers are drawn
-(copies.py, tiles.py): the copies must come in the same order, as often, and take the same. That is no proof for all
-numbers; two sums of them that differ, differ for nearly all.
+(copies.py, tiles.py): the copies must come in the same order, as often, and take the same, and waits at mbarriers must
+come between them as often, which says how often loops run that copy nothing. That is no proof for all numbers; two sums
+of them that differ, differ for nearly all.
 
 What cannot be followed in the PTX is not shown. Where the TTGIR cannot be followed there is nothing to compare with (a
 tile begins where a sum over a tensor says), and the proof says so. Where its execution has no meaning from some place
@@ -57,7 +58,8 @@ def show_tiles(
     draws = Draws(function)
     fewest = max(fewest, draws.fewest)
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
-    tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers, buffers)).all]
+    tasks = [(role, copies) for role in roles
+             if (copies := Copies(blocks, role, writers, buffers)).all or copies.waits]  # fmt: skip
     left = {one for _, copies in tasks for one in copies.all}
     rounds = [dict.fromkeys(copies.loops, 0) for _, copies in tasks]
     for number in range(max(fewest, MOST_LAUNCHES)):
@@ -70,7 +72,8 @@ def show_tiles(
                 try:
                     left -= _compared(function, role, copies, launch, places, most)
                 except NotFollowed as error:
-                    return str(error)
+                    if copies.all:
+                        return str(error)
     if not left:
         return ""
     one = min(left, key=lambda one: one.start)
@@ -89,10 +92,14 @@ def _compared(
     NotFollowed where the TTGIR is not."""
     draw = random.Random(launch.seed)
     taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds)
+    if taken.chosen:  # how often loops run is then not known
+        taken = taken.without_waits()
+        if not copies.all:
+            return set()
     choices, wrong = _Choices(), ""
     for _ in range(MOST_TRIES):
         choices.begin()
-        found = Tiles(places, launch, choices)
+        found = Tiles(places, launch, choices, not taken.chosen)
         match = _Match(found, found.copies(function, role.partition))
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
@@ -146,23 +153,34 @@ class _Match:
         """What is said of the first copy that differs; "" where none does. Raises NotFollowed and PtxError."""
         try:
             for copy in seen:
-                is_same = self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes
-                if not is_same(copy):
+                if not copy.by:
+                    if not self._waits():
+                        return f"'{copy.one}' comes where the TTGIR does not wait"
+                elif not (self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes)(
+                    copy
+                ):
                     return f"'{copy.one}' takes something else of global memory than the TTGIR says"
                 self.compared += 1
             if ends and (self._boxes.total() or next(self._expected, None) is not None):
-                return "the TTGIR copies more tiles than the PTX"
+                return "the TTGIR copies more tiles than the PTX, or waits more often"
         except Over:
             pass  # the copies from here on are not compared
         except RecursionError:
             raise NotFollowed("where a tile begins hangs on too many rounds of a loop") from None
         return ""
 
+    def _waits(self) -> bool:
+        if self._boxes.total():
+            return False
+        op, _ = next(self._expected, (None, None))
+        self._elements = None
+        return op is not None and op.name == tiles.WAIT
+
     def _takes_boxes(self, copy: Copy) -> bool:
         for place, coordinates, _ in copy.by:
             if not self._boxes.total():
                 op, scope = next(self._expected, (None, None))
-                if op is None or scope is None or op.name == tiles.ELEMENTS:
+                if op is None or scope is None or op.name in (tiles.ELEMENTS, tiles.WAIT):
                     return False
                 self._boxes = self._task.boxes(op, scope)
                 self._elements = None

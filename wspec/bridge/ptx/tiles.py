@@ -28,6 +28,7 @@ BOXES = frozenset((
 ))  # fmt: skip
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
+WAIT = "ttng.wait_barrier"
 _COPIES = BOXES | ROWS | {ELEMENTS}
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
@@ -55,10 +56,13 @@ class Scope:
 
 class Tiles:
     """Of one task, in one launch. `places`: where allocations begin and end; `choose`: which way a branch goes that
-    hangs on what is not known."""
+    hangs on what is not known; `waits`: are waits at mbarriers told as well?"""
 
-    def __init__(self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool]) -> None:
+    def __init__(
+        self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool], waits: bool = False
+    ) -> None:
         self._places, self._launch, self._choose = places, launch, choose
+        self._told = _COPIES | {WAIT} if waits else _COPIES
         self._steps = 0
         self._with_copies: dict[Operation, bool] = {}
 
@@ -78,12 +82,12 @@ class Tiles:
     def has_copies(self, op: Operation) -> bool:
         """In its regions?"""
         if op not in self._with_copies:
-            self._with_copies[op] = any(one.name in _COPIES for one in op.walk())
+            self._with_copies[op] = any(one.name in self._told for one in op.walk())
         return self._with_copies[op]
 
     def _block(self, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
         for op in scope.block.ops:
-            if op.name in _COPIES:
+            if op.name in self._told:
                 if self._happens(op, scope):
                     yield op, scope
             elif op.name == ws.NAME:
