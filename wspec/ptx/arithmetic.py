@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 _NOT_KNOWN = ("mul24", "mad24", "add.sat", "sub.sat", "cvt.sat", "mad.hi.sat")
 _PRODUCTS = ("mul.wide.", "mul.hi.", "mad.wide.", "mad.hi.")
+_NARROWEST = 16  # bits of a register
 _ORDERS = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne,
     "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
@@ -51,7 +52,7 @@ def computing(opcode: str) -> Computing | None:
         case "mov":
             return Computing(1, lambda value: value & whole)
         case "cvt":
-            return _conversion(width(words[-2]), whole, half)
+            return _conversion(words[-2], whole, half)
         case "not":
             return Computing(1, lambda value: ~value & whole)
         case "neg":
@@ -145,9 +146,14 @@ def _product(words: Sequence[str], bits: int) -> Computing:
     return Computing(3 if words[0] == "mad" else 2, found)
 
 
-def _conversion(target: int, whole: int, half: int) -> Computing | None:
-    kept = (1 << target) - 1
-    return Computing(1, lambda value: ((value & whole) ^ half) - half & kept) if target else None
+def _conversion(type: str, whole: int, half: int) -> Computing | None:
+    """What is narrower than any register is extended to one, with its sign if it has one."""
+    target = width(type)
+    if not target:
+        return None
+    kept, sign = (1 << target) - 1, 1 << (target - 1) if type.startswith("s") and target < _NARROWEST else 0
+    register = (1 << max(target, _NARROWEST)) - 1
+    return Computing(1, lambda value: (((((value & whole) ^ half) - half & kept) ^ sign) - sign) & register)
 
 
 def _field(bits: int, has_sign: bool, value: int, first: int, count: int) -> int | None:

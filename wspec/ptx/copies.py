@@ -73,6 +73,7 @@ class Taken(NamedTuple):
     rounds: Sequence[tuple[int, int, int]]
     """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
     chosen: bool  # did it go anywhere because that was chosen?
+    blocks: int  # that were passed
 
     def without_waits(self) -> Taken:
         copies = [copy for copy in self.copies if copy.by]
@@ -194,7 +195,7 @@ class Copies:
             chosen[True] += 1
             return choose()
 
-        for _ in range(MOST_BLOCKS):
+        for passed in range(1, MOST_BLOCKS + 1):
             before = len(found)
             for step in self._steps[number]:
                 if step.at < place:
@@ -216,11 +217,11 @@ class Copies:
                     break
             way = self._way(self._turns[number], run, either)
             if way is None:
-                return Taken(found, True, rounds, bool(chosen))
+                return Taken(found, True, rounds, bool(chosen), passed)
             if way in self.loops:
                 now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return Taken(found, False, rounds, bool(chosen))
+        return Taken(found, False, rounds, bool(chosen), passed)
 
     def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""

@@ -35,7 +35,8 @@ from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
 MOST_LAUNCHES = 48
-FOR_ROUNDS = 4  # launches, until each loop around copies has gone round
+FOR_ROUNDS = 3 * run.MOST_BLOCKS
+"""Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
 MOST_TRIES = 200  # of ways through branches that are not known
 
 _AGAIN = 2
@@ -58,40 +59,44 @@ def show_tiles(
     draws = Draws(function)
     fewest = max(fewest, draws.fewest)
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
-    tasks = [(role, copies) for role in roles
-             if (copies := Copies(blocks, role, writers, buffers)).all or copies.waits]  # fmt: skip
-    left = {one for _, copies in tasks for one in copies.all}
-    rounds = [dict.fromkeys(copies.loops, 0) for _, copies in tasks]
+    tasks = [_Task(role, Copies(blocks, role, writers, buffers)) for role in roles]
+    tasks = [task for task in tasks if task.copies.all or task.copies.waits]
+    left = {one for task in tasks for one in task.copies.all}
     for number in range(max(fewest, MOST_LAUNCHES)):
-        if number >= max(fewest, FOR_ROUNDS) and not left:
-            break
-        launch = draws.launch(number)
-        for (role, copies), most in zip(tasks, rounds, strict=True):
-            stays = number < FOR_ROUNDS and any(known < _AGAIN for known in most.values())
-            if number < fewest or stays or not left.isdisjoint(copies.all):
-                try:
-                    left -= _compared(function, role, copies, launch, places, most)
-                except NotFollowed as error:
-                    if copies.all:
-                        return str(error)
+        asked = [task for task in tasks if number < fewest or task.asks_again or not left.isdisjoint(task.copies.all)]
+        launch = draws.launch(number) if asked else None
+        for task in asked:
+            assert launch is not None
+            try:
+                left -= _compared(function, task, launch, places)
+            except NotFollowed as error:
+                if task.copies.all:
+                    return str(error)
     if not left:
         return ""
     one = min(left, key=lambda one: one.start)
     return f"where '{one}' begins in global memory is not known: no launch was found that comes to it"
 
 
-def _compared(
-    function: Operation,
-    role: Role,
-    copies: Copies,
-    launch: Launch,
-    places: Mapping[Operation, Area],
-    rounds: dict[int, int],
-) -> set[Instruction]:
-    """The copies that were compared in this launch; `rounds`: of loops, how many were in any. Raises PtxError, and
-    NotFollowed where the TTGIR is not."""
-    draw = random.Random(launch.seed)
+class _Task:
+    """A role, and what launches have come to."""
+
+    def __init__(self, role: Role, copies: Copies) -> None:
+        self.role, self.copies = role, copies
+        self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
+        self.passed = 0  # blocks
+
+    @property
+    def asks_again(self) -> bool:
+        """Is there a loop that has not gone round, and time left to look for a launch in which it does?"""
+        return self.passed < FOR_ROUNDS and any(number < _AGAIN for number in self.rounds.values())
+
+
+def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[Operation, Area]) -> set[Instruction]:
+    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
+    draw, copies, rounds = random.Random(launch.seed), task.copies, task.rounds
     taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds)
+    task.passed += taken.blocks
     if taken.chosen:  # how often loops run is then not known
         taken = taken.without_waits()
         if not copies.all:
@@ -100,7 +105,7 @@ def _compared(
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices, not taken.chosen)
-        match = _Match(found, found.copies(function, role.partition))
+        match = _Match(found, found.copies(function, task.role.partition))
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
             for number, loop, reached in taken.rounds:
