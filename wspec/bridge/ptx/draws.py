@@ -37,8 +37,8 @@ class Draws:
         self._arguments = list(_arguments(function))
         self._divisors = tuple(sorted(_divisors(function)))
         self._decide = sorted(_deciding(function))
-        powers = all(one & one - 1 == 0 for one in self._divisors)
-        self.fewest = FEWEST if powers else _FOR_DIVISIONS
+        self._magic = tuple(one for one in self._divisors if one & one - 1)  # that are no powers of two
+        self.fewest = _FOR_DIVISIONS if self._magic else FEWEST
         """Launches that show the most of what may be wrong."""
 
     def launch(self, number: int) -> Launch:
@@ -61,12 +61,12 @@ class Draws:
             else:
                 arguments.append(None)
         counts = [draw.randint(1, most) for most in _BLOCKS]
-        if number >= FEWEST and divisors:
-            counts[0] = max(_near(draw.randrange(_BLOCKS[0] * divisors[-1]), divisors, draw), 0) + 1
         x, y, z = (draw.randrange(count) for count in counts)
-        block = (counts[0] - 1 if counts[0] > _BLOCKS[0] else x, y, z)
+        if self._magic and number >= FEWEST and number % 2:
+            x = max(_near(draw.randrange(_BLOCKS[0] * self._magic[-1]), self._magic, draw), 0)
+            counts[0] = max(counts[0], x + 1)
         seed, largest = draw.getrandbits(62), MIXED if number else SMALL
-        return Launch(seed, arguments, sizes, block, (counts[0], counts[1], counts[2]), largest, divisors)
+        return Launch(seed, arguments, sizes, (x, y, z), (counts[0], counts[1], counts[2]), largest, divisors)
 
     def _nothing(self, number: int, draw: random.Random) -> set[int]:
         """The arguments that are nothing, of those that something hangs on."""
