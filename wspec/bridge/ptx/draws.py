@@ -17,7 +17,7 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import I1, ArrayAttr, DictAttr, IntegerAttr, PointerType, ScalarType
 from wspec.ptx.drawn_launch import MIXED, SMALL, Launch, base_of
 
-FEWEST = 2  # launches
+FEWEST = 2  # launches, of any numbers
 _FOR_DIVISIONS = 6  # of a kernel that divides by a constant that is no power of two
 
 _SIZES = ((1, 200), (200, 1200), (1, 3000))
@@ -45,7 +45,7 @@ class Draws:
         """The launch of this number."""
         draw = random.Random(number)
         low, high = _SIZES[number % len(_SIZES)]
-        divisors = self._divisors if number else ()
+        divisors = self._divisors if number >= FEWEST else ()
         nothing = self._nothing(number - FEWEST, draw)
         arguments: list[int | None] = []
         sizes: dict[int, int] = {}

@@ -35,7 +35,7 @@ from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
 MOST_LAUNCHES = 48
-FOR_ROUNDS = 3 * run.MOST_BLOCKS
+FOR_ROUNDS = 2 * run.MOST_BLOCKS
 """Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
 MOST_TRIES = 200  # of ways through branches that are not known
 
