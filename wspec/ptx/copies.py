@@ -121,10 +121,11 @@ class Copies:
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
         everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
-        is_together = self._exchange or self._through_memory
-        self._threads = sorted(everyone if is_together else seen)
+        self.together = self._exchange or self._through_memory
+        """Are all threads executed?"""
+        self._threads = sorted(everyone if self.together else seen)
         self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
-        self._turns_of = _TURNS if is_together and has_elements else 1
+        self._turns_of = _TURNS if self.together and has_elements else 1
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}

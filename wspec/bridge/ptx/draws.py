@@ -65,7 +65,7 @@ class Draws:
         if self._magic and number >= FEWEST and number % 2:
             x = max(_near(draw.randrange(_BLOCKS[0] * self._magic[-1]), self._magic, draw), 0)
             counts[0] = max(counts[0], x + 1)
-        seed, largest = draw.getrandbits(62), MIXED if number else SMALL
+        seed, largest = draw.getrandbits(62), MIXED if number % len(_SIZES) else SMALL  # all are small at a time
         return Launch(seed, arguments, sizes, (x, y, z), (counts[0], counts[1], counts[2]), largest, divisors)
 
     def _nothing(self, number: int, draw: random.Random) -> set[int]:

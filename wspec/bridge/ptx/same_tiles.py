@@ -37,6 +37,9 @@ from wspec.ptx.syntax import Instruction
 MOST_LAUNCHES = 48
 FOR_ROUNDS = 2 * run.MOST_BLOCKS
 """Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
+FOR_AN_END = 4 * run.MOST_BLOCKS
+"""The same, until the role has come to its end behind copies or waits: there it shows when its loops are left. Not
+asked for where all threads are executed, which takes long."""
 MOST_TRIES = 200  # of ways through branches that are not known
 
 _AGAIN = 2
@@ -85,11 +88,14 @@ class _Task:
         self.role, self.copies = role, copies
         self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
         self.passed = 0  # blocks
+        self.ended = False
 
     @property
     def asks_again(self) -> bool:
-        """Is there a loop that has not gone round, and time left to look for a launch in which it does?"""
-        return self.passed < FOR_ROUNDS and any(number < _AGAIN for number in self.rounds.values())
+        """Is there a loop that has not gone round, or was no end seen, and time left to look for such a launch?"""
+        goes_on = any(number < _AGAIN for number in self.rounds.values())
+        never_ended = not self.ended and not self.copies.together
+        return (goes_on and self.passed < FOR_ROUNDS) or (never_ended and self.passed < FOR_AN_END)
 
 
 def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[Operation, Area]) -> set[Instruction]:
@@ -111,6 +117,7 @@ def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[
             for number, loop, reached in taken.rounds:
                 if number <= match.compared:
                     rounds[loop] = max(rounds[loop], reached)
+            task.ended |= taken.ends and 0 < match.compared == len(taken.copies)
             return {copy.one for copy in taken.copies[: match.compared]}
         if not choices.turn():
             break
