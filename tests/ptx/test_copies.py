@@ -10,18 +10,24 @@ import pytest
 
 from tests.ptx.shipped_ptx import pair
 from wspec import ir
+from wspec.bridge.ptx import tiles
+from wspec.bridge.ptx.draws import Draws
 from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.shown import shown
 from wspec.bridge.ptx.side_by_side import show_order
 from wspec.bridge.ptx.tiles import NotFollowed, Tiles
 from wspec.bridge.shared_memory import placement
 from wspec.ir.types import SMEM, Layout, MemDescType, ScalarType
+from wspec.ptx.arithmetic import computed
+from wspec.ptx.copies import Copies
+from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation
 from wspec.ptx.flow import blocks_of
 from wspec.ptx.forms import Form, Forms, may_be_a_sum
 from wspec.ptx.parser import read
 from wspec.ptx.registers import Writers
+from wspec.ptx.roles import Role
 
 MATMUL = ("matmul.py:matmul_descriptor_kernel", "fp16")
 GATHERED = ("gathered.py:gathered_matmul_kernel", "bf16")
@@ -189,6 +195,180 @@ def test_where_elements_lie() -> None:
     assert len({element_at(rows, 2 * at) for at in range(32 * 64)}) == 32 * 64
     assert element_at(rows, 1) is None
     assert element_at(buffer((64,), "ttg.swizzled_shared"), 0) is None
+
+
+# ------------------------------------------------------------------------------------------- launches that are drawn
+
+
+def test_where_the_ttgir_has_no_meaning_nothing_counts_as_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its execution takes too long in each launch: that is said."""
+    monkeypatch.setattr(tiles, "MOST_STEPS", 0)
+    final, emitted = text_of(MATMUL)
+    assert "no launch was found that comes to it" in beside(MATMUL, emitted)
+    assert shown(final, emitted, emitted, None).summary.endswith("; where copies begin is not compared")
+
+
+def test_how_often_a_loop_waits() -> None:
+    """Loops over tiles, of the consumers as well, that copy nothing, go two steps at once."""
+    text = text_of(GATHERED)[1]
+    steps = set(re.findall(r"add\.s32 \t(%r\d+), \1, 64;", text))
+    assert len(steps) > 1
+    for name in steps:
+        with pytest.raises(PtxError):
+            beside(GATHERED, text.replace(f"add.s32 \t{name}, {name}, 64;", f"add.s32 \t{name}, {name}, 128;"))
+
+
+def test_a_leader_that_is_chosen_among_other_lanes() -> None:
+    text = text_of(MATMUL)[1]
+    found = re.findall(r"elect\.sync \t?[^,]*, -1;", text)
+    assert found
+    for one in dict.fromkeys(found):
+        with pytest.raises(PtxError):
+            beside(MATMUL, text.replace(one, one.replace("-1;", "-2;")))
+
+
+NESTED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u32 kernel_param_0)
+.reqntid 32
+{
+	.reg .pred %p<9>;
+	.reg .b32 %r<99>;
+	.reg .b64 %rd<9>;
+	mov.b32 	%r1, 0;
+	mov.b32 	%r2, 0;
+$L__BB0_1:
+	mov.b32 	%r3, 0;
+$L__BB0_2:
+	add.s32 	%r4, %r2, %r3;
+	cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r4, %r2}], [%r1];
+	add.s32 	%r3, %r3, 1;
+	setp.lt.s32 	%p1, %r3, 90;
+	@%p1 bra 	$L__BB0_2;
+	add.s32 	%r2, %r2, 1000;
+	setp.lt.s32 	%p2, %r2, 9000;
+	@%p2 bra 	$L__BB0_1;
+	ret;
+}
+"""
+
+
+def copies_of(text: str, warps: int = 1) -> Copies:
+    """All of its threads are one task."""
+    entry = read(text).entry()
+    blocks = blocks_of(entry)
+    role = Role(tuple(range(warps)), frozenset(range(len(blocks))), (0, 0), None)
+    return Copies(blocks, role, Writers(entry))
+
+
+LAUNCH = Launch(1, (5,), {}, (0, 0, 0), (1, 1, 1))
+
+
+def test_an_outer_loop_goes_round() -> None:
+    """However many copies its first round has; a loop that has gone round in another launch need not again."""
+    copies = copies_of(NESTED)
+    taken = copies.in_launch(LAUNCH, lambda: False, {})
+    (inner,), (outer,) = ([first for first, loop in copies.loops.items() if len(loop) == size] for size in (1, 3))
+    assert {copy.by[0].source[1] for copy in taken.copies} == {0, 1000, 2000}
+    assert [number for _, loop, number in taken.rounds if loop == outer] == [1, 2, 3]
+    assert not taken.ends and not taken.chosen
+    few = copies.in_launch(LAUNCH, lambda: False, {inner: 3, outer: 3})
+    assert len(few.copies) == 32
+
+
+EXCHANGED = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u32 kernel_param_0)
+.reqntid 32
+{
+	.reg .pred %p<9>;
+	.reg .b32 %r<99>;
+	.reg .b64 %rd<9>;
+	mov.u32 	%r1, %tid.x;
+	shl.b32 	%r2, %r1, 2;
+	mov.b32 	%r3, 0;
+$L__BB0_1:
+	st.shared.b32 	[%r2], %r1;
+	xor.b32 	%r4, %r2, 124;
+	ld.shared.b32 	%r5, [%r4];
+	cvt.u64.u32 	%rd1, %r5;
+	cp.async.cg.shared.global [ %r2 + 0 ], [ %rd1 + 0 ], 0x10, 0x10;
+	add.s32 	%r3, %r3, 1;
+	setp.lt.s32 	%p1, %r3, 99;
+	@%p1 bra 	$L__BB0_1;
+	ret;
+}
+"""
+
+
+def test_each_thread_is_looked_at_where_threads_exchange_addresses() -> None:
+    """What one of them copies says nothing of another's then."""
+    taken = copies_of(EXCHANGED).in_launch(LAUNCH, lambda: False, {})
+    pairs = {(one.place, one.source[0]) for copy in taken.copies for one in copy.by}
+    assert pairs == {(4 * lane, 31 - lane) for lane in range(32)}
+
+
+def test_each_bit_of_a_lane_is_looked_at() -> None:
+    """Otherwise two bits may change places: the first lane has neither, and the last one both."""
+    alone = EXCHANGED.replace("ld.shared.b32 \t%r5, [%r4];", "mov.b32 \t%r5, %r4;")
+    taken = copies_of(alone).in_launch(LAUNCH, lambda: False, {})
+    assert {one.place for copy in taken.copies for one in copy.by} == {4 * lane for lane in (0, 1, 2, 4, 8, 31)}
+    four = copies_of(alone, warps=4).in_launch(LAUNCH, lambda: False, {})
+    lanes = {(one.place or 0) // 4 % 32 for copy in four.copies for one in copy.by}
+    assert lanes == {0, 1, 2, 4, 8, 31} and len(four.copies[0].by) == 12
+
+
+def test_an_instruction_copies_for_one_operation_once() -> None:
+    """A loop that copies the same elements in each round: those of the first one again."""
+    text = text_of(GATHERED)[1]
+    sources = {re.findall(r"\[ (%rd\d+)", line)[0] for line in text.split("\n") if ELEMENTS in line}
+    made = {re.findall(rf"add\.s64 \t{name}, %rd\d+, (%rd\d+);", text)[0] for name in sources}
+    assert made
+    for name in made:
+        text = re.sub(rf"mul\.wide\.s32 \t{name}, %r\d+, 2;", f"mov.b64 \t{name}, 0;", text)
+    with pytest.raises(PtxError):
+        beside(GATHERED, text)
+
+
+DIVIDES = """"builtin.module"() ({
+  "tt.func"() <{function_type = (i32) -> (), sym_name = "kernel", sym_visibility = "public"}> ({
+  ^bb0(%arg0: i32):
+    %0 = "arith.constant"() <{value = 384 : i32}> : () -> i32
+    %1 = "arith.divsi"(%arg0, %0) : (i32, i32) -> i32
+    "tt.return"() : () -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+
+
+def test_numbers_beside_multiples_of_what_is_divided_by() -> None:
+    """A magic number that is too small by one makes a wrong quotient at multiples of the divisor alone."""
+    module = ir.read(DIVIDES)
+    draws = Draws(next(op for op in module.walk() if op.name == "tt.func"))
+    assert draws.fewest > 2
+    launches = [draws.launch(number) for number in range(2, draws.fewest)]
+    loaded = {launch.memory(1 << 40 | 4 * at, 4) for launch in launches for at in range(100)}
+    blocks = {launch.block[0] for launch in launches}
+    assert {one % 384 for one in loaded if 300 < one < 4096} >= {383, 0, 1}
+    assert any(one > 1 << 16 and one % 384 == 0 for one in loaded) and (1 << 32) - 1 in loaded
+    assert any(one >= 384 for one in blocks)
+
+    def quotient(number: int, magic: int) -> int | None:
+        high = computed("mul.hi.s32", (number, magic))
+        return None if high is None else computed("shr.s32", (high, 6))
+
+    small = [one for one in loaded if one < 1 << 31]
+    assert all(quotient(one, 715827883) == one // 384 for one in small)
+    assert any(quotient(one, 715827882) != one // 384 for one in small)
+
+
+def test_what_is_narrower_than_a_register_fills_it() -> None:
+    """PTX ISA, "cvt": the result is extended to the register, with its sign if it has one."""
+    assert computed("cvt.s8.s32", (255,)) == 0xFFFF and computed("cvt.u8.s32", (255,)) == 255
+    assert computed("cvt.s8.s32", (127,)) == 127 and computed("cvt.s16.s32", (0xFFFF,)) == 0xFFFF
+    assert computed("shr.u16", (computed("cvt.s8.s32", (0xFFFFFFFF,)) or 0, 13)) == 7
 
 
 # --------------------------------------------------------------------------------------------------- forms

@@ -1,34 +1,44 @@
-"""Which tiles and elements of global memory a role's copies take, in a launch whose numbers are known.
+"""What a role copies of global memory, and when it waits, in a launch whose numbers are known.
 
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
-parameters, and what is loaded from global memory. Loops run as often as they do in that launch. A branch that hangs on
-something else goes either way.
+parameters, and what is loaded from global memory. Loops run as often as they do in that launch, but not much further
+than to the third round of each loop around copies: by then all that a round changes has been seen to change again. A
+branch that hangs on something else goes either way.
+
+Where threads copy elements, some lanes of each warp are looked at. The places of a warp's lanes are sums of what each
+bit of the lane's number adds: those of the first, of the last and of those with a single bit, one or more of which each
+warp has, say what all others are.
 
 Where that hangs on what threads hand to each other (sums over a warp, conversions of layouts through shared memory),
-all threads are executed. That they wait for each other there is shown elsewhere.
+all threads are executed, and each of them is looked at in some round, as what it copies may be like no other's. That
+they wait for each other there is shown elsewhere.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from wspec.ptx import flow
-from wspec.ptx.arithmetic import computed, width
+from wspec.ptx.arithmetic import computed, computing, width
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
-from wspec.ptx.evaluation import Evaluation, Value, computes
+from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, result, same
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
-MOST_COPIES = 32  # that are looked at in one launch, or so many times those that there are:
+COPIES = 32  # that are looked at in one launch, or so many times those that there are:
 _TIMES = 5
+_TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
+ROUNDS = 3  # of a loop around copies, that are asked for besides
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
-LANES = (0, 31)  # that are looked at of each warp where threads copy elements
 _WORD = 4  # bytes of shared memory that are followed together
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
@@ -49,20 +59,47 @@ class Copied(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """An instruction, and what the threads do that execute it."""
+    """An instruction, and what the threads do that execute it; or one that waits at an mbarrier."""
 
     one: Instruction
-    by: tuple[Copied, ...]
+    by: tuple[Copied, ...]  # () of one that waits
 
 
-class _Step(NamedTuple):
+class Taken(NamedTuple):
+    """What a role copies in a launch, and where it waits."""
+
+    copies: Sequence[Copy]  # in their order
+    ends: bool  # does the role come to its end with them?
+    rounds: Sequence[tuple[int, int, int]]
+    """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
+    chosen: bool  # did it go anywhere because that was chosen?
+    blocks: int  # that were passed
+
+    def without_waits(self) -> Taken:
+        copies = [copy for copy in self.copies if copy.by]
+        before = [0, *itertools.accumulate(1 if copy.by else 0 for copy in self.copies)]
+        return self._replace(copies=copies, rounds=[(before[at], loop, number) for at, loop, number in self.rounds])
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
     """An instruction that copies hang on."""
 
     at: int  # its place in the block
     one: Instruction
-    is_copy: bool
+    is_event: bool  # a copy or a wait
     targets: tuple[str, ...]
-    constants: list[Value] | None  # what it makes, where that is always the same
+    constants: list[Value] | None = None  # what it makes, where that is always the same
+    sources: tuple[str | int | None, ...] | None = None  # registers and numbers that it computes its one result from
+    stores: bool = False  # to shared memory, or to anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Where a block goes on: `ways` without the loop of a wait."""
+
+    ways: tuple[int, ...]
+    hangs_on: Instruction | None  # which of them
 
 
 class Copies:
@@ -77,25 +114,40 @@ class Copies:
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
                     for one in inside[number] if is_copy(one)]  # fmt: skip
+        self.waits = [one for number in inside if number in role.blocks for one in inside[number] if is_wait(one)]
         self._through_memory = self._exchange = False
-        needed = self._needed(inside) if self.all else frozenset[str]()
-        seen = LANES if any(one.opcode.startswith(ELEMENTS) for one in self.all) else LANES[:1]
-        lanes = range(WARP) if self._exchange or self._through_memory else seen
-        self._threads = [WARP * warp + lane for warp in role.warps for lane in lanes]
-        self._seen = [at for at, thread in enumerate(self._threads) if thread % WARP in seen]
+        needed = self._needed(inside) if self.all or self.waits else frozenset[str]()
+        has_elements = any(one.opcode.startswith(ELEMENTS) for one in self.all)
+        each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
+        seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
+        everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
+        self.together = self._exchange or self._through_memory
+        """Are all threads executed?"""
+        self._threads = sorted(everyone if self.together else seen)
+        self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
+        self._turns_of = _TURNS if self.together and has_elements else 1
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
+        self._turns = {number: _turn_of(blocks[number]) for number in inside}
+        told = {number for number, steps in self._steps.items() if any(step.is_event for step in steps)}
+        loops = flow.loops_of(blocks, role.start[0], role.blocks) if told else {}
+        self.loops = {
+            first: loop for first, loop in loops.items() if not blocks[first].spins and not loop.isdisjoint(told)
+        }
+        """Around copies and waits: the block that each is entered at, and its blocks."""
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
         for at, one in enumerate(instructions):
             targets = self._writers.targets(one)
-            if is_copy(one):
-                yield _Step(at, one, True, (), None)
+            if is_copy(one) or is_wait(one):
+                yield _Step(at, one, True, ())
             elif self._through_memory and _writes_shared(one):
-                yield _Step(at, one, False, targets, None)
+                yield _Step(at, one, False, targets, stores=True)
             elif not needed.isdisjoint(targets):
                 constants = [self._evaluation.constant(name) for name in targets]
-                yield _Step(at, one, False, targets, None if None in constants else constants)
+                is_same = None not in constants
+                sources = None if is_same or len(targets) != 1 or not computing(one.opcode) else _sources(one)
+                yield _Step(at, one, False, targets, constants if is_same else None, sources)
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
         """The registers that copies and branches hang on."""
@@ -125,54 +177,104 @@ class Copies:
                         work += [name for one in stores for name in reads(one) if self._through_memory]
         return frozenset(found)
 
-    def in_launch(self, launch: Launch, choose: Callable[[], bool]) -> tuple[list[Copy], bool]:
-        """The copies in their order, and whether the role comes to its end with them."""
-        run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers)
+    def in_launch(self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int]) -> Taken:
+        """What is copied. `known`: of loops, the rounds that need not be gone again."""
+        run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers, self._turns_of)
         number, place = self._role.start
         for passed in self._role.way:
             for step in self._steps[passed]:
                 if passed != number or step.at < place:
                     run.execute(step)
         found: list[Copy] = []
-        for _ in range(MOST_BLOCKS):
-            block = self._blocks[number]
+        copies = 0
+        rounds: list[tuple[int, int, int]] = []
+        now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
+        enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
+        chosen = Counter[bool]()
+
+        def either() -> bool:
+            chosen[True] += 1
+            return choose()
+
+        for passed in range(1, MOST_BLOCKS + 1):
+            before = len(found)
             for step in self._steps[number]:
                 if step.at < place:
                     continue
-                if step.is_copy:
-                    copy = run.copy(step.one)
-                    found += [copy] if copy.by else []
+                if step.is_event:
+                    copy = Copy(step.one, ()) if is_wait(step.one) else run.copy(step.one)
+                    found += [copy] if copy.by or is_wait(step.one) else []
+                    copies += bool(copy.by) or not self.all
                 else:
                     run.execute(step)
             place = 0
-            if len(found) >= max(MOST_COPIES, _TIMES * len(self.all)):
-                break
-            way = self._way(block, run, choose)
+            if len(found) > before:
+                for first, loop in self.loops.items():
+                    if number in loop and now[first] > most[first]:
+                        most[first] = now[first]
+                        rounds.append((len(found), first, now[first]))
+                far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
+                if far and copies >= enough:
+                    break
+            way = self._way(self._turns[number], run, either)
             if way is None:
-                return found, True
+                return Taken(found, True, rounds, bool(chosen), passed)
+            if way in self.loops:
+                now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return found, False
+        return Taken(found, False, rounds, bool(chosen), passed)
 
-    def _way(self, block: flow.Block, run: _Run, choose: Callable[[], bool]) -> int | None:
+    def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""
-        ways, turn = list(block.follow), block.turn
-        if block.spins:
-            ways.remove(block.number)
-        elif turn is not None and turn.name == "bra" and turn.guard and len(ways) == 2:
-            taken = run.guard(turn)
+        ways = turn.ways
+        if turn.hangs_on is not None and turn.hangs_on.name == "bra":
+            taken = run.guard(turn.hangs_on)
             if not isinstance(taken, int):
                 taken = choose()
             ways = ways[:1] if taken else ways[1:]
-        elif turn is not None and turn.name == "brx":
-            index = run.value(turn.operands[0])
-            ways = [ways[index]] if isinstance(index, int) and index < len(ways) else []
-        inside = [way for way in ways if way in self._role.blocks]
-        return inside[0] if inside else None
+        elif turn.hangs_on is not None:
+            index = run.value(turn.hangs_on.operands[0])
+            ways = (ways[index],) if isinstance(index, int) and index < len(ways) else ()
+        return next((way for way in ways if way in self._role.blocks), None)
 
 
 def is_copy(one: Instruction) -> bool:
     """Of a tile, or of elements?"""
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
+
+
+def is_wait(one: Instruction) -> bool:
+    """At an mbarrier?"""
+    return one.opcode.startswith("mbarrier.try_wait")
+
+
+def _lanes(warp: int, warps: int) -> set[int]:
+    """Those of a warp, by its number among some, that are looked at: the warps have each bit of a lane's number."""
+    return {0, WARP - 1, *(1 << bit for bit in range(WARP.bit_length() - 2) if bit % warps == warp)}
+
+
+def _sources(one: Instruction) -> tuple[str | int | None, ...] | None:
+    """None where an operand is neither a register nor a number."""
+    found: list[str | int | None] = []
+    for operand in one.operands[1:]:
+        match operand:
+            case Register(name, False):
+                found.append(name)
+            case Number():
+                found.append(operand.value)
+            case Symbol(name):
+                found.append(0 if name == SHARED else None)
+            case _:
+                return None
+    return None if isinstance(one.operands[0], Several) else tuple(found)
+
+
+def _turn_of(block: flow.Block) -> _Turn:
+    turn, ways = block.turn, tuple(block.follow)
+    if block.spins:
+        return _Turn(tuple(way for way in ways if way != block.number), None)
+    hangs = turn is not None and (turn.name == "brx" or (turn.name == "bra" and bool(turn.guard) and len(ways) == 2))
+    return _Turn(ways, turn if hangs else None)
 
 
 def _is_executed(one: Instruction) -> bool:
@@ -192,13 +294,21 @@ def _writes_shared(one: Instruction) -> bool:
 
 
 class _Run:
-    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told."""
+    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told; those that they
+    change places with, in so many `turns` of an instruction."""
 
     def __init__(
-        self, evaluation: Evaluation, launch: Launch, threads: int, seen: Sequence[int], buffers: Sequence[range]
+        self,
+        evaluation: Evaluation,
+        launch: Launch,
+        threads: int,
+        seen: Sequence[int],
+        buffers: Sequence[range],
+        turns: int,
     ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
-        self._seen, self._buffers = seen, buffers
+        self._seen, self._buffers, self._turns = seen, buffers, turns
+        self._times = Counter[Instruction]()
         self._words: dict[int, int] = {}  # that the role's threads have stored
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
         self._held |= {name: evaluation.constant(name) for name in _THREAD}
@@ -215,11 +325,14 @@ class _Run:
         guard = self.guard(one) if one.guard else 1
         if guard == 0:
             return
-        if _writes_shared(one):
+        if step.stores:
             self._store(one, guard)
         results: Sequence[Value]
         if step.constants is not None:
             results = step.constants
+        elif step.sources is not None:
+            held = self._held
+            results = (result(one.opcode, [held.get(it) if isinstance(it, str) else it for it in step.sources]),)
         elif _is_executed(one):
             results = self._evaluation.results(one, self._held)
         elif one.name == "ld":
@@ -233,8 +346,7 @@ class _Run:
         if guard is None or now is None or before is None or isinstance(guard, int):
             return None
         both = zip(guard, self._each(now), self._each(before), strict=True)
-        found = tuple(new if holds else old for holds, new, old in both)
-        return found[0] if found.count(found[0]) == len(found) else found
+        return same(tuple(new if holds else old for holds, new, old in both))
 
     def _each(self, value: int | tuple[int, ...]) -> tuple[int, ...]:
         return (value,) * self._threads if isinstance(value, int) else value
@@ -269,7 +381,7 @@ class _Run:
             if value is None:
                 return None
             found.append(value)
-        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+        return same(tuple(found))
 
     # ---- shared memory
 
@@ -311,12 +423,15 @@ class _Run:
         if guard is None:
             return Copy(one, (Copied(None, (None,), None),))
         holds = self._each(guard)
-        threads = [at for at in self._seen if holds[at]]
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):
+            turn = self._times[one] % self._turns  # changes a lane's number, where all lanes are there
+            self._times[one] += 1
+            threads = [at ^ turn for at in self._seen if holds[at ^ turn]]
             place, source = self._spread(operands[0]), self._spread(operands[1])
             size = self._spread(operands[3] if len(operands) > 3 else operands[2])
             return Copy(one, tuple(Copied(place[at], (source[at],), size[at]) for at in threads))
+        threads = [at for at in self._seen if holds[at]]
         is_load = ".mbarrier::complete_tx" in one.opcode
         place = self._spread(operands[0] if is_load else operands[1])
         tensor = operands[1] if is_load else operands[0]
@@ -351,8 +466,8 @@ class _Lanes(Evaluation):
     def _reduced(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         """Of each warp's lanes, all of them."""
         *words, kind = one.opcode.split(".")
-        value, mask = self.value(one.operands[1], held), self.value(one.operands[2], held)
-        if value is None or mask is None or isinstance(mask, tuple) or mask & 0xFFFFFFFF != 0xFFFFFFFF:
+        value = self.value(one.operands[1], held)
+        if value is None or not self.is_of_all(one.operands[2], held):
             return None
         if len(words) != 3 or len(self.threads) % WARP:  # words: redux, sync, and what it does
             return None
@@ -367,10 +482,12 @@ class _Lanes(Evaluation):
             if total is None:
                 return None
             found += [total] * WARP
-        return found[0] if found.count(found[0]) == len(found) else tuple(found)
+        return same(tuple(found))
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if not self.is_of_all(one.operands[-1], held):
+            return None
         if value is None or isinstance(value, int):
             return value
         if not isinstance(lane, int) or not 0 <= lane < WARP:
@@ -384,5 +501,4 @@ class _Lanes(Evaluation):
             return None
         if any(source not in at for source in sources):
             return None
-        found = tuple(value[at[source]] for source in sources)
-        return found[0] if found.count(found[0]) == len(found) else found
+        return same(tuple(value[at[source]] for source in sources))

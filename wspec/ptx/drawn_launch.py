@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _REGION = 40  # bits of an address that say where in an argument's memory it is
-_MIXED, _SHIFT, _WHICH = 0x9E3779B97F4A7C15, 40, 30
+_MIXED, _SHIFT, _WHICH, _HOW = 0x9E3779B97F4A7C15, 40, 30, 20
 _BITS64 = (1 << 64) - 1
-SMALL = (16,)
-MIXED = (16, 256, 4096)
+_BESIDE, _OF = (-1, 0, 1), 6  # what is added to multiples, of so many numbers
+SMALL = (3, 16)
+MIXED = (3, 16, 256, 4096, 16, 256, 4096, 1 << 24)
 """Above what integers are in memory; of several, each place has one."""
 
 
@@ -27,6 +28,7 @@ class Launch:
     block: tuple[int, int, int]
     blocks: tuple[int, int, int]
     largest: tuple[int, ...] = SMALL
+    near: tuple[int, ...] = ()  # half of the integers in memory are a multiple of one of these, one less or one more
 
     def memory(self, address: int, size: int) -> int:
         """The bytes there, the lowest first: small integers of the size of the elements."""
@@ -43,7 +45,12 @@ class Launch:
         mixed = (address + self.seed) * _MIXED & _BITS64
         found = mixed >> _SHIFT
         largest = self.largest[(mixed >> _WHICH) % len(self.largest)]
-        return found % min(largest, 1 << bits - 1)
+        found %= min(largest, 1 << bits - 1)
+        which, by = divmod((mixed >> _HOW) % (_OF * len(self.near)), _OF) if self.near else (0, _OF)
+        if by >= len(_BESIDE):
+            return found
+        near = self.near[which]
+        return found // near * near + _BESIDE[by] & (1 << bits) - 1
 
 
 def base_of(number: int) -> int:

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from wspec.ptx.arithmetic import computed, computed_each, width
+from wspec.ptx.arithmetic import computing, width
 from wspec.ptx.effects import ARITHMETIC, reads, writes
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
@@ -15,6 +15,7 @@ from wspec.ptx.syntax import Instruction
 
 SHARED = "global_smem"  # Triton's name of the block's shared memory
 
+_LANES = (1 << WARP) - 1
 _MOST_WRITERS = 8  # of a register that is asked for
 
 Value = int | tuple[int, ...] | None
@@ -70,6 +71,8 @@ class Evaluation:
     def results(self, one: Instruction, held: Mapping[str, Value]) -> tuple[Value, ...]:
         """Of all registers that an instruction writes, without its guard."""
         if one.name == "elect":
+            if not self.is_of_all(one.operands[-1], held):
+                return (None,) * len(writes(one))
             leaders = tuple(int(thread % WARP == 0) for thread in self.threads)
             return (0, leaders) if len(writes(one)) == 2 else (leaders,)
         operands = one.operands
@@ -77,15 +80,22 @@ class Evaluation:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        return (_result(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
+        return (_remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
+
+    def is_of_all(self, mask: Operand, held: Mapping[str, Value]) -> bool:
+        """Does it name all lanes of a warp? What others get is not defined."""
+        found = self.value(mask, held)
+        return isinstance(found, int) and found & _LANES == _LANES
 
     def _shuffled(self, one: Instruction, held: Mapping[str, Value]) -> Value:
         value, lane = self.value(one.operands[1], held), self.value(one.operands[2], held)
+        if not self.is_of_all(one.operands[-1], held):
+            return None
         if isinstance(value, int):
             return value
         if value is None or not isinstance(lane, int) or not one.opcode.startswith("shfl.sync.idx.b32"):
             return None
-        return _same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
+        return same(tuple(value[at - at % WARP + lane % WARP] for at in range(len(value))))
 
 
 def evaluation_of(role: Role, writers: Writers) -> Evaluation:
@@ -103,17 +113,21 @@ def _computes(name: str, opcode: str) -> bool:
     return width(opcode.rpartition(".")[2]) > 0 if name in ARITHMETIC else name in ("shfl", "elect")
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _result(opcode: str, values: tuple[Value, ...]) -> Value:
+def result(opcode: str, values: Sequence[Value]) -> Value:
+    """What an instruction makes of its operands behind the target."""
     if None in values:
         return _despite(opcode, values)
-    threads = next((len(value) for value in values if isinstance(value, tuple)), 0)
-    if not threads:
-        return computed(opcode, values)
-    spread = [value if isinstance(value, tuple) else itertools.repeat(value, threads) for value in values]
-    found = computed_each(opcode, zip(*spread, strict=True))
-    known = tuple(value for value in found if value is not None)
-    return _same(known) if len(known) == threads else None
+    found = computing(opcode)
+    if found is None or found.operands != len(values):
+        return None
+    if not any(isinstance(value, tuple) for value in values):
+        return found.of(*values)
+    each = tuple(map(found.of, *(value if isinstance(value, tuple) else itertools.repeat(value) for value in values)))
+    known = tuple(value for value in each if value is not None)
+    return same(known) if len(known) == len(each) else None
+
+
+_remembered = functools.lru_cache(maxsize=1 << 12)(result)
 
 
 def _despite(opcode: str, values: Sequence[Value]) -> Value:
@@ -133,6 +147,6 @@ def each_of(change: Callable[[int], int], found: Value) -> Value:
     return None if found is None else change(found)
 
 
-def _same(found: tuple[int, ...]) -> Value:
+def same(found: tuple[int, ...]) -> Value:
     """One number where it is the same in all threads."""
     return found[0] if found.count(found[0]) == len(found) else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wspec.ptx.errors import PtxError
@@ -69,6 +69,37 @@ def blocks_of(function: Function) -> list[Block]:
         elif falls and block.instructions and function.name:
             raise PtxError(f"{function.name} goes on behind its end")
     return blocks
+
+
+def loops_of(blocks: Sequence[Block], start: int, inside: Container[int]) -> dict[int, set[int]]:
+    """The loops among some blocks: the block that each is entered at -> its blocks."""
+    state: dict[int, bool] = {}  # whether it is still on the way that is gone
+    before: dict[int, list[int]] = {}
+    back: list[tuple[int, int]] = []
+    way = [(start, iter(blocks[start].follow))]
+    state[start] = True
+    while way:
+        number, follow = way[-1]
+        following = next((one for one in follow if one in inside), None)
+        if following is None:
+            state[number] = False
+            way.pop()
+            continue
+        before.setdefault(following, []).append(number)
+        if following not in state:
+            state[following] = True
+            way.append((following, iter(blocks[following].follow)))
+        elif state[following]:
+            back.append((number, following))
+    found: dict[int, set[int]] = {}
+    for last, first in back:
+        loop, work = found.setdefault(first, {first}), [last]
+        while work:
+            number = work.pop()
+            if number not in loop:
+                loop.add(number)
+                work += before.get(number, ())
+    return found
 
 
 def targets(branch: Instruction, function: Function, known: Container[str]) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 Where a copy begins is computed from sizes, strides, the number of the block and what is loaded, by loops that LLVM
 rewrites as it likes. So both texts are executed, as far as copies hang on it, in launches whose numbers are drawn
-(copies.py, tiles.py): the copies must come in the same order, as often, and take the same. That is no proof for all
-numbers; two sums of them that differ, differ for nearly all.
+(copies.py, tiles.py): the copies must come in the same order, as often, and take the same, and waits at mbarriers must
+come between them as often, which says how often loops run that copy nothing. That is no proof for all numbers; two sums
+of them that differ, differ for nearly all.
 
 What cannot be followed in the PTX is not shown. Where the TTGIR cannot be followed there is nothing to compare with (a
-tile begins where a sum over a tensor says), and the proof says so.
+tile begins where a sum over a tensor says), and the proof says so. Where its execution has no meaning from some place
+on (it divides by nothing), or takes too long, the launch has compared what came before, and no more.
 """
 
 from __future__ import annotations
@@ -16,29 +18,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from wspec.bridge.ptx import tiles
+from wspec.bridge.ptx.draws import Draws
 from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area, size_bytes
-from wspec.ir.types import ArrayAttr, DictAttr, IntegerAttr, MemDescType, PointerType, ScalarType
+from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx import copies as run
 from wspec.ptx import flow
 from wspec.ptx.copies import Copies, Copy
-from wspec.ptx.drawn_launch import MIXED, SMALL, Launch, base_of
+from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
-FEWEST_LAUNCHES, MOST_LAUNCHES = 2, 48
+MOST_LAUNCHES = 48
+FOR_ROUNDS = 2 * run.MOST_BLOCKS
+"""Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
+FOR_AN_END = 4 * run.MOST_BLOCKS
+"""The same, until the role has come to its end behind copies or waits: there it shows when its loops are left. Not
+asked for where all threads are executed, which takes long."""
 MOST_TRIES = 200  # of ways through branches that are not known
 
-_SIZES = ((1, 200), (200, 1200), (1, 3000))
-"""From where to where sizes and strides are drawn, from launch to launch."""
-
-_NOTHING = 3
-"""Of so many sizes one is nothing, in launches that look for what the first ones did not come to."""
+_AGAIN = 2
+"""The round of a loop that shows what the first one has changed."""
 
 
 def show_tiles(
@@ -47,25 +52,28 @@ def show_tiles(
     roles: Sequence[Role],
     writers: Writers,
     places: Mapping[Operation, Area],
-    fewest: int = FEWEST_LAUNCHES,
+    fewest: int = 0,
 ) -> str:
     """Why not all copies were compared: the TTGIR itself cannot be followed, or no launch was found that comes to one.
     "" if all were. Raises PtxError where a copy takes something else, or where the PTX cannot be followed.
 
-    `fewest`: launches.
+    `fewest`: launches, where more are asked for than do.
     """
+    draws = Draws(function)
+    fewest = max(fewest, draws.fewest)
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
-    tasks = [(role, copies) for role in roles if (copies := Copies(blocks, role, writers, buffers)).all]
-    left = {one for _, copies in tasks for one in copies.all}
+    tasks = [_Task(role, Copies(blocks, role, writers, buffers)) for role in roles]
+    tasks = [task for task in tasks if task.copies.all or task.copies.waits]
+    left = {one for task in tasks for one in task.copies.all}
     for number in range(max(fewest, MOST_LAUNCHES)):
-        if number >= fewest and not left:
-            break
-        launch = drawn(function, number)
-        for role, copies in tasks:
-            if number < fewest or not left.isdisjoint(copies.all):
-                try:
-                    left -= _compared(function, role, copies, launch, places)
-                except NotFollowed as error:
+        asked = [task for task in tasks if number < fewest or task.asks_again or not left.isdisjoint(task.copies.all)]
+        launch = draws.launch(number) if asked else None
+        for task in asked:
+            assert launch is not None
+            try:
+                left -= _compared(function, task, launch, places)
+            except NotFollowed as error:
+                if task.copies.all:
                     return str(error)
     if not left:
         return ""
@@ -73,51 +81,44 @@ def show_tiles(
     return f"where '{one}' begins in global memory is not known: no launch was found that comes to it"
 
 
-def drawn(function: Operation, number: int) -> Launch:
-    """The launch of this number."""
-    draw = random.Random(number)
-    low, high = _SIZES[number % len(_SIZES)]
-    arguments: list[int | None] = []
-    sizes: dict[int, int] = {}
-    for at, (arg, divisor) in enumerate(_arguments(function)):
-        kind = arg.type
-        if isinstance(kind, PointerType):
-            arguments.append(base_of(at) + (draw.randrange(1 << 20) << 8))
-            sizes[at] = max(kind.pointee.bits // 8, 1) if isinstance(kind.pointee, ScalarType) else 8
-        elif isinstance(kind, ScalarType) and not kind.is_float:
-            is_nothing = number >= FEWEST_LAUNCHES and not draw.randrange(_NOTHING)
-            found = 0 if is_nothing else max(draw.randint(low, high) // divisor, 1) * divisor
-            arguments.append(found & (1 << kind.bits) - 1)
-        else:
-            arguments.append(None)
-    counts = draw.randint(1, 8), draw.randint(1, 4), draw.randint(1, 4)
-    x, y, z = (draw.randrange(count) for count in counts)
-    return Launch(draw.getrandbits(62), arguments, sizes, (x, y, z), counts, MIXED if number else SMALL)
+class _Task:
+    """A role, and what launches have come to."""
+
+    def __init__(self, role: Role, copies: Copies) -> None:
+        self.role, self.copies = role, copies
+        self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
+        self.passed = 0  # blocks
+        self.ended = False
+
+    @property
+    def asks_again(self) -> bool:
+        """Is there a loop that has not gone round, or was no end seen, and time left to look for such a launch?"""
+        goes_on = any(number < _AGAIN for number in self.rounds.values())
+        never_ended = not self.ended and not self.copies.together
+        return (goes_on and self.passed < FOR_ROUNDS) or (never_ended and self.passed < FOR_AN_END)
 
 
-def _arguments(function: Operation) -> Iterator[tuple[Value, int]]:
-    """With what each is a multiple of."""
-    attributes = function.attr("arg_attrs")
-    each = attributes.items if isinstance(attributes, ArrayAttr) else ()
-    for number, arg in enumerate(function.regions[0].block.args):
-        entry = each[number] if number < len(each) else None
-        found = dict(entry.items).get("tt.divisibility") if isinstance(entry, DictAttr) else None
-        yield arg, found.value if isinstance(found, IntegerAttr) else 1
-
-
-def _compared(
-    function: Operation, role: Role, copies: Copies, launch: Launch, places: Mapping[Operation, Area]
-) -> set[Instruction]:
-    """The copies that were seen in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
-    draw = random.Random(launch.seed)
-    seen, ends = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)))
+def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[Operation, Area]) -> set[Instruction]:
+    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
+    draw, copies, rounds = random.Random(launch.seed), task.copies, task.rounds
+    taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds)
+    task.passed += taken.blocks
+    if taken.chosen:  # how often loops run is then not known
+        taken = taken.without_waits()
+        if not copies.all:
+            return set()
     choices, wrong = _Choices(), ""
     for _ in range(MOST_TRIES):
         choices.begin()
-        found = Tiles(places, launch, choices)
-        wrong = _Match(found, found.copies(function, role.partition)).wrong(seen, ends)
+        found = Tiles(places, launch, choices, not taken.chosen)
+        match = _Match(found, found.copies(function, task.role.partition))
+        wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
-            return {copy.one for copy in seen}
+            for number, loop, reached in taken.rounds:
+                if number <= match.compared:
+                    rounds[loop] = max(rounds[loop], reached)
+            task.ended |= taken.ends and 0 < match.compared == len(taken.copies)
+            return {copy.one for copy in taken.copies[: match.compared]}
         if not choices.turn():
             break
     raise PtxError(wrong)
@@ -156,25 +157,42 @@ class _Match:
         self._task, self._expected = task, expected
         self._boxes = Counter[tuple[int, ...]]()  # that have yet to come, of one operation
         self._elements: tuple[Operation, Scope] | None = None
+        self._by = set[Instruction]()  # what has copied elements for it
+        self.compared = 0
+        """Of the role's copies."""
 
     def wrong(self, seen: Sequence[Copy], ends: bool) -> str:
         """What is said of the first copy that differs; "" where none does. Raises NotFollowed and PtxError."""
         try:
             for copy in seen:
-                is_same = self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes
-                if not is_same(copy):
+                if not copy.by:
+                    if not self._waits():
+                        return f"'{copy.one}' comes where the TTGIR does not wait"
+                elif not (self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes)(
+                    copy
+                ):
                     return f"'{copy.one}' takes something else of global memory than the TTGIR says"
+                self.compared += 1
             if ends and (self._boxes.total() or next(self._expected, None) is not None):
-                return "the TTGIR copies more tiles than the PTX"
+                return "the TTGIR copies more tiles than the PTX, or waits more often"
         except Over:
-            pass
+            pass  # the copies from here on are not compared
+        except RecursionError:
+            raise NotFollowed("where a tile begins hangs on too many rounds of a loop") from None
         return ""
+
+    def _waits(self) -> bool:
+        if self._boxes.total():
+            return False
+        op, _ = next(self._expected, (None, None))
+        self._elements = None
+        return op is not None and op.name == tiles.WAIT
 
     def _takes_boxes(self, copy: Copy) -> bool:
         for place, coordinates, _ in copy.by:
             if not self._boxes.total():
                 op, scope = next(self._expected, (None, None))
-                if op is None or scope is None or op.name == tiles.ELEMENTS:
+                if op is None or scope is None or op.name in (tiles.ELEMENTS, tiles.WAIT):
                     return False
                 self._boxes = self._task.boxes(op, scope)
                 self._elements = None
@@ -189,9 +207,11 @@ class _Match:
     def _takes_elements(self, copy: Copy) -> bool:
         if self._boxes.total():
             return False
-        if self._elements is not None and self._are_elements(copy, *self._elements):
+        is_next = self._elements is None or copy.one in self._by  # an instruction copies for an operation once
+        if not is_next and self._elements is not None and self._are_elements(copy, *self._elements):
+            self._by.add(copy.one)
             return True
-        self._elements = next(self._expected, None)
+        self._elements, self._by = next(self._expected, None), {copy.one}
         if self._elements is None or self._elements[0].name != tiles.ELEMENTS:
             return False
         return self._are_elements(copy, *self._elements)

@@ -13,6 +13,7 @@ BINARY = {
     "arith.minui": "min.u", "arith.minsi": "min.s", "arith.maxui": "max.u", "arith.maxsi": "max.s",
 }  # fmt: skip
 _ROUNDED = {"arith.ceildivsi": True, "arith.floordivsi": False, "arith.ceildivui": True}  # upwards?
+DIVISIONS = frozenset((*_ROUNDED, "arith.divsi", "arith.divui", "arith.remsi", "arith.remui"))
 WIDENINGS = {"arith.extui": "u", "arith.extsi": "s", "arith.trunci": "u"}
 _ORDERS = ("eq.s", "ne.s", "lt.s", "le.s", "gt.s", "ge.s", "lt.u", "le.u", "gt.u", "ge.u")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wspec import ir
+from wspec.bridge.collector import collector_paused
 from wspec.bridge.ptx.side_by_side import show_order
 from wspec.bridge.shared_memory import placement
 from wspec.bridge.text import BridgeError, words_go_with_others
@@ -22,6 +23,11 @@ def shown(
     `final`: the TTGIR that was compiled, in generic form; `emitted`: the PTX of it, as LLVM writes it; `constant`: the
     number of the argument that points to what no kernel writes; `read` may remember what it has read.
     """
+    with collector_paused():
+        return _shown(final, emitted, edited, constant, read)
+
+
+def _shown(final: str, emitted: str, edited: str, constant: int | None, read: Callable[[str], Module]) -> Validation:
     try:
         before = read(emitted)
         unknown = show_module(ir.read(final), before)

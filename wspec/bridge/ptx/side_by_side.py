@@ -72,8 +72,8 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> st
     own = frozenset(range(NAMED_BARRIERS)) - asked - {MEETING_BARRIER}
     roles = roles_of(entry, blocks)
     _show_warps(function, roles)
-    _show_group_barriers(blocks, roles, own, BarrierNumbers(blocks, Writers(entry)))
     writers, used = Writers(entry), _Used(places.values())
+    _show_group_barriers(blocks, roles, own, BarrierNumbers(blocks, writers))
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
     evaluations = functools.cache(lambda role: evaluation_of(role, writers))
     show_thread_order(blocks, roles, writers, buffers=buffers, evaluations=evaluations)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wspec.bridge.ptx.actions import box_of_copy
-from wspec.bridge.ptx.scalars import bits_of, result_of
+from wspec.bridge.ptx.scalars import DIVISIONS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
@@ -28,11 +28,8 @@ BOXES = frozenset((
 ))  # fmt: skip
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
+WAIT = "ttng.wait_barrier"
 _COPIES = BOXES | ROWS | {ELEMENTS}
-_DIVISIONS = frozenset((
-    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.ceildivsi", "arith.ceildivui",
-    "arith.floordivsi",
-))  # fmt: skip
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
 Index = tuple[int, ...]
@@ -59,10 +56,13 @@ class Scope:
 
 class Tiles:
     """Of one task, in one launch. `places`: where allocations begin and end; `choose`: which way a branch goes that
-    hangs on what is not known."""
+    hangs on what is not known; `waits`: are waits at mbarriers told as well?"""
 
-    def __init__(self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool]) -> None:
+    def __init__(
+        self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool], waits: bool = False
+    ) -> None:
         self._places, self._launch, self._choose = places, launch, choose
+        self._told = _COPIES | {WAIT} if waits else _COPIES
         self._steps = 0
         self._with_copies: dict[Operation, bool] = {}
 
@@ -82,12 +82,12 @@ class Tiles:
     def has_copies(self, op: Operation) -> bool:
         """In its regions?"""
         if op not in self._with_copies:
-            self._with_copies[op] = any(one.name in _COPIES for one in op.walk())
+            self._with_copies[op] = any(one.name in self._told for one in op.walk())
         return self._with_copies[op]
 
     def _block(self, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
         for op in scope.block.ops:
-            if op.name in _COPIES:
+            if op.name in self._told:
                 if self._happens(op, scope):
                     yield op, scope
             elif op.name == ws.NAME:
@@ -198,7 +198,7 @@ class Tiles:
     def _result(self, op: Operation, scope: Scope, index: Index) -> int | None:
         match op.name:
             case "arith.constant":
-                return _constant(op)
+                return constant_of(op)
             case "tt.get_program_id":
                 return self._launch.block[op.int_attr("axis") or 0]
             case "tt.get_num_programs":
@@ -229,7 +229,7 @@ class Tiles:
         values = []
         for operand in op.operands:
             values.append(self.of(operand, scope, index if isinstance(operand.type, TensorType) else ()))
-        if op.name in _DIVISIONS and values[1] == 0:
+        if op.name in DIVISIONS and values[1] == 0:
             raise Over
         return result_of(op, tuple(values))
 
@@ -356,7 +356,8 @@ def _passed(op: Operation, index: Index) -> Index | None:
     return None
 
 
-def _constant(op: Operation) -> int | None:
+def constant_of(op: Operation) -> int | None:
+    """Of `arith.constant`, in all elements of a tensor; None of other constants."""
     value, type = op.int_attr("value"), op.result.type
     if value is None:
         dense = op.attr("value")
