@@ -18,6 +18,11 @@ def test_the_assembler_is_called_as_triton_calls_it() -> None:
     assert "registers" in log
 
 
+def test_the_version_is_that_of_the_assembler_called() -> None:
+    """Triton 3.9 takes another one for Hopper than for what is older, and has both."""
+    assert ptxas_version().startswith(f"{backend.get_ptxas(90).version}.")
+
+
 def test_a_module_as_it_was_still_compiles() -> None:
     source = gemm_source()
     done = bridge.finish(bridge.ttgir(source), source)

@@ -15,7 +15,7 @@ from tests.support.shipped import offline
 from wspec.bridge.backend import assemble
 from wspec.bridge.sass.beside_ptx import Compared, Expected, compare, keeps_order
 from wspec.bridge.sass.encodings import TABLE
-from wspec.bridge.sass.skeleton import Block, Label, Step, label_of, skeleton
+from wspec.bridge.sass.skeleton import Block, Label, Step, _steps, label_of, skeleton
 from wspec.ptx.parser import read
 from wspec.ptx.validation.validate import Validation
 
@@ -182,6 +182,26 @@ def test_the_end_of_a_group_of_stores_counts_among_stores_alone() -> None:
     assert compare(one, straight(FENCE, commit, waits, FENCE)) == Compared()
     assert compare(one, straight(waits, FENCE)).difference
     assert compare(one, straight(commit, commit, waits, FENCE)).difference
+
+
+def test_the_end_behind_an_acquisition_may_be_one_more() -> None:
+    """Of an empty group, unless a wait leaves groups under way: then it counts."""
+    store = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%r1, {%r2, %r3}], [%r4];"
+    end, waits = "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read {};"
+    flush, commit, stored = Label("flush"), Label("commit"), Label("store")
+    for left, refused in ((0, False), (1, True)):
+        wait = Label("copies wait", left)
+        one = ptx("@%p1 " + end, "@%p1 " + waits.format(0), store, end, waits.format(left))
+        behind = (stored, commit, wait)
+        assert not compare(one, straight(flush, Label("copies wait"), *behind)).difference
+        assert bool(compare(one, straight(flush, commit, Label("copies wait"), *behind)).difference) == refused
+        assert compare(one, straight(flush, Label("copies wait"), stored, wait)).difference
+
+
+@pytest.mark.parametrize(("before", "name"), [(0x000000000C0079B9, "flush"), (0x0000000000007918, "commit")])
+def test_an_end_behind_an_acquisition_is_told_apart(before: int, name: str) -> None:
+    words = [(before, 0x000FE20008000000), (0x00000000000079B7, 0x0001E20000000000)]
+    assert [step.label for step in _steps(words, 0, 2, {}) if step.label] == [Label(name)]
 
 
 def test_loops_may_be_peeled() -> None:

@@ -3,8 +3,9 @@
 Both are automata: which synchronizing instruction may follow which. Every way through the machine code, whose
 predicates are followed from where they are tested to where they are tested again, must be a way through the PTX; so
 loops may be unrolled and peeled, and code doubled. What ptxas adds on its own is let pass: waits for products and for
-copies, proxy fences, and a second try where registers are asked for; what it leaves out, too: a wait for products of
-which all are done. It moves the end of a group of stores past what has nothing to do with it: that is looked at
+copies, proxy fences, and a second try where registers are asked for; behind the acquisition of a descriptor also the
+end of a group of stores, where no wait leaves groups under way. What it leaves out, too: a wait for products of which
+all are done. It moves the end of a group of stores past what has nothing to do with it: that is looked at
 together with stores and waits for them alone.
 """
 
@@ -23,7 +24,8 @@ from wspec.ptx.validation.validate import Validation
 
 MOST_STATES = 100_000
 _EXTRA = frozenset(("product wait", "copies wait", "fence", "product fence"))
-_STORES = frozenset(("store", "reduce", "commit", "copies wait"))
+_STORES = frozenset(("store", "reduce", "commit", "flush", "copies wait"))
+_ENDS = frozenset(("commit", "flush"))
 _COUNTED = frozenset(("product wait", "copies wait", "fewer", "more"))
 _REGISTERS = frozenset(("fewer", "more"))
 _FOR_ALL = Label("product wait", 0)
@@ -77,7 +79,7 @@ class Expected:
         try:
             blocks = flow.blocks_of(module.entry())
             labels = [[(one, label) for one in block.instructions if (label := label_of(one))] for block in blocks]
-            whole, stores = (Automaton(blocks, labels, kinds) for kinds in (_ALL - {"commit"}, _STORES))
+            whole, stores = (Automaton(blocks, labels, kinds) for kinds in (_ALL - _ENDS, _STORES))
         except PtxError:
             return None
         return Expected(blocks, labels, whole, stores)
@@ -235,6 +237,8 @@ class Automaton:
         self.end = len(self.points)
         self._optional = sum(1 << point.number for point in self.points if point.guard)
         self._waits = sum(1 << point.number for point in self.points if point.label.name == "product wait")
+        waits = [point.label for point in self.points if point.label.name == "copies wait"]
+        self.extra = _EXTRA if any(label.first for label in waits) else _EXTRA | {"flush"}
         first = self._link(blocks, inside)
         self.first = first
         self.begin: May = (self._closed(first, self._optional), True)
@@ -279,7 +283,7 @@ class Automaton:
     def after(self, may: May, label: Label) -> May:
         """What may come behind an instruction of the machine code; nothing where it may not come."""
         before, is_done = self.now(may), may[1]
-        found = before if label.name in _EXTRA else 0
+        found = before if label.name in self.extra else 0
         for number in bits_of(before & self.like(label)):
             found |= self.points[number].follow
         if label.name == "product" or label == _FOR_ALL:
@@ -332,7 +336,7 @@ class Nearest:
         on = self._ptx.after((full, is_done), label)
         like = self._ptx.like(label)
         found = next((rank & like for rank in ranks if rank & like), 0)
-        if not found and label.name in _EXTRA:
+        if not found and label.name in self._ptx.extra:
             return (*on, *ranks)
         found = found or self._ptx.now((full, is_done)) & like
         self._found |= found
@@ -386,6 +390,8 @@ def _is(point: Label, label: Label) -> bool:
     """May an instruction of the machine code be that of the PTX?"""
     if label.name == "arrive or expect":
         return point.name in ("arrive", "expect")
+    if label.name == "flush":
+        return point.name == "commit"
     if label.name in ("product wait", "copies wait"):
         return point.name == label.name and label.first <= point.first  # for as much, or more
     return point == label

@@ -13,8 +13,8 @@ from typing import Any
 
 from triton import knobs
 
-from wspec.bridge.backend import assemble
-from wspec.bridge.frontend import KernelSource
+from wspec.bridge.backend import assemble, get_ptxas
+from wspec.bridge.frontend import HOPPER, KernelSource
 from wspec.bridge.sass.counts import Counts, counts_of
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -137,8 +137,8 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 def ptxas_version() -> str:
-    """The full version of the ptxas in use, e.g. 12.8.93."""
-    return _version_of(knobs.nvidia.ptxas.path)
+    """The full version of the ptxas that Triton takes for Hopper, e.g. 12.8.93."""
+    return _version_of(get_ptxas(HOPPER.arch).path)
 
 
 @functools.lru_cache(maxsize=4)

@@ -26,11 +26,13 @@ class Label(NamedTuple):
     second: int = 0
 
 
+_COMMIT = Label("commit")
 _UNIFORM = 8  # of 16 predicates P0 to P6 are the first, and these from here on UP0 to UP6
 _NONE = 7  # PT
 _ALL = 0x7F7F
 _FAMILY = 0x1FF  # the bits of an opcode that do not say which operands are registers and which numbers
 _R2P = 0x004
+_ACQUIRE = 0x9B9  # UTMACCTL, of a descriptor that the kernel made
 _MOSTLY = ((81, 0), (84, 0), (81, _UNIFORM), (84, _UNIFORM))
 _TURNS = frozenset((0x147, 0x149, 0x14D))  # BRA, BRX, EXIT
 
@@ -127,6 +129,8 @@ def _steps(words: Sequence[tuple[int, int]], first: int, end: int, calls: Mappin
         low, high = words[place]
         label = label_of(low, high)
         changes = calls[place] if place in calls else predicates_of(low, high)
+        if label == _COMMIT and place > first and words[place - 1][0] & 0xFFF == _ACQUIRE:
+            label = Label("flush")  # that of ptxas 13, or the PTX's own
         if label is not None:
             yield Step(label, *_guard(low, low & 0xFFF in _OF_UNIFORM), changes)
         elif changes:
