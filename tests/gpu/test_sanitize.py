@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 
-from tests.gpu import endurance, sanitize, subjects, tools
+from tests.gpu import consan, endurance, sanitize, subjects, tools
+from wspec.bridge import compile as compiling
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 numbers: worst relative error 3.0e-03
@@ -96,3 +97,11 @@ def test_wrong_numbers_are_told() -> None:
 def test_the_list_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert sanitize.main(["--list", "--only", "causal"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(subjects.ATTENTION)
+
+
+def test_instrumented_ptx_is_not_held_against_the_ttgir() -> None:
+    """It has assertions that the TTGIR does not have: kernels would be left alone, and nothing of ours looked at."""
+    before = compiling.rule_ptx
+    with consan.instrumented():
+        assert compiling.rule_ptx is not before
+    assert compiling.rule_ptx is before
