@@ -39,7 +39,7 @@ def test_compile(compiled: Said) -> None:
     assert compiled.fact("bytes spilled") == "0" and int(compiled.fact("HGMMA")) > 0
     assert int(compiled.fact("USETMAXREG").split()[0]) > 0
     assert f"\n\n{PROVED}" in compiled.out
-    for part in ("tasks\n", "channels\n", "loops\n", "predicted ", "ptxas 12."):
+    for part in ("tasks\n", "channels\n", "loops\n", "predicted ", "ptxas 1"):
         assert part in compiled.out
 
 

@@ -31,7 +31,7 @@ from wspec.ptx.roles import Role
 
 MATMUL = ("matmul.py:matmul_descriptor_kernel", "fp16")
 GATHERED = ("gathered.py:gathered_matmul_kernel", "bf16")
-LOAD, STORE, ELEMENTS = "cp.async.bulk.tensor.2d.shared::cluster", "cp.async.bulk.tensor.2d.global", "cp.async.cg"
+LOAD, STORE, ELEMENTS = "cp.async.bulk.tensor.2d.shared::", "cp.async.bulk.tensor.2d.global", "cp.async.cg"
 
 
 @functools.cache

@@ -25,7 +25,8 @@ from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
-_SAME_ADDRESS = ("mov.b64", "mov.u64", "cvta.param.u64")
+_SAME_ADDRESS = ("mov.b32", "mov.u32", "mov.b64", "mov.u64", "cvt.u64.u32", "cvta.param.u64")
+"""What hands an address on; those of parameters have 32 bits in the PTX of Triton 3.9."""
 
 
 @dataclass(slots=True, eq=False)
