@@ -26,6 +26,10 @@ def product(
     height = min(tiles_m - first, GROUP)
     row = first + number % in_group % height
     column = number % in_group // height
+    tl.assume(row >= 0)
+    tl.assume(column >= 0)
+    tl.assume(stride_am > 0)
+    tl.assume(stride_bn > 0)
     rows = (row * BLOCK_M + tl.arange(0, BLOCK_M)) % M
     columns = (column * BLOCK_N + tl.arange(0, BLOCK_N)) % N
     inner = tl.arange(0, BLOCK_K)

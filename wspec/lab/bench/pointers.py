@@ -60,7 +60,7 @@ def compile_all(case: Case, alone: bool) -> None:
                 case.launch(kernel, meta)
 
 
-def contest(case: Case, rounds: int, alone: bool) -> dict[str, Any]:
+def contest(case: Case, rounds: int, alone: bool, graph: bool) -> dict[str, Any]:
     """Errors and ratios of one case."""
     ours = ours_of(case, alone)
     expected = case.theirs().float()
@@ -78,13 +78,13 @@ def contest(case: Case, rounds: int, alone: bool) -> dict[str, Any]:
         if len(results) == 2 and not torch.allclose(results["plain"], results["ours"], rtol=2e-2, atol=2e-2):
             wrong = float("inf")
     variants.append(Variant("torch", (case.theirs,)))
-    first = measure(variants, rounds=3, graph=True)
+    first = measure(variants, rounds=3, graph=graph)
     best = {
         kind: min((name for name in first if name.startswith(kind)), key=lambda name: first[name].median_us)
         for kind in ("plain", "ours")
     }
     kept = [one for one in variants if one.name in (*best.values(), "torch")]
-    found = measure(kept, rounds=rounds, graph=True)
+    found = measure(kept, rounds=rounds, graph=graph)
     specialized = [name for name in best.values() if name.startswith("ours")]
     mine, plain = found[specialized[0]], found[best["plain"]]
     return {
@@ -101,6 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=8, help="cases compiled at a time (default %(default)s)")
     parser.add_argument("--only", type=int, nargs="+", metavar="CASE", help="cases by number, from 0 on")
     parser.add_argument("--alone", action="store_true", help="not specialized, with descriptors for its pointers")
+    parser.add_argument(
+        "--in-a-row", action="store_true", help="launches behind each other, not from graphs: ours start early there"
+    )
     parser.add_argument("--compile", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     try:
@@ -118,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         list(pool.map(lambda at: subprocess.run([*command, str(at)], check=False), chosen))
     rows = []
     for at in chosen:
-        rows.append(contest(CASES[at](), options.rounds, options.alone))
+        rows.append(contest(CASES[at](), options.rounds, options.alone, not options.in_a_row))
         print(rows[-1], flush=True)
     write_json(options.json, {"environment": environment(), "cases": rows})
     columns = ("case", "us", "x plain", "x torch", "largest error", "plain's", "ours")
