@@ -48,7 +48,7 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
-CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: some 3 us
+CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
 
 
 def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
