@@ -16,6 +16,7 @@ from wspec.lab.calibrate.driver import Argument
 from wspec.lab.calibrate.ptx import GROUP, IDS, REGISTERS, Kernel, entry, loop, wait
 from wspec.lab.calibrate.tensor_cores import KINDS, accumulators, batch, descriptors
 from wspec.lab.calibrate.tiles import KIB
+from wspec.lab.calibrate.topic import Quantity, Samples, Topic
 
 MULTIPLIED = next(kind for kind in KINDS if kind.name == "bf16_ss")
 N, COUNT = 128, 16
@@ -311,3 +312,66 @@ class Bed:
             float(np.median(cycles)), float(np.median(out[:, 3] - out[:, 2])), float(np.median(out[:, 4])),
             float(cycles.max()), int(np.bincount(out[:, 5]).max()),
         )  # fmt: skip
+
+
+TILES = (Tile(64, 256, 64), Tile(128, 128, 64), Tile(128, 64, 64))
+FEW, MANY = 64, 192  # steps
+STAGGER = 300  # cycles
+RESTS = {"busy": 0, "light": 400_000}  # cycles between two batches of products
+LONG, LAUNCHES = 1.2e8, 14  # cycles of a launch whose clock is measured; the first ones warm the card
+WARMING = 4
+
+
+def quantities() -> list[Quantity]:
+    rate, by = "bytes/clk/SM", "percent"
+    late = f"each of all SMs, each block begins {STAGGER} cycles after the one before; by A's part of a step's bytes"
+    found = [Quantity("staggered_rate", rate, late, by)]
+    for name, beside in (
+        ("busy", "beside two warp groups that multiply all the time"),
+        ("light", "beside next to none"),
+    ):
+        found.append(Quantity(f"{name}_rate", rate, f"the same, all begin at once, {beside}, for a second", by))
+        found.append(Quantity(f"{name}_mhz", "MHz", "the clock then", by))
+    return found
+
+
+def measure(bench: Bench) -> Samples:
+    bed = Bed(bench)
+    found: Samples = {quantity.name: {} for quantity in quantities()}
+    for tile in TILES:
+        percent = round(100 * tile.rows / (tile.rows + tile.columns))
+        found["staggered_rate"][percent] = _staggered(bed, tile, bench.repeats)
+        for name, rest in RESTS.items():
+            rates, clocks = _sustained(bed, tile, rest)
+            found[f"{name}_rate"][percent], found[f"{name}_mhz"][percent] = rates, clocks
+    return found
+
+
+def _staggered(bed: Bed, tile: Tile, repeats: int) -> list[float]:
+    """A sample for each pair of launches; the first pair warms L2 and descriptors."""
+    case, rates = Case(tile, 4, stagger=STAGGER), []
+    for turn in range(1 + repeats):
+        few, many = bed.run(case, FEW), bed.run(case, MANY)
+        if turn:
+            rates.append(tile.size * (MANY - FEW) / (many.cycles - few.cycles))
+    return rates
+
+
+def _sustained(bed: Bed, tile: Tile, rest: int) -> tuple[list[float], list[float]]:
+    """Rates and clocks of long launches, one after the other."""
+    case = Case(tile, 4 if tile.size <= 32 * KIB else 3, multiply=True, rest=rest)
+    reps = int(LONG * FEW / bed.run(case, FEW).cycles)
+    found = [bed.run(case, reps) for _ in range(LAUNCHES)][WARMING:]
+    moved = tile.size * (reps + case.stages)
+    return [moved / one.cycles for one in found], [1e3 * one.cycles / one.nanoseconds for one in found]
+
+
+TOPIC = Topic(
+    "tma_product",
+    "steps of A and B^T in bf16 through descriptors, 64 deep, tiles numbered down groups of eight rows of tiles, one "
+    f"block an SM, all in L2; staggered: rings of 4, {FEW} and {MANY} steps; for a second: {LAUNCHES - WARMING} launches of "
+    f"{LONG / 1e6:.0f} million cycles",
+    ((loads(),), (beside(),)),
+    tuple(quantities()),
+    measure,
+)
