@@ -369,8 +369,8 @@ def _sustained(bed: Bed, tile: Tile, rest: int) -> tuple[list[float], list[float
 TOPIC = Topic(
     "tma_product",
     "steps of A and B^T in bf16 through descriptors, 64 deep, tiles numbered down groups of eight rows of tiles, one "
-    f"block an SM, all in L2; staggered: rings of 4, {FEW} and {MANY} steps; for a second: {LAUNCHES - WARMING} launches of "
-    f"{LONG / 1e6:.0f} million cycles",
+    f"block an SM, all in L2; staggered: rings of 4, {FEW} and {MANY} steps; for a second: "
+    f"{LAUNCHES - WARMING} launches of {LONG / 1e6:.0f} million cycles",
     ((loads(),), (beside(),)),
     tuple(quantities()),
     measure,
