@@ -29,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--measure", action="store_true", help="measure the points first (needs a Hopper GPU)")
     parser.add_argument("--dry", action="store_true", help="draw and compile, launch nothing")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default %(default)s)")
+    parser.add_argument("--products", type=int, default=11, help="shapes of products (default %(default)s)")
+    parser.add_argument("--attentions", type=int, default=9, help="shapes of attention (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=4.0, help="stop cleanly after so many (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each kernel (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=4.0, help="length of a turn (default %(default)s)")
@@ -46,7 +48,8 @@ def _measure(args: argparse.Namespace) -> int:
     from wspec.lab.bench.model_changes import BY_RULE
     from wspec.lab.bench.model_measure import Budget, compile_all, measure_all
 
-    shapes = [shape for shape in drawn_shapes(args.seed) if args.only in str(shape)]
+    drawn = drawn_shapes(args.seed, args.products, args.attentions)
+    shapes = [shape for shape in drawn if args.only in str(shape)]
     if args.dry:
         failed = compile_all({shape: shape.points() for shape in shapes})
         print("\n".join(f"{text}: {why}" for text, why in failed.items()))
@@ -78,6 +81,7 @@ class Default:
     specialized: Point
     speed: float | None  # of the kernel as Triton has it over the specialized one's; None where that was not measured
     why: str  # it leaves the kernel alone; "" where it does not
+    launched: float | None = None  # speed of what launches come to, trials over, over the plain kernel's
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -88,15 +92,16 @@ def _compare(args: argparse.Namespace) -> int:
     from wspec.lab.bench.simulator import predict_all
     from wspec.lab.simulate.points import read_points
 
-    points = [moved_here(one) for one in read_points(Path(args.points)) if args.only in one.name]
-    if not points:
+    every = [moved_here(one) for one in read_points(Path(args.points)) if args.only in one.name]
+    if not every:
         print("error: there are no such points", file=sys.stderr)
         return 2
+    points = [one for one in every if one.kind != "default"]  # that one is either of the others
     rows = in_turns(list(zip(points, predict_all(points, args.machine, args.jobs), strict=True)))
     specialized = [one for one in points if one.kind == "specialized"]
     with pool(min(len(specialized), args.jobs or os.cpu_count() or 1)) as workers:
         whys = list(workers.map(functools.partial(declined, machine=args.machine), specialized))
-    defaults = defaults_of(points, dict(zip((one.name for one in specialized), whys, strict=True)))
+    defaults = defaults_of(every, dict(zip((one.name for one in specialized), whys, strict=True)))
     found = choices(rows)
     tables = [error_table(rows), choice_table(found), default_table(defaults)]
     if args.each:
@@ -126,12 +131,15 @@ def declined(point: Point, machine: str = "h200") -> str:
 
 def defaults_of(points: Sequence[Point], whys: dict[str, str]) -> list[Default]:
     """`whys` by the name of the specialized point."""
-    plain = {one.name: one for one in points if one.kind == "plain"}
+    known = {one.name: one for one in points}
     found = []
     for one in points:
         if one.kind == "specialized":
-            other = plain.get(one.name.replace(" specialized ", " plain "))
-            found.append(Default(one, other.ms / one.ms if other is not None else None, whys[one.name]))
+            plain, usual = (known.get(one.name.replace(" specialized ", f" {kind} ")) for kind in ("plain", "default"))
+            speeds = [
+                plain.ms / other.ms if plain is not None and other is not None else None for other in (one, usual)
+            ]
+            found.append(Default(one, speeds[0], whys[one.name], speeds[1]))
     return found
 
 
@@ -148,10 +156,13 @@ def default_table(defaults: Sequence[Default]) -> Any:
         (
             one.specialized.name, "yes" if _on_lines(one.specialized) else "no",
             "-" if one.speed is None else f"{one.speed:.3f}", one.why or "specialized",
+            "-" if one.launched is None else f"{one.launched:.3f}",
         )
         for one in defaults
     )  # fmt: skip
-    return Table("The default", ("kernel", "pitches on lines", "plain / specialized", "the default"), cells)
+    return Table(
+        "The default", ("kernel", "pitches on lines", "plain / specialized", "the gate", "plain / launched"), cells
+    )
 
 
 def default_notes(defaults: Sequence[Default]) -> list[str]:
@@ -161,11 +172,20 @@ def default_notes(defaults: Sequence[Default]) -> list[str]:
     slow = [f"{one.specialized.name} {speed:.3f}" for one, speed in lines if not one.why and speed < LEAST]
     lost = [f"{one.specialized.name} {speed:.3f}" for one, speed in known if one.why and speed > 1.03]
     others = [speed for one, speed in known if not one.why and not _on_lines(one.specialized)]
+    launched = {one.specialized.name: one.launched for one in defaults if one.launched is not None}
+    behind = [
+        f"{one.specialized.name} {launched[one.specialized.name]:.3f}"
+        for one in defaults
+        if _on_lines(one.specialized) and launched.get(one.specialized.name, 1.0) < LEAST
+    ]
     return [
         f"of {len(lines)} kernels whose pitches are multiples of {LINE} bytes the default is under {LEAST} of plain on "
         f"{len(slow)}: {', '.join(slow) or 'none'}",
         f"left alone though more than 3 % faster specialized: {len(lost)} of {len(known)}: {', '.join(lost) or 'none'}",
         f"other pitches: specialized by default {len(others)}, at worst {min(others, default=1.0):.3f} of plain",
+        f"what launches come to after their trials, {len(launched)} kernels: at worst "
+        f"{min(launched.values(), default=1.0):.3f} of plain; under {LEAST} with pitches on lines on {len(behind)}: "
+        f"{', '.join(behind) or 'none'}",
     ]
 
 

@@ -52,8 +52,8 @@ def _kernel(name: str) -> str:
 
 
 def _both(shape: str, point: dict[str, Any], tile: str) -> Iterator[Point]:
-    """Triton's own kernel at this tile, and the specialized one."""
-    for kind in ("plain", "specialized"):
+    """Triton's own kernel at this tile, the specialized one, and what a program gets that only asks for `wspec`."""
+    for kind in ("plain", "specialized", "default"):
         yield Point(name=f"{shape} {kind} {tile}", kind=kind, shape=shape, ms=0.0, **point)
 
 

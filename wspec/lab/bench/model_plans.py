@@ -58,7 +58,8 @@ class Shape(ABC):
         kernel = self.plain_kernel()
         if point.kind == "plain":
             return kernel
-        return wspec.compile(gate="off", **compiler_options(point))(kernel)
+        told: dict[str, Any] = {} if point.kind == "default" else {"gate": "off"}
+        return wspec.compile(**told, **compiler_options(point))(kernel)
 
     @abstractmethod
     def plain_kernel(self) -> Any: ...

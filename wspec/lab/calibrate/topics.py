@@ -17,6 +17,7 @@ from wspec.lab.calibrate import (
     tensor_cores,
     tma_load,
     tma_pitch,
+    tma_product,
     tma_store,
 )
 from wspec.lab.calibrate.topic import Topic
@@ -34,6 +35,7 @@ TOPICS: dict[str, Topic] = {
         memory,
         tma_load,
         tma_pitch,
+        tma_product,
         tma_store,
         clock,
         mixed,
