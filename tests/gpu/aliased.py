@@ -44,7 +44,7 @@ MORE_RUNS = 30  # where the other one leaves something else
 FAULT_RUNS = 300  # where the other one faults: one of the fuzzer's faults in one of 50
 TOLERANCE = 2e-2
 ANSWER_S = 120.0  # for a launch, and compiling before the first beside other work
-STEADY, RACES = "steady", "the plain kernel races"
+STEADY, RACES = "steady", "the plain kernel's blocks race"
 Bytes = tuple[bytes, ...]
 
 
@@ -75,13 +75,15 @@ class Launched:
         """The plain kernel in the executor."""
         return Kernel(read(bridge.ttgir(self.source)))
 
-    def after_executed(self, layout: Layout | None) -> Bytes | None:
-        """The bytes of every tensor after the plain kernel in the executor. None where that finds something wrong with
-        it, such as a place that is out of bounds."""
+    def after_executed(self, layout: Layout | None, *, backwards: bool = False) -> Bytes | None:
+        """The bytes of every tensor after the plain kernel in the executor, which runs its blocks in turn, or the last
+        one first. None where that finds something wrong with it, such as a place that is out of bounds."""
         names = {parameter.name for parameter in self.executed.parameters}
         given = copy.deepcopy(dict(self.given)) if layout is None else layout.applied(self.given)
         try:
-            self.executed.run(self.grid, {name: item for name, item in given.items() if name in names})
+            programs = programs_of(self.grid)
+            passed = {name: item for name, item in given.items() if name in names}
+            self.executed.run(self.grid, passed, programs=programs[::-1] if backwards else programs)
         except ExecutionError:
             return None
         tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
@@ -124,6 +126,12 @@ class Launched:
             return given
         block = [int(size) for size in type[type.index("[") + 1 : type.index("]")].split(",")]
         return TensorDescriptor.from_tensor(given, block)
+
+
+def programs_of(grid: Sequence[int]) -> list[tuple[int, int, int]]:
+    """In the order in which the executor runs them."""
+    x, y, z = (*grid, 1, 1)[:3]
+    return [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
 
 
 def on_card(given: Arguments) -> dict[str, Any]:
@@ -303,6 +311,8 @@ class Compared:
         right = self.one.after_executed(layout)
         if right is None:
             return "the executor finds the plain kernel wrong", ""
+        if self.one.after_executed(layout, backwards=True) != right:
+            return RACES, ""
         apart = self.one.difference(expected, right, False)
         if isinstance(found, Answered) and apart and not self.one.difference(found.value.seen[0], right, False):
             return "the back end made the plain kernel wrong", ""

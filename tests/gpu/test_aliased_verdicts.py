@@ -26,20 +26,27 @@ Behaviour = Callable[[Question], Answered[Answer] | Lost]
 class Sound(Launched):
     """Whatever happens, the plain kernel is not to blame."""
 
-    def after_executed(self, layout: object) -> Bytes | None:
+    def after_executed(self, layout: object, *, backwards: bool = False) -> Bytes | None:
         return left(RIGHT).value.seen[0]
 
 
 class Unsound(Launched):
-    def after_executed(self, layout: object) -> Bytes | None:
+    def after_executed(self, layout: object, *, backwards: bool = False) -> Bytes | None:
         return None
 
 
 class Spoilt(Launched):
     """The back end made something else of the plain kernel."""
 
-    def after_executed(self, layout: object) -> Bytes | None:
+    def after_executed(self, layout: object, *, backwards: bool = False) -> Bytes | None:
         return left(OTHER).value.seen[0]
+
+
+class Racing(Launched):
+    """The block that comes last decides."""
+
+    def after_executed(self, layout: object, *, backwards: bool = False) -> Bytes | None:
+        return left(OTHER if backwards else RIGHT).value.seen[0]
 
 
 def launched(kind: type[Launched] = Sound) -> Launched:
@@ -124,11 +131,20 @@ def test_rounding_counts_where_the_two_give_the_same_bits() -> None:
 
 
 def test_what_races_has_no_numbers() -> None:
-    races = "the plain kernel races"
+    races = "the plain kernel's blocks race"
     other = Process(overlapping=left(OTHER))
     assert verdict(Process(overlapping=left(RIGHT, OTHER)), Process()) == ([], {races: LAYOUTS})
     assert verdict(Process(again=left(RIGHT, OTHER)), other) == ([], {races: LAYOUTS})
     assert verdict(Process(again=left(OTHER)), other) == ([], {races: LAYOUTS})
+    assert verdict(Process(), other, Racing) == ([], {races: LAYOUTS}), "though the card runs them in one order"
+
+
+def test_blocks_of_a_drawn_kernel_that_store_into_one_place(tmp_path: Path) -> None:
+    """105031006: two heads write the same tile."""
+    one = Fuzzed(105_031_006, tmp_path).launched()
+    in_turn, backwards = one.after_executed(None), one.after_executed(None, backwards=True)
+    assert in_turn is not None and backwards is not None
+    assert one.difference(in_turn, backwards, False).startswith("out_ptr: 8166 of 8192 elements")
 
 
 def test_out_of_bounds_there_are_no_numbers() -> None:
