@@ -37,6 +37,7 @@ COPIES = 32  # that are looked at in one launch, or so many times those that the
 _TIMES = 5
 _TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
 ROUNDS = 3  # of a loop around copies, that are asked for besides
+MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if ends need not be found
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 _WORD = 4  # bytes of shared memory that are followed together
@@ -126,6 +127,8 @@ class Copies:
         self._threads = sorted(everyone if self.together else seen)
         self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
         self._turns_of = _TURNS if self.together and has_elements else 1
+        self.enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
+        """Copies of a launch."""
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}
@@ -177,8 +180,11 @@ class Copies:
                         work += [name for one in stores for name in reads(one) if self._through_memory]
         return frozenset(found)
 
-    def in_launch(self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int]) -> Taken:
-        """What is copied. `known`: of loops, the rounds that need not be gone again."""
+    def in_launch(
+        self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int], to_end: bool = True
+    ) -> Taken:
+        """What is copied. `known`: of loops, the rounds that need not be gone again; `to_end`: does it count whether the
+        role comes to its end?"""
         run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers, self._turns_of)
         number, place = self._role.start
         for passed in self._role.way:
@@ -189,8 +195,8 @@ class Copies:
         copies = 0
         rounds: list[tuple[int, int, int]] = []
         now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
-        enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
         chosen = Counter[bool]()
+        new, last = set[Instruction](), 0  # copies that were seen, and the block at which something was new
 
         def either() -> bool:
             chosen[True] += 1
@@ -205,6 +211,9 @@ class Copies:
                     copy = Copy(step.one, ()) if is_wait(step.one) else run.copy(step.one)
                     found += [copy] if copy.by or is_wait(step.one) else []
                     copies += bool(copy.by) or not self.all
+                    if step.one not in new:
+                        new.add(step.one)
+                        last = passed
                 else:
                     run.execute(step)
             place = 0
@@ -213,8 +222,9 @@ class Copies:
                     if number in loop and now[first] > most[first]:
                         most[first] = now[first]
                         rounds.append((len(found), first, now[first]))
+                        last = passed if now[first] <= ROUNDS else last
                 far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
-                if far and copies >= enough:
+                if not to_end and ((far and copies >= self.enough) or passed > last + MOST_IDLE):
                     break
             way = self._way(self._turns[number], run, either)
             if way is None:

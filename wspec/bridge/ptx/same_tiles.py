@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from wspec.bridge.ptx import tiles
 from wspec.bridge.ptx.draws import Draws
@@ -26,7 +26,7 @@ from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx import copies as run
 from wspec.ptx import flow
-from wspec.ptx.copies import Copies, Copy
+from wspec.ptx.copies import Copies, Copy, Taken
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number
@@ -71,7 +71,7 @@ def show_tiles(
         for task in asked:
             assert launch is not None
             try:
-                left -= _compared(function, task, launch, places)
+                left -= _compared(function, task, launch, places, left if number >= fewest else None)
             except NotFollowed as error:
                 if task.copies.all:
                     return str(error)
@@ -94,15 +94,34 @@ class _Task:
     def asks_again(self) -> bool:
         """Is there a loop that has not gone round, or was no end seen, and time left to look for such a launch?"""
         goes_on = any(number < _AGAIN for number in self.rounds.values())
-        never_ended = not self.ended and not self.copies.together
-        return (goes_on and self.passed < FOR_ROUNDS) or (never_ended and self.passed < FOR_AN_END)
+        return (goes_on and self.passed < FOR_ROUNDS) or (self.wants_end and self.passed < FOR_AN_END)
+
+    @property
+    def wants_end(self) -> bool:
+        return not self.ended and not self.copies.together
+
+    def is_new(self, taken: Taken, left: Container[Instruction]) -> bool:
+        """Does a launch come to a copy that has not been compared, to a further round, or to the first end?"""
+        further = any(self.rounds[loop] < min(number, _AGAIN) for _, loop, number in taken.rounds)
+        return further or (taken.ends and self.wants_end) or any(copy.one in left for copy in taken.copies)
 
 
-def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[Operation, Area]) -> set[Instruction]:
-    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
+def _compared(
+    function: Operation,
+    task: _Task,
+    launch: Launch,
+    places: Mapping[Operation, Area],
+    left: Container[Instruction] | None,
+) -> set[Instruction]:
+    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not.
+
+    `left`: the copies that have not been compared; where it is given, a launch that shows nothing new is let be.
+    """
     draw, copies, rounds = random.Random(launch.seed), task.copies, task.rounds
-    taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds)
+    taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds, task.wants_end)
     task.passed += taken.blocks
+    if left is not None and not task.is_new(taken, left):
+        return set()
     if taken.chosen:  # how often loops run is then not known
         taken = taken.without_waits()
         if not copies.all:
@@ -111,7 +130,7 @@ def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices, not taken.chosen)
-        match = _Match(found, found.copies(function, task.role.partition))
+        match = _Match(found, found.copies(function, task.role.partition), copies.enough)
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
             for number, loop, reached in taken.rounds:
@@ -151,10 +170,11 @@ class _Choices:
 
 
 class _Match:
-    """Of one role's copies with those of the task, on one way through it."""
+    """Of one role's copies with those of the task, on one way through it. `thorough`: so many copies of elements are
+    looked at in all threads that are told, and later ones in the first."""
 
-    def __init__(self, task: Tiles, expected: Iterator[tuple[Operation, Scope]]) -> None:
-        self._task, self._expected = task, expected
+    def __init__(self, task: Tiles, expected: Iterator[tuple[Operation, Scope]], thorough: int) -> None:
+        self._task, self._expected, self._thorough = task, expected, thorough
         self._boxes = Counter[tuple[int, ...]]()  # that have yet to come, of one operation
         self._elements: tuple[Operation, Scope] | None = None
         self._by = set[Instruction]()  # what has copied elements for it
@@ -225,7 +245,7 @@ class _Match:
         size = whole.value if isinstance(whole, Number) else None
         if start is None or not size or not each:
             raise PtxError(f"which elements '{copy.one}' copies is not known")
-        for place, (source,), copied in copy.by:
+        for place, (source,), copied in copy.by if self.compared < self._thorough else copy.by[:1]:
             if place is None or copied is None or (copied and source is None):
                 raise PtxError(f"which elements '{copy.one}' copies cannot be followed")
             if not 0 <= place - start <= size_bytes(kind) - size or copied not in (0, size):
