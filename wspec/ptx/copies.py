@@ -37,7 +37,7 @@ COPIES = 32  # that are looked at in one launch, or so many times those that the
 _TIMES = 5
 _TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
 ROUNDS = 3  # of a loop around copies, that are asked for besides
-MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if ends need not be found
+MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if the end is not asked for
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 _WORD = 4  # bytes of shared memory that are followed together
@@ -91,7 +91,8 @@ class _Step:
     is_event: bool  # a copy or a wait
     targets: tuple[str, ...]
     constants: list[Value] | None = None  # what it makes, where that is always the same
-    sources: tuple[str | int | None, ...] | None = None  # registers and numbers that it computes its one result from
+    sources: tuple[str | int | None, ...] = ()  # registers and numbers that it computes its one result from
+    of: Callable[..., int | None] | None = None  # what it makes of these
     stores: bool = False  # to shared memory, or to anywhere
 
 
@@ -149,8 +150,15 @@ class Copies:
             elif not needed.isdisjoint(targets):
                 constants = [self._evaluation.constant(name) for name in targets]
                 is_same = None not in constants
-                sources = None if is_same or len(targets) != 1 or not computing(one.opcode) else _sources(one)
-                yield _Step(at, one, False, targets, constants if is_same else None, sources)
+                if is_same:
+                    yield _Step(at, one, False, targets, constants)
+                    continue
+                what = computing(one.opcode) if len(targets) == 1 else None
+                sources = None if what is None else _sources(one)
+                if what is None or sources is None or what.operands != len(sources):
+                    yield _Step(at, one, False, targets)
+                else:
+                    yield _Step(at, one, False, targets, None, sources, what.of)
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
         """The registers that copies and branches hang on."""
@@ -181,10 +189,10 @@ class Copies:
         return frozenset(found)
 
     def in_launch(
-        self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int], to_end: bool = True
+        self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int], to_end: bool = False
     ) -> Taken:
-        """What is copied. `known`: of loops, the rounds that need not be gone again; `to_end`: does it count whether the
-        role comes to its end?"""
+        """What is copied. `known`: of loops, the rounds that need not be gone again; `to_end`: go on to the
+        role's end, if that is not too far."""
         run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers, self._turns_of)
         number, place = self._role.start
         for passed in self._role.way:
@@ -224,7 +232,8 @@ class Copies:
                         rounds.append((len(found), first, now[first]))
                         last = passed if now[first] <= ROUNDS else last
                 far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
-                if not to_end and ((far and copies >= self.enough) or passed > last + MOST_IDLE):
+                is_idle = passed > last + MOST_IDLE and not self.together
+                if not to_end and (is_idle or (far and copies >= self.enough)):
                     break
             way = self._way(self._turns[number], run, either)
             if way is None:
@@ -328,7 +337,12 @@ class _Run:
 
     def guard(self, one: Instruction) -> Value:
         """1 where all threads execute it, 0 where none does."""
-        return self.value(Register(one.guard, one.unless)) if one.guard else 1
+        if not one.guard:
+            return 1
+        found = self._held.get(one.guard)
+        if not one.unless or found is None:
+            return found
+        return 1 - found if isinstance(found, int) else tuple([1 - each for each in found])
 
     def execute(self, step: _Step) -> None:
         one, targets = step.one, step.targets
@@ -338,19 +352,26 @@ class _Run:
         if step.stores:
             self._store(one, guard)
         results: Sequence[Value]
+        held = self._held
+        if step.of is not None:
+            values = [held.get(it) if isinstance(it, str) else it for it in step.sources]
+            if all(value.__class__ is int for value in values):
+                found: Value = step.of(*values)
+            else:
+                found = result(one.opcode, values)
+            (name,) = targets
+            held[name] = found if guard == 1 else self._merged(guard, found, held.get(name))
+            return
         if step.constants is not None:
             results = step.constants
-        elif step.sources is not None:
-            held = self._held
-            results = (result(one.opcode, [held.get(it) if isinstance(it, str) else it for it in step.sources]),)
         elif _is_executed(one):
-            results = self._evaluation.results(one, self._held)
+            results = self._evaluation.results(one, held)
         elif one.name == "ld":
             results = self._loaded(one)
         else:
             results = (None,) * len(targets)
         for name, value in zip(targets, results, strict=True):
-            self._held[name] = value if guard == 1 else self._merged(guard, value, self._held.get(name))
+            held[name] = value if guard == 1 else self._merged(guard, value, held.get(name))
 
     def _merged(self, guard: Value, now: Value, before: Value) -> Value:
         if guard is None or now is None or before is None or isinstance(guard, int):
@@ -432,6 +453,8 @@ class _Run:
         guard = self.guard(one)
         if guard is None:
             return Copy(one, (Copied(None, (None,), None),))
+        if guard == 0:
+            return Copy(one, ())
         holds = self._each(guard)
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):

@@ -80,7 +80,7 @@ class Evaluation:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        return (_remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
+        return (remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
 
     def is_of_all(self, mask: Operand, held: Mapping[str, Value]) -> bool:
         """Does it name all lanes of a warp? What others get is not defined."""
@@ -127,7 +127,8 @@ def result(opcode: str, values: Sequence[Value]) -> Value:
     return same(known) if len(known) == len(each) else None
 
 
-_remembered = functools.lru_cache(maxsize=1 << 12)(result)
+remembered = functools.lru_cache(maxsize=1 << 12)(result)
+"""The same, of what is asked for again and again."""
 
 
 def _despite(opcode: str, values: Sequence[Value]) -> Value:
