@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ class Copies:
     def __init__(
         self, blocks: Sequence[flow.Block], role: Role, writers: Writers, buffers: Sequence[range] = ()
     ) -> None:
-        self._blocks, self._role, self._writers, self._buffers = blocks, role, writers, buffers
+        self._blocks, self._role, self._writers = blocks, role, writers
         numbers = {*role.blocks, *role.way, role.start[0]}
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
@@ -123,6 +123,7 @@ class Copies:
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
         everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
+        self._buffers = _words_of(buffers) if self._through_memory else frozenset[int]()
         self.together = self._exchange or self._through_memory
         """Are all threads executed?"""
         self._threads = sorted(everyone if self.together else seen)
@@ -267,6 +268,11 @@ def is_wait(one: Instruction) -> bool:
     return one.opcode.startswith("mbarrier.try_wait")
 
 
+def _words_of(buffers: Iterable[range]) -> frozenset[int]:
+    """The first bytes of the words that are touched."""
+    return frozenset(at for one in buffers for at in range(one.start - one.start % _WORD, one.stop, _WORD))
+
+
 def _lanes(warp: int, warps: int) -> set[int]:
     """Those of a warp, by its number among some, that are looked at: the warps have each bit of a lane's number."""
     return {0, WARP - 1, *(1 << bit for bit in range(WARP.bit_length() - 2) if bit % warps == warp)}
@@ -313,8 +319,8 @@ def _writes_shared(one: Instruction) -> bool:
 
 
 class _Run:
-    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told; those that they
-    change places with, in so many `turns` of an instruction."""
+    """What registers hold, and words of shared memory, but for those of `buffers`. `seen`: the threads whose copies are
+    told; those that they change places with, in so many `turns` of an instruction."""
 
     def __init__(
         self,
@@ -322,7 +328,7 @@ class _Run:
         launch: Launch,
         threads: int,
         seen: Sequence[int],
-        buffers: Sequence[range],
+        buffers: Container[int],
         turns: int,
     ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
@@ -438,16 +444,19 @@ class _Run:
             self._words.clear()
             return
         threads = [at for at, holds in enumerate(self._each(guard)) if holds]
+        words, buffers = self._words, self._buffers
         for number, item in enumerate(items):
             value = self.value(item)
             each = None if value is None else self._each(value)
+            if each is None and not words:
+                continue
             for at in threads:
                 place = places[at] + number * size
                 for word in range(0, size, _WORD):
-                    if each is None or any(place + word in buffer for buffer in self._buffers):
-                        self._words.pop(place + word, None)
+                    if each is None or place + word in buffers:
+                        words.pop(place + word, None)
                     else:
-                        self._words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
+                        words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
 
     def copy(self, one: Instruction) -> Copy:
         guard = self.guard(one)

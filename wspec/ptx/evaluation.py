@@ -120,11 +120,10 @@ def result(opcode: str, values: Sequence[Value]) -> Value:
     found = computing(opcode)
     if found is None or found.operands != len(values):
         return None
-    if not any(isinstance(value, tuple) for value in values):
+    if tuple not in map(type, values):
         return found.of(*values)
-    each = tuple(map(found.of, *(value if isinstance(value, tuple) else itertools.repeat(value) for value in values)))
-    known = tuple(value for value in each if value is not None)
-    return same(known) if len(known) == len(each) else None
+    each = tuple(map(found.of, *[value if isinstance(value, tuple) else itertools.repeat(value) for value in values]))
+    return same(each) if None not in each else None  # type: ignore[arg-type]
 
 
 remembered = functools.lru_cache(maxsize=1 << 12)(result)

@@ -35,8 +35,8 @@ def show_quotients(instructions: Iterable[Instruction]) -> None:
         if one.name == "shr" and isinstance(rest[0], Register) and isinstance(rest[1], Number):
             shifts.setdefault(rest[0].name, set()).add((one.opcode.rpartition(".")[2][:1], rest[1].value or 0))
         elif one.name == "add" and isinstance(target, Register):
-            names = [operand.name for operand in rest if isinstance(operand, Register)]
-            sums.setdefault(frozenset(names), set()).add(target.name)
+            both = frozenset(operand.name for operand in rest if isinstance(operand, Register))
+            sums.setdefault(both, set()).add(target.name)
     for one in products:
         target, factor, magic = one.operands
         value = magic.value if isinstance(magic, Number) else None
