@@ -75,11 +75,13 @@ class Taken(NamedTuple):
     """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
     chosen: bool  # did it go anywhere because that was chosen?
     blocks: int  # that were passed
+    enough: int  # copies: what comes behind them is looked at for the sake of the end
 
     def without_waits(self) -> Taken:
         copies = [copy for copy in self.copies if copy.by]
         before = [0, *itertools.accumulate(1 if copy.by else 0 for copy in self.copies)]
-        return self._replace(copies=copies, rounds=[(before[at], loop, number) for at, loop, number in self.rounds])
+        rounds = [(before[at], loop, number) for at, loop, number in self.rounds]
+        return self._replace(copies=copies, rounds=rounds, enough=before[self.enough])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,7 @@ class Copies:
         self._threads = sorted(everyone if self.together else seen)
         self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
         self._turns_of = _TURNS if self.together and has_elements else 1
-        self.enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
-        """Copies of a launch."""
+        self._enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}
@@ -206,6 +207,7 @@ class Copies:
         now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
         chosen = Counter[bool]()
         new, last = set[Instruction](), 0  # copies that were seen, and the block at which something was new
+        enough: int | None = None
 
         def either() -> bool:
             chosen[True] += 1
@@ -233,16 +235,18 @@ class Copies:
                         rounds.append((len(found), first, now[first]))
                         last = passed if now[first] <= ROUNDS else last
                 far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
-                is_idle = passed > last + MOST_IDLE and not self.together
-                if not to_end and (is_idle or (far and copies >= self.enough)):
+                is_idle = passed > last + MOST_IDLE and not self.together and not to_end
+                if enough is None and (is_idle or (far and copies >= self._enough)):
+                    enough = len(found)
+                if enough is not None and not to_end:
                     break
             way = self._way(self._turns[number], run, either)
             if way is None:
-                return Taken(found, True, rounds, bool(chosen), passed)
+                return Taken(found, True, rounds, bool(chosen), passed, len(found) if enough is None else enough)
             if way in self.loops:
                 now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return Taken(found, False, rounds, bool(chosen), passed)
+        return Taken(found, False, rounds, bool(chosen), passed, len(found) if enough is None else enough)
 
     def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""

@@ -130,7 +130,7 @@ def _compared(
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices, not taken.chosen)
-        match = _Match(found, found.copies(function, task.role.partition), copies.enough)
+        match = _Match(found, found.copies(function, task.role.partition), taken.enough)
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
             for number, loop, reached in taken.rounds:
@@ -170,8 +170,8 @@ class _Choices:
 
 
 class _Match:
-    """Of one role's copies with those of the task, on one way through it. `thorough`: so many copies of elements are
-    looked at in all threads that are told, and later ones in the first."""
+    """Of one role's copies with those of the task, on one way through it. `thorough`: so many copies are
+    looked at in all threads that are told, if they are of elements, and later ones in the first of them."""
 
     def __init__(self, task: Tiles, expected: Iterator[tuple[Operation, Scope]], thorough: int) -> None:
         self._task, self._expected, self._thorough = task, expected, thorough
