@@ -227,6 +227,18 @@ def test_a_leader_that_is_chosen_among_other_lanes() -> None:
             beside(MATMUL, text.replace(one, one.replace("-1;", "-2;")))
 
 
+def test_what_one_branch_alone_does() -> None:
+    """A task waits for products where it goes on with sums that others have begun, and else it does not: without the
+    wait either branch is like the other one."""
+    text, wait = text_of(MATMUL)[1], "wgmma.wait_group.sync.aligned 0;"
+    acquired = [found.start() for found in re.finditer(r"ld\.acquire\.gpu", text)]
+    assert len(acquired) > 1
+    for at in acquired[:2]:
+        before, _, behind = text[:at].rpartition(wait)
+        with pytest.raises(PtxError):
+            beside(MATMUL, before + behind + text[at:])
+
+
 NESTED = """.version 8.7
 .target sm_90a
 .address_size 64

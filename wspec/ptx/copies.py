@@ -1,4 +1,4 @@
-"""What a role copies of global memory, and when it waits, in a launch whose numbers are known.
+"""What a role copies of global memory, and what all its threads do in between, in a launch whose numbers are known.
 
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
 parameters, and what is loaded from global memory. Loops run as often as they do in that launch, but not much further
@@ -27,6 +27,7 @@ from wspec.ptx.arithmetic import computed, computing, width
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
 from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, result, same
+from wspec.ptx.events import shape_of
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
@@ -40,6 +41,8 @@ ROUNDS = 3  # of a loop around copies, that are asked for besides
 MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if the end is not asked for
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+_MARKS = ("mbarrier.try_wait.parity.", "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk.commit_group",
+          "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group")  # fmt: skip
 _WORD = 4  # bytes of shared memory that are followed together
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
@@ -59,15 +62,26 @@ class Copied(NamedTuple):
     size: int | None = 0  # of elements: how many bytes, 0 where they are filled with zeros instead
 
 
+class Mark(NamedTuple):
+    """What all threads of a task do at once."""
+
+    kind: str  # of an event (events.py)
+    numbers: tuple[int, ...]
+
+
+MARKS = frozenset(("wait", "product", "product wait", "commit", "store wait", "element commit", "element wait"))
+"""The kinds of these."""
+
+
 class Copy(NamedTuple):
-    """An instruction, and what the threads do that execute it; or one that waits at an mbarrier."""
+    """An instruction, and what the threads do that execute it; or a mark."""
 
     one: Instruction
-    by: tuple[Copied, ...]  # () of one that waits
+    by: tuple[Copied, ...]  # () of a mark
 
 
 class Taken(NamedTuple):
-    """What a role copies in a launch, and where it waits."""
+    """What a role copies in a launch, and its marks."""
 
     copies: Sequence[Copy]  # in their order
     ends: bool  # does the role come to its end with them?
@@ -77,7 +91,7 @@ class Taken(NamedTuple):
     blocks: int  # that were passed
     enough: int  # copies: what comes behind them is looked at for the sake of the end
 
-    def without_waits(self) -> Taken:
+    def without_marks(self) -> Taken:
         copies = [copy for copy in self.copies if copy.by]
         before = [0, *itertools.accumulate(1 if copy.by else 0 for copy in self.copies)]
         rounds = [(before[at], loop, number) for at, loop, number in self.rounds]
@@ -90,7 +104,7 @@ class _Step:
 
     at: int  # its place in the block
     one: Instruction
-    is_event: bool  # a copy or a wait
+    is_event: bool  # a copy or a mark
     targets: tuple[str, ...]
     constants: list[Value] | None = None  # what it makes, where that is always the same
     sources: tuple[str | int | None, ...] = ()  # registers and numbers that it computes its one result from
@@ -100,7 +114,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Where a block goes on: `ways` without the loop of a wait."""
+    """Where a block goes on: `ways` without the loop of a wait, at an mbarrier or for other blocks."""
 
     ways: tuple[int, ...]
     hangs_on: Instruction | None  # which of them
@@ -118,9 +132,13 @@ class Copies:
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
                     for one in inside[number] if is_copy(one)]  # fmt: skip
-        self.waits = [one for number in inside if number in role.blocks for one in inside[number] if is_wait(one)]
+        marks = (_mark(one) for number in inside if number in role.blocks or number == role.start[0]
+                 for one in inside[number] if one.opcode.startswith(_MARKS))  # fmt: skip
+        self.marks = dict(pair for pair in marks if pair is not None)
+        """What all threads of the role do at once, between copies: they wait at an mbarrier, make a group of products
+        or copies, wait for groups."""
         self._through_memory = self._exchange = False
-        needed = self._needed(inside) if self.all or self.waits else frozenset[str]()
+        needed = self._needed(inside) if self.all or self.marks else frozenset[str]()
         has_elements = any(one.opcode.startswith(ELEMENTS) for one in self.all)
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
@@ -140,12 +158,12 @@ class Copies:
         self.loops = {
             first: loop for first, loop in loops.items() if not blocks[first].spins and not loop.isdisjoint(told)
         }
-        """Around copies and waits: the block that each is entered at, and its blocks."""
+        """Around copies and marks: the block that each is entered at, and its blocks."""
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
         for at, one in enumerate(instructions):
             targets = self._writers.targets(one)
-            if is_copy(one) or is_wait(one):
+            if is_copy(one) or one in self.marks:
                 yield _Step(at, one, True, ())
             elif self._through_memory and _writes_shared(one):
                 yield _Step(at, one, False, targets, stores=True)
@@ -171,6 +189,7 @@ class Copies:
                 work += reads(block.turn)
         for one in self.all:
             work += reads(one)
+        work += [one.guard for one in self.marks if one.guard]
         own = {id(one) for number in self._role.blocks for one in self._blocks[number].instructions}
         found: set[str] = set()
         while work:
@@ -219,9 +238,11 @@ class Copies:
                 if step.at < place:
                     continue
                 if step.is_event:
-                    copy = Copy(step.one, ()) if is_wait(step.one) else run.copy(step.one)
-                    found += [copy] if copy.by or is_wait(step.one) else []
-                    copies += bool(copy.by) or not self.all
+                    is_mark = step.one in self.marks
+                    copy = Copy(step.one, ()) if is_mark else run.copy(step.one)
+                    if copy.by or (is_mark and run.guard(step.one) != 0):
+                        found.append(copy)
+                    copies += bool(copy.by) or (not self.all and _is_wait(step.one))
                     if step.one not in new:
                         new.add(step.one)
                         last = passed
@@ -267,9 +288,18 @@ def is_copy(one: Instruction) -> bool:
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
 
 
-def is_wait(one: Instruction) -> bool:
+def _is_wait(one: Instruction) -> bool:
     """At an mbarrier?"""
     return one.opcode.startswith("mbarrier.try_wait")
+
+
+def _mark(one: Instruction) -> tuple[Instruction, Mark] | None:
+    """None of one that a single thread does."""
+    shape = shape_of(one, frozenset())
+    if shape is None:
+        return None
+    numbers = (number.value for number in shape.numbers if isinstance(number, Number))
+    return one, Mark(shape.kind, tuple(number or 0 for number in numbers))
 
 
 def _words_of(buffers: Iterable[range]) -> frozenset[int]:
@@ -300,10 +330,16 @@ def _sources(one: Instruction) -> tuple[str | int | None, ...] | None:
 
 def _turn_of(block: flow.Block) -> _Turn:
     turn, ways = block.turn, tuple(block.follow)
-    if block.spins:
+    if block.spins or _polls(block):
         return _Turn(tuple(way for way in ways if way != block.number), None)
     hangs = turn is not None and (turn.name == "brx" or (turn.name == "bra" and bool(turn.guard) and len(ways) == 2))
     return _Turn(ways, turn if hangs else None)
+
+
+def _polls(block: flow.Block) -> bool:
+    """Is it the loop of a wait for what other blocks store?"""
+    acquires = any(one.opcode.startswith("ld.acquire.") for one in block.instructions)
+    return acquires and block.number in block.follow and not any(is_copy(one) for one in block.instructions)
 
 
 def _is_executed(one: Instruction) -> bool:
