@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tests.ptx.edits_gone_wrong import wrong_edits
 from tests.ptx.mutants import Mutant, mutants
 from tests.ptx.shipped_ptx import Pair
 from wspec import ir
 from wspec.bridge.ptx.same_tiles import show_tiles
-from wspec.bridge.ptx.side_by_side import show_order
+from wspec.bridge.ptx.side_by_side import NAMED_BARRIERS, protocols, show_order
 from wspec.bridge.shared_memory import placement
 from wspec.ir.shared_memory import Placement
+from wspec.ptx.behaviour import Behaviour
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import blocks_of
+from wspec.ptx.followed import Followed
+from wspec.ptx.operands import Number
 from wspec.ptx.parser import read
 from wspec.ptx.registers import Writers
-from wspec.ptx.roles import roles_of
-from wspec.ptx.syntax import Module
+from wspec.ptx.roles import MEETING_BARRIER, roles_of
+from wspec.ptx.syntax import Instruction, Label, Module
 from wspec.ptx.validation.early_start import WAIT, Sources
 from wspec.ptx.validation.validate import validate, validate_modules
 
 _ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+_WAIT_FOR_PRODUCTS = "wgmma.wait_group"
+_MOST_GROUPS = 64  # of products under way, that are told apart
+_AGAIN = "waitLoopAgain"
+_MOST_STATES = 50_000  # of one task
 _LAUNCHES = 60  # in which what a copy takes is compared, of mutants that are accepted
 
 
@@ -85,6 +92,8 @@ def judged_order(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgemen
     module = ir.read(pair.final)
     function, placed = next(op for op in module.walk() if op.name == "tt.func"), placement(module)
     emitted = read(pair.emitted)
+    named = {number for task in protocols(function, placed.areas) for number in task.named_barriers()}
+    own = frozenset(range(NAMED_BARRIERS)) - named - {MEETING_BARRIER}
     for number, mutant in enumerate(mutants(emitted)):
         if number % step == first:
             changed = mutant.of(emitted)
@@ -92,6 +101,7 @@ def judged_order(pair: Pair, step: int = 1, first: int = 0) -> Iterator[Judgemen
                 show_order(function, changed.entry(), placed)
                 fine = holds_for_all(mutant) or is_same(mutant) or is_exchanged(mutant)
                 fine = fine or is_about_order(mutant) or is_idle(emitted, changed)
+                fine = fine or waits_for_no_product(mutant, emitted) or waits_for_the_same(mutant, emitted, own)
                 fine = fine or takes_the_same(mutant, function, changed, placed)
                 verdict = "equivalent" if fine else "unexplained"
             except PtxError:
@@ -145,6 +155,81 @@ def holds_for_all(mutant: Mutant) -> bool:
     return mutant.operator == "predicate" and not mutant.what.startswith("@")
 
 
+def waits_for_no_product(mutant: Mutant, emitted: Module) -> bool:
+    """Is a wait for products gone, where no more of them are under way than it leaves, on any way through the text?"""
+    one = _changed(mutant, emitted)
+    if mutant.operator != "drop" or one is None or not one.opcode.startswith(_WAIT_FOR_PRODUCTS):
+        return False
+    return products_under_way(emitted)[one] <= _number(one)
+
+
+def products_under_way(module: Module) -> Mapping[Instruction, int]:
+    """How many groups of products may be, where these are waited for, before that."""
+    blocks = blocks_of(module.entry())
+    begins, work = {0: 0}, [0]
+    found: dict[Instruction, int] = {}
+    while work:
+        number = work.pop()
+        groups = begins[number]
+        for one in blocks[number].instructions:
+            if one.opcode.startswith("wgmma.commit_group"):
+                groups = min(groups + 1, _MOST_GROUPS)
+            elif one.opcode.startswith(_WAIT_FOR_PRODUCTS):
+                found[one] = groups
+                groups = min(groups, _number(one))
+        for way in blocks[number].follow:
+            if groups > begins.get(way, -1):
+                begins[way] = groups
+                work.append(way)
+    return found
+
+
+def _number(one: Instruction) -> int:
+    first = one.operands[0]
+    assert isinstance(first, Number) and first.value is not None
+    return first.value
+
+
+def waits_for_the_same(mutant: Mutant, emitted: Module, own: frozenset[int]) -> bool:
+    """Is it another register of a wait at an mbarrier, that holds the same as the one before whenever it is executed?
+
+    Both waits are put behind each other, and all registers followed together, on all ways. `own`: barriers of a task's
+    own threads.
+    """
+    one = _changed(mutant, emitted)
+    if mutant.operator != "register" or one is None or not one.opcode.startswith("mbarrier.try_wait"):
+        return False
+    body = emitted.entry().body
+    at = body.index(one)
+    label, back, other = body[at - 1], body[at + 1], mutant.body[at]
+    assert isinstance(label, Label) and isinstance(back, Instruction) and isinstance(other, Instruction)
+    again = [replace(label, name=label.name.replace(back.text, _AGAIN)), other, replace(back, text=_AGAIN)]
+    entry = Mutant("", "", "", [*body[: at + 2], *again, *body[at + 2 :]]).of(emitted).entry()
+    blocks, writers = blocks_of(entry), Writers(entry)
+    roles = [role for role in roles_of(entry, blocks) if any(one in blocks[at].instructions for at in role.blocks)]
+    try:
+        return all(_hold_the_same(Followed(blocks, role, writers, own), one) for role in roles)
+    except PtxError:
+        return False
+
+
+def _hold_the_same(code: Followed, one: Instruction) -> bool:
+    """Does the wait behind this one ask for the same, on all ways through a task?"""
+    behaviour = Behaviour(code, code.all)
+    work = [(number, held, True) for number, held in behaviour.starts()]
+    seen = set(work)
+    while work and len(seen) < _MOST_STATES:
+        for events, ways, _ in behaviour.outcomes(*work.pop()):
+            if any(found is one for found, _ in events):
+                following = [found for way in ways for found in behaviour.outcomes(*way)]
+                if any([event for _, event in found[0]] != [event for _, event in events] for found in following):
+                    return False
+            more = {(*way, False) for way in ways} - seen
+            seen |= more
+            work += more
+    return not work
+
+
 def takes_the_same(mutant: Mutant, function: ir.Operation, changed: Module, placed: Placement) -> bool:
     """Is it another register of a copy, that holds the same whenever it is executed, in many launches?"""
     if mutant.operator != "register" or not _bare(mutant.what).startswith(("cp.async.bulk.tensor.", *_ELEMENTS)):
@@ -156,6 +241,13 @@ def takes_the_same(mutant: Mutant, function: ir.Operation, changed: Module, plac
     except PtxError:
         return False
     return True
+
+
+def _changed(mutant: Mutant, emitted: Module) -> Instruction | None:
+    """The first instruction that is gone or another one."""
+    both = zip(emitted.entry().body, mutant.body, strict=False)
+    found = next((one for one, other in both if one is not other), None)
+    return found if isinstance(found, Instruction) else None
 
 
 def _bare(text: str) -> str:

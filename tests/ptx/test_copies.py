@@ -11,7 +11,7 @@ import pytest
 from tests.ptx.shipped_ptx import pair
 from wspec import ir
 from wspec.bridge.ptx import tiles
-from wspec.bridge.ptx.draws import Draws
+from wspec.bridge.ptx.draws import Draws, divides
 from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.shown import shown
 from wspec.bridge.ptx.side_by_side import show_order
@@ -227,6 +227,18 @@ def test_a_leader_that_is_chosen_among_other_lanes() -> None:
             beside(MATMUL, text.replace(one, one.replace("-1;", "-2;")))
 
 
+def test_what_one_branch_alone_does() -> None:
+    """A task waits for products where it goes on with sums that others have begun, and else it does not: without the
+    wait either branch is like the other one."""
+    text, wait = text_of(MATMUL)[1], "wgmma.wait_group.sync.aligned 0;"
+    acquired = [found.start() for found in re.finditer(r"ld\.acquire\.gpu", text)]
+    assert len(acquired) > 1
+    for at in acquired[:2]:
+        before, _, behind = text[:at].rpartition(wait)
+        with pytest.raises(PtxError):
+            beside(MATMUL, before + behind + text[at:])
+
+
 NESTED = """.version 8.7
 .target sm_90a
 .address_size 64
@@ -275,6 +287,22 @@ def test_an_outer_loop_goes_round() -> None:
     assert not taken.ends and not taken.chosen
     few = copies.in_launch(LAUNCH, lambda: False, {inner: 3, outer: 3})
     assert len(few.copies) == 32
+
+
+def test_a_launch_goes_to_the_end_where_that_is_asked_for() -> None:
+    copies = copies_of(NESTED.replace("%r3, 90;", "%r3, 10;"))
+    known = dict.fromkeys(copies.loops, 3)
+    assert len(copies.in_launch(LAUNCH, lambda: False, known).copies) == 32
+    taken = copies.in_launch(LAUNCH, lambda: False, known, to_end=True)
+    assert taken.ends and len(taken.copies) == 90 and taken.enough == 32
+    assert copies_of(NESTED).in_launch(LAUNCH, lambda: False, {}, to_end=True).enough == 181
+
+
+def test_a_launch_in_which_nothing_is_new_is_over() -> None:
+    """The outer loop is far away; where the end is asked for it may come yet."""
+    copies = copies_of(NESTED.replace("%r3, 90;", "%r3, 9000;"))
+    assert copies.in_launch(LAUNCH, lambda: False, {}).blocks < 120
+    assert copies.in_launch(LAUNCH, lambda: False, {}, to_end=True).blocks == 400
 
 
 EXCHANGED = """.version 8.7
@@ -348,6 +376,9 @@ def test_numbers_beside_multiples_of_what_is_divided_by() -> None:
     module = ir.read(DIVIDES)
     draws = Draws(next(op for op in module.walk() if op.name == "tt.func"))
     assert draws.fewest > 2
+    assert divides(next(op for op in module.walk() if op.name == "tt.func"))
+    other = ir.read(DIVIDES.replace("384", "256"))
+    assert not divides(next(op for op in other.walk() if op.name == "tt.func"))
     launches = [draws.launch(number) for number in range(2, draws.fewest)]
     loaded = {launch.memory(1 << 40 | 4 * at, 4) for launch in launches for at in range(100)}
     blocks = {launch.block[0] for launch in launches}

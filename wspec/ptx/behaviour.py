@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from wspec.ptx import flow
-from wspec.ptx.effects import reads
+from wspec.ptx.effects import EXCHANGES, reads
 from wspec.ptx.errors import PtxError
-from wspec.ptx.evaluation import Value, computes, each_of
+from wspec.ptx.evaluation import Value, computes, each_of, remembered
 from wspec.ptx.events import ELSEWHERE, Event, Shape
 from wspec.ptx.followed import Followed, Step, asked, comparison, places_of
 from wspec.ptx.forms import in_thread
-from wspec.ptx.operands import Operand
+from wspec.ptx.operands import Operand, Register, Several
 from wspec.ptx.syntax import Instruction
 
 MOST_VALUES = 64  # of one register at the beginning of one block
@@ -48,6 +48,7 @@ class Behaviour:
         self._values: dict[tuple[int, str], set[Value]] = {}
         self._entered: Counter[int] = Counter()
         self._fixed: dict[Instruction, Event | None] = {}  # events that depend on constants alone; by instruction
+        self._sources: dict[Step, list[Value | str] | None] = {}
         self._holding: dict[tuple[int, ...], list[int]] = {}
 
     def _remembered(self) -> dict[str, set[str]]:
@@ -151,12 +152,8 @@ class Behaviour:
         guard = self._guard(one, held)
         if guard == 0:
             return [held]
-        known = computes(one) and guard == 1 and one not in self._counting
-        results = (
-            self._evaluation.results(one, {**held, **step.known} if step.known else held)
-            if known
-            else (None,) * len(step.targets)
-        )
+        known = guard == 1 and one not in self._counting and computes(one)
+        results = self._results(step, held) if known else (None,) * len(step.targets)
         for name, value in zip(step.targets, results, strict=True):
             if name in self._followed:
                 held[name] = value
@@ -165,6 +162,36 @@ class Behaviour:
         if len(step.targets) == 1 and known and results[0] is None and _is_predicate(one):
             return self._either(step, held)
         return [held]
+
+    def _results(self, step: Step, held: dict[str, Value]) -> tuple[Value, ...]:
+        if step not in self._sources:
+            self._sources[step] = self._sources_of(step)
+        sources = self._sources[step]
+        if sources is None:
+            return self._evaluation.results(step.one, {**held, **step.known} if step.known else held)
+        values = [self._held(one, held) if isinstance(one, str) else one for one in sources]
+        return (remembered(step.one.opcode, tuple(values)),)
+
+    def _held(self, name: str, held: dict[str, Value]) -> Value:
+        return held[name] if name in held else self._evaluation.constant(name)
+
+    def _sources_of(self, step: Step) -> list[Value | str] | None:
+        """What an instruction computes its one result from: registers that are followed, and what others hold. None of
+        one that is not so simple."""
+        one = step.one
+        if one.name in EXCHANGES or isinstance(one.operands[0], Several):
+            return None
+        found: list[Value | str] = []
+        for operand in one.operands[1:]:
+            if not isinstance(operand, Register):
+                found.append(self._evaluation.value(operand, {}))
+            elif operand.negated:
+                return None
+            elif operand.name in self._followed and operand.name not in step.known:
+                found.append(operand.name)
+            else:
+                found.append(self._evaluation.value(operand, step.known))
+        return found
 
     def _either(self, step: Step, held: dict[str, Value]) -> list[dict[str, Value]]:
         """A predicate that is not known holds or not, as what compares the same did before."""

@@ -1,4 +1,4 @@
-"""What a role copies of global memory, and when it waits, in a launch whose numbers are known.
+"""What a role copies of global memory, and what all its threads do in between, in a launch whose numbers are known.
 
 The role's code is executed as far as branches and copies hang on it, in one thread of each warp: integers, predicates,
 parameters, and what is loaded from global memory. Loops run as often as they do in that launch, but not much further
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from wspec.ptx.arithmetic import computed, computing, width
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
 from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, result, same
+from wspec.ptx.events import shape_of
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
@@ -37,8 +38,11 @@ COPIES = 32  # that are looked at in one launch, or so many times those that the
 _TIMES = 5
 _TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
 ROUNDS = 3  # of a loop around copies, that are asked for besides
+MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if the end is not asked for
 BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+_MARKS = ("mbarrier.try_wait.parity.", "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk.commit_group",
+          "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group")  # fmt: skip
 _WORD = 4  # bytes of shared memory that are followed together
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
@@ -58,15 +62,26 @@ class Copied(NamedTuple):
     size: int | None = 0  # of elements: how many bytes, 0 where they are filled with zeros instead
 
 
+class Mark(NamedTuple):
+    """What all threads of a task do at once."""
+
+    kind: str  # of an event (events.py)
+    numbers: tuple[int, ...]
+
+
+MARKS = frozenset(("wait", "product", "product wait", "commit", "store wait", "element commit", "element wait"))
+"""The kinds of these."""
+
+
 class Copy(NamedTuple):
-    """An instruction, and what the threads do that execute it; or one that waits at an mbarrier."""
+    """An instruction, and what the threads do that execute it; or a mark."""
 
     one: Instruction
-    by: tuple[Copied, ...]  # () of one that waits
+    by: tuple[Copied, ...]  # () of a mark
 
 
 class Taken(NamedTuple):
-    """What a role copies in a launch, and where it waits."""
+    """What a role copies in a launch, and its marks."""
 
     copies: Sequence[Copy]  # in their order
     ends: bool  # does the role come to its end with them?
@@ -74,11 +89,13 @@ class Taken(NamedTuple):
     """(a number of copies, a loop, its round) where one of these is in that round for the first time."""
     chosen: bool  # did it go anywhere because that was chosen?
     blocks: int  # that were passed
+    enough: int  # copies: what comes behind them is looked at for the sake of the end
 
-    def without_waits(self) -> Taken:
+    def without_marks(self) -> Taken:
         copies = [copy for copy in self.copies if copy.by]
         before = [0, *itertools.accumulate(1 if copy.by else 0 for copy in self.copies)]
-        return self._replace(copies=copies, rounds=[(before[at], loop, number) for at, loop, number in self.rounds])
+        rounds = [(before[at], loop, number) for at, loop, number in self.rounds]
+        return self._replace(copies=copies, rounds=rounds, enough=before[self.enough])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +104,17 @@ class _Step:
 
     at: int  # its place in the block
     one: Instruction
-    is_event: bool  # a copy or a wait
+    is_event: bool  # a copy or a mark
     targets: tuple[str, ...]
     constants: list[Value] | None = None  # what it makes, where that is always the same
-    sources: tuple[str | int | None, ...] | None = None  # registers and numbers that it computes its one result from
+    sources: tuple[str | int | None, ...] = ()  # registers and numbers that it computes its one result from
+    of: Callable[..., int | None] | None = None  # what it makes of these
     stores: bool = False  # to shared memory, or to anywhere
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """Where a block goes on: `ways` without the loop of a wait."""
+    """Where a block goes on: `ways` without the loop of a wait, at an mbarrier or for other blocks."""
 
     ways: tuple[int, ...]
     hangs_on: Instruction | None  # which of them
@@ -109,23 +127,29 @@ class Copies:
     def __init__(
         self, blocks: Sequence[flow.Block], role: Role, writers: Writers, buffers: Sequence[range] = ()
     ) -> None:
-        self._blocks, self._role, self._writers, self._buffers = blocks, role, writers, buffers
+        self._blocks, self._role, self._writers = blocks, role, writers
         numbers = {*role.blocks, *role.way, role.start[0]}
         inside = {number: blocks[number].instructions for number in sorted(numbers)}
         self.all = [one for number in inside if number in role.blocks or number == role.start[0]
                     for one in inside[number] if is_copy(one)]  # fmt: skip
-        self.waits = [one for number in inside if number in role.blocks for one in inside[number] if is_wait(one)]
+        marks = (_mark(one) for number in inside if number in role.blocks or number == role.start[0]
+                 for one in inside[number] if one.opcode.startswith(_MARKS))  # fmt: skip
+        self.marks = dict(pair for pair in marks if pair is not None)
+        """What all threads of the role do at once, between copies: they wait at an mbarrier, make a group of products
+        or copies, wait for groups."""
         self._through_memory = self._exchange = False
-        needed = self._needed(inside) if self.all or self.waits else frozenset[str]()
+        needed = self._needed(inside) if self.all or self.marks else frozenset[str]()
         has_elements = any(one.opcode.startswith(ELEMENTS) for one in self.all)
         each = [_lanes(number, len(role.warps)) if has_elements else (0,) for number in range(len(role.warps))]
         seen = {WARP * warp + lane for warp, lanes in zip(role.warps, each, strict=True) for lane in lanes}
         everyone = {WARP * warp + lane for warp in role.warps for lane in range(WARP)}
+        self._buffers = _words_of(buffers) if self._through_memory else frozenset[int]()
         self.together = self._exchange or self._through_memory
         """Are all threads executed?"""
         self._threads = sorted(everyone if self.together else seen)
         self._seen = [at for at, thread in enumerate(self._threads) if thread in seen]
         self._turns_of = _TURNS if self.together and has_elements else 1
+        self._enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
         self._evaluation = _Lanes(self._threads, writers)
         self._steps = {number: list(self._steps_of(found, needed)) for number, found in inside.items()}
         self._turns = {number: _turn_of(blocks[number]) for number in inside}
@@ -134,20 +158,27 @@ class Copies:
         self.loops = {
             first: loop for first, loop in loops.items() if not blocks[first].spins and not loop.isdisjoint(told)
         }
-        """Around copies and waits: the block that each is entered at, and its blocks."""
+        """Around copies and marks: the block that each is entered at, and its blocks."""
 
     def _steps_of(self, instructions: Sequence[Instruction], needed: frozenset[str]) -> Iterator[_Step]:
         for at, one in enumerate(instructions):
             targets = self._writers.targets(one)
-            if is_copy(one) or is_wait(one):
+            if is_copy(one) or one in self.marks:
                 yield _Step(at, one, True, ())
             elif self._through_memory and _writes_shared(one):
                 yield _Step(at, one, False, targets, stores=True)
             elif not needed.isdisjoint(targets):
                 constants = [self._evaluation.constant(name) for name in targets]
                 is_same = None not in constants
-                sources = None if is_same or len(targets) != 1 or not computing(one.opcode) else _sources(one)
-                yield _Step(at, one, False, targets, constants if is_same else None, sources)
+                if is_same:
+                    yield _Step(at, one, False, targets, constants)
+                    continue
+                what = computing(one.opcode) if len(targets) == 1 else None
+                sources = None if what is None else _sources(one)
+                if what is None or sources is None or what.operands != len(sources):
+                    yield _Step(at, one, False, targets)
+                else:
+                    yield _Step(at, one, False, targets, None, sources, what.of)
 
     def _needed(self, inside: Mapping[int, Sequence[Instruction]]) -> frozenset[str]:
         """The registers that copies and branches hang on."""
@@ -158,6 +189,7 @@ class Copies:
                 work += reads(block.turn)
         for one in self.all:
             work += reads(one)
+        work += [one.guard for one in self.marks if one.guard]
         own = {id(one) for number in self._role.blocks for one in self._blocks[number].instructions}
         found: set[str] = set()
         while work:
@@ -177,8 +209,11 @@ class Copies:
                         work += [name for one in stores for name in reads(one) if self._through_memory]
         return frozenset(found)
 
-    def in_launch(self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int]) -> Taken:
-        """What is copied. `known`: of loops, the rounds that need not be gone again."""
+    def in_launch(
+        self, launch: Launch, choose: Callable[[], bool], known: Mapping[int, int], to_end: bool = False
+    ) -> Taken:
+        """What is copied. `known`: of loops, the rounds that need not be gone again; `to_end`: go on to the
+        role's end, if that is not too far."""
         run = _Run(self._evaluation, launch, len(self._threads), self._seen, self._buffers, self._turns_of)
         number, place = self._role.start
         for passed in self._role.way:
@@ -189,8 +224,9 @@ class Copies:
         copies = 0
         rounds: list[tuple[int, int, int]] = []
         now, most = dict.fromkeys(self.loops, 1), dict.fromkeys(self.loops, 0)
-        enough = max(COPIES, max(_TIMES, self._turns_of) * len(self.all))
         chosen = Counter[bool]()
+        new, last = set[Instruction](), 0  # copies that were seen, and the block at which something was new
+        enough: int | None = None
 
         def either() -> bool:
             chosen[True] += 1
@@ -202,9 +238,14 @@ class Copies:
                 if step.at < place:
                     continue
                 if step.is_event:
-                    copy = Copy(step.one, ()) if is_wait(step.one) else run.copy(step.one)
-                    found += [copy] if copy.by or is_wait(step.one) else []
-                    copies += bool(copy.by) or not self.all
+                    is_mark = step.one in self.marks
+                    copy = Copy(step.one, ()) if is_mark else run.copy(step.one)
+                    if copy.by or (is_mark and run.guard(step.one) != 0):
+                        found.append(copy)
+                    copies += bool(copy.by) or (not self.all and _is_wait(step.one))
+                    if step.one not in new:
+                        new.add(step.one)
+                        last = passed
                 else:
                     run.execute(step)
             place = 0
@@ -213,16 +254,20 @@ class Copies:
                     if number in loop and now[first] > most[first]:
                         most[first] = now[first]
                         rounds.append((len(found), first, now[first]))
+                        last = passed if now[first] <= ROUNDS else last
                 far = all(max(most[first], known.get(first, 0)) >= ROUNDS for first in self.loops)
-                if far and copies >= enough:
+                is_idle = passed > last + MOST_IDLE and not self.together and not to_end
+                if enough is None and (is_idle or (far and copies >= self._enough)):
+                    enough = len(found)
+                if enough is not None and not to_end:
                     break
             way = self._way(self._turns[number], run, either)
             if way is None:
-                return Taken(found, True, rounds, bool(chosen), passed)
+                return Taken(found, True, rounds, bool(chosen), passed, len(found) if enough is None else enough)
             if way in self.loops:
                 now[way] = now[way] + 1 if number in self.loops[way] else 1
             number = way
-        return Taken(found, False, rounds, bool(chosen), passed)
+        return Taken(found, False, rounds, bool(chosen), passed, len(found) if enough is None else enough)
 
     def _way(self, turn: _Turn, run: _Run, choose: Callable[[], bool]) -> int | None:
         """Where it goes on; None where it leaves the role."""
@@ -243,9 +288,23 @@ def is_copy(one: Instruction) -> bool:
     return one.name == "cp" and one.opcode.startswith((*BULK, *ELEMENTS))
 
 
-def is_wait(one: Instruction) -> bool:
+def _is_wait(one: Instruction) -> bool:
     """At an mbarrier?"""
     return one.opcode.startswith("mbarrier.try_wait")
+
+
+def _mark(one: Instruction) -> tuple[Instruction, Mark] | None:
+    """None of one that a single thread does."""
+    shape = shape_of(one, frozenset())
+    if shape is None:
+        return None
+    numbers = (number.value for number in shape.numbers if isinstance(number, Number))
+    return one, Mark(shape.kind, tuple(number or 0 for number in numbers))
+
+
+def _words_of(buffers: Iterable[range]) -> frozenset[int]:
+    """The first bytes of the words that are touched."""
+    return frozenset(at for one in buffers for at in range(one.start - one.start % _WORD, one.stop, _WORD))
 
 
 def _lanes(warp: int, warps: int) -> set[int]:
@@ -271,10 +330,16 @@ def _sources(one: Instruction) -> tuple[str | int | None, ...] | None:
 
 def _turn_of(block: flow.Block) -> _Turn:
     turn, ways = block.turn, tuple(block.follow)
-    if block.spins:
+    if block.spins or _polls(block):
         return _Turn(tuple(way for way in ways if way != block.number), None)
     hangs = turn is not None and (turn.name == "brx" or (turn.name == "bra" and bool(turn.guard) and len(ways) == 2))
     return _Turn(ways, turn if hangs else None)
+
+
+def _polls(block: flow.Block) -> bool:
+    """Is it the loop of a wait for what other blocks store?"""
+    acquires = any(one.opcode.startswith("ld.acquire.") for one in block.instructions)
+    return acquires and block.number in block.follow and not any(is_copy(one) for one in block.instructions)
 
 
 def _is_executed(one: Instruction) -> bool:
@@ -294,8 +359,8 @@ def _writes_shared(one: Instruction) -> bool:
 
 
 class _Run:
-    """What registers hold, and words of shared memory. `seen`: the threads whose copies are told; those that they
-    change places with, in so many `turns` of an instruction."""
+    """What registers hold, and words of shared memory, but for those of `buffers`. `seen`: the threads whose copies are
+    told; those that they change places with, in so many `turns` of an instruction."""
 
     def __init__(
         self,
@@ -303,7 +368,7 @@ class _Run:
         launch: Launch,
         threads: int,
         seen: Sequence[int],
-        buffers: Sequence[range],
+        buffers: Container[int],
         turns: int,
     ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
@@ -318,7 +383,12 @@ class _Run:
 
     def guard(self, one: Instruction) -> Value:
         """1 where all threads execute it, 0 where none does."""
-        return self.value(Register(one.guard, one.unless)) if one.guard else 1
+        if not one.guard:
+            return 1
+        found = self._held.get(one.guard)
+        if not one.unless or found is None:
+            return found
+        return 1 - found if isinstance(found, int) else tuple([1 - each for each in found])
 
     def execute(self, step: _Step) -> None:
         one, targets = step.one, step.targets
@@ -328,19 +398,26 @@ class _Run:
         if step.stores:
             self._store(one, guard)
         results: Sequence[Value]
+        held = self._held
+        if step.of is not None:
+            values = [held.get(it) if isinstance(it, str) else it for it in step.sources]
+            if all(value.__class__ is int for value in values):
+                found: Value = step.of(*values)
+            else:
+                found = result(one.opcode, values)
+            (name,) = targets
+            held[name] = found if guard == 1 else self._merged(guard, found, held.get(name))
+            return
         if step.constants is not None:
             results = step.constants
-        elif step.sources is not None:
-            held = self._held
-            results = (result(one.opcode, [held.get(it) if isinstance(it, str) else it for it in step.sources]),)
         elif _is_executed(one):
-            results = self._evaluation.results(one, self._held)
+            results = self._evaluation.results(one, held)
         elif one.name == "ld":
             results = self._loaded(one)
         else:
             results = (None,) * len(targets)
         for name, value in zip(targets, results, strict=True):
-            self._held[name] = value if guard == 1 else self._merged(guard, value, self._held.get(name))
+            held[name] = value if guard == 1 else self._merged(guard, value, held.get(name))
 
     def _merged(self, guard: Value, now: Value, before: Value) -> Value:
         if guard is None or now is None or before is None or isinstance(guard, int):
@@ -407,21 +484,26 @@ class _Run:
             self._words.clear()
             return
         threads = [at for at, holds in enumerate(self._each(guard)) if holds]
+        words, buffers = self._words, self._buffers
         for number, item in enumerate(items):
             value = self.value(item)
             each = None if value is None else self._each(value)
+            if each is None and not words:
+                continue
             for at in threads:
                 place = places[at] + number * size
                 for word in range(0, size, _WORD):
-                    if each is None or any(place + word in buffer for buffer in self._buffers):
-                        self._words.pop(place + word, None)
+                    if each is None or place + word in buffers:
+                        words.pop(place + word, None)
                     else:
-                        self._words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
+                        words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
 
     def copy(self, one: Instruction) -> Copy:
         guard = self.guard(one)
         if guard is None:
             return Copy(one, (Copied(None, (None,), None),))
+        if guard == 0:
+            return Copy(one, ())
         holds = self._each(guard)
         operands = one.operands
         if one.opcode.startswith(ELEMENTS):

@@ -80,7 +80,7 @@ class Evaluation:
             return (None,) * len(operands[0].items)
         if one.name == "shfl":
             return (self._shuffled(one, held),)
-        return (_remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
+        return (remembered(one.opcode, tuple([self.value(operand, held) for operand in operands[1:]])),)
 
     def is_of_all(self, mask: Operand, held: Mapping[str, Value]) -> bool:
         """Does it name all lanes of a warp? What others get is not defined."""
@@ -120,14 +120,14 @@ def result(opcode: str, values: Sequence[Value]) -> Value:
     found = computing(opcode)
     if found is None or found.operands != len(values):
         return None
-    if not any(isinstance(value, tuple) for value in values):
+    if tuple not in map(type, values):
         return found.of(*values)
-    each = tuple(map(found.of, *(value if isinstance(value, tuple) else itertools.repeat(value) for value in values)))
-    known = tuple(value for value in each if value is not None)
-    return same(known) if len(known) == len(each) else None
+    each = tuple(map(found.of, *[value if isinstance(value, tuple) else itertools.repeat(value) for value in values]))
+    return same(each) if None not in each else None  # type: ignore[arg-type]
 
 
-_remembered = functools.lru_cache(maxsize=1 << 12)(result)
+remembered = functools.lru_cache(maxsize=1 << 12)(result)
+"""The same, of what is asked for again and again."""
 
 
 def _despite(opcode: str, values: Sequence[Value]) -> Value:

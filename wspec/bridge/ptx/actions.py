@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import Layout, MemDescType, StringAttr
+from wspec.ir.types import I1, Layout, MemDescType, StringAttr
+from wspec.ptx.copies import MARKS, Mark
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import FENCE, shape_of
 from wspec.ptx.inline import read_inline
@@ -18,6 +19,7 @@ MOST_ROWS = 256  # of one bulk copy, in each dimension (CUDA driver API, cuTenso
 _LOADS = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"))
 _STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"))
 _ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
+DOT = "ttng.warp_group_dot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def actions_of(op: Operation) -> Iterator[Action]:
             yield Action("store wait", (op.int_attr("pendings") or 0,))
         case "ttng.fence_async_shared" | "ttng.fence":
             yield Action(FENCE.kind)
-        case "ttng.warp_group_dot":
+        case name if name == DOT:
             yield Action("product")
             if str(op.attr("isAsync")) != "true":
                 yield Action("product wait", (0,))
@@ -115,6 +117,18 @@ def actions_of(op: Operation) -> Iterator[Action]:
         case name if name in _STORES:
             yield Action("store", (), None, None, buffers[0], name in _ROWS, op.operands[0])
             yield Action("commit")
+
+
+def marks_of(op: Operation) -> tuple[Mark, ...]:
+    """What all threads of a task do at once by it."""
+    if not op.name.startswith(("ttng.", "ttg.async_", "tt.elementwise_inline_asm")):
+        return ()
+    return tuple(Mark(one.kind, one.numbers) for one in actions_of(op) if one.kind in MARKS)
+
+
+def predicate_of(op: Operation) -> Value | None:
+    """Under which an operation does something to others. That of a product says whether it adds to what there is."""
+    return None if op.name == DOT else next((one for one in op.operands if one.type == I1), None)
 
 
 def _of_assembly(op: Operation) -> Iterator[Action]:

@@ -8,7 +8,7 @@ hang on are nothing now and then, one after the other, as that leads to what not
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wspec.bridge.ptx.scalars import DIVISIONS, bits_of
 from wspec.bridge.ptx.tiles import constant_of
@@ -37,7 +37,7 @@ class Draws:
         self._arguments = list(_arguments(function))
         self._divisors = tuple(sorted(_divisors(function)))
         self._decide = sorted(_deciding(function))
-        self._magic = tuple(one for one in self._divisors if one & one - 1)  # that are no powers of two
+        self._magic = _magic(self._divisors)
         self.fewest = _FOR_DIVISIONS if self._magic else FEWEST
         """Launches that show the most of what may be wrong."""
 
@@ -75,6 +75,16 @@ class Draws:
         if number < len(self._decide):
             return {self._decide[number]}
         return {at for at in self._decide if not draw.randrange(_NOTHING)}
+
+
+def divides(function: Operation) -> bool:
+    """By a constant that is no power of two, and with nothing else that LLVM may write as half a product?"""
+    return bool(_magic(_divisors(function))) and all(op.name != "tt.mulhiui" for op in function.walk())
+
+
+def _magic(divisors: Iterable[int]) -> tuple[int, ...]:
+    """Those that are no powers of two."""
+    return tuple(one for one in divisors if one & one - 1)
 
 
 def _near(number: int, divisors: tuple[int, ...], draw: random.Random) -> int:

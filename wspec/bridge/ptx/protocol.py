@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wspec.bridge.ptx.actions import Action, actions_of, asked
+from wspec.bridge.ptx.actions import Action, actions_of, asked, predicate_of
 from wspec.bridge.ptx.scalars import BINARY, WIDENINGS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
-from wspec.ir.types import I1, MemDescType, ScalarType
+from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import MEETING
 
@@ -144,7 +144,7 @@ class Protocol:
 
     def _plain(self, op: Operation) -> None:
         actions = list(actions_of(op))
-        predicate = next((one for one in op.operands if actions and one.type == I1), None)
+        predicate = predicate_of(op) if actions else None
         may_be_skipped = predicate is not None and self.constant(predicate) != 1
         if may_be_skipped:
             self._then().condition = predicate

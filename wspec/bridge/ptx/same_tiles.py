@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from wspec.bridge.ptx import tiles
 from wspec.bridge.ptx.draws import Draws
@@ -26,7 +26,7 @@ from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx import copies as run
 from wspec.ptx import flow
-from wspec.ptx.copies import Copies, Copy
+from wspec.ptx.copies import Copies, Copy, Mark, Taken
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number
@@ -63,7 +63,7 @@ def show_tiles(
     fewest = max(fewest, draws.fewest)
     buffers = [range(area.start, area.stop) for op, area in places.items() if op.name == "ttg.local_alloc"]
     tasks = [_Task(role, Copies(blocks, role, writers, buffers)) for role in roles]
-    tasks = [task for task in tasks if task.copies.all or task.copies.waits]
+    tasks = [task for task in tasks if task.copies.all or task.copies.marks]
     left = {one for task in tasks for one in task.copies.all}
     for number in range(max(fewest, MOST_LAUNCHES)):
         asked = [task for task in tasks if number < fewest or task.asks_again or not left.isdisjoint(task.copies.all)]
@@ -71,7 +71,7 @@ def show_tiles(
         for task in asked:
             assert launch is not None
             try:
-                left -= _compared(function, task, launch, places)
+                left -= _compared(function, task, launch, places, left if number >= fewest else None)
             except NotFollowed as error:
                 if task.copies.all:
                     return str(error)
@@ -94,24 +94,43 @@ class _Task:
     def asks_again(self) -> bool:
         """Is there a loop that has not gone round, or was no end seen, and time left to look for such a launch?"""
         goes_on = any(number < _AGAIN for number in self.rounds.values())
-        never_ended = not self.ended and not self.copies.together
-        return (goes_on and self.passed < FOR_ROUNDS) or (never_ended and self.passed < FOR_AN_END)
+        return (goes_on and self.passed < FOR_ROUNDS) or (self.wants_end and self.passed < FOR_AN_END)
+
+    @property
+    def wants_end(self) -> bool:
+        return not self.ended and not self.copies.together
+
+    def is_new(self, taken: Taken, left: Container[Instruction]) -> bool:
+        """Does a launch come to a copy that has not been compared, to a further round, or to the first end?"""
+        further = any(self.rounds[loop] < min(number, _AGAIN) for _, loop, number in taken.rounds)
+        return further or (taken.ends and self.wants_end) or any(copy.one in left for copy in taken.copies)
 
 
-def _compared(function: Operation, task: _Task, launch: Launch, places: Mapping[Operation, Area]) -> set[Instruction]:
-    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not."""
+def _compared(
+    function: Operation,
+    task: _Task,
+    launch: Launch,
+    places: Mapping[Operation, Area],
+    left: Container[Instruction] | None,
+) -> set[Instruction]:
+    """The copies that were compared in this launch. Raises PtxError, and NotFollowed where the TTGIR is not.
+
+    `left`: the copies that have not been compared; where it is given, a launch that shows nothing new is let be.
+    """
     draw, copies, rounds = random.Random(launch.seed), task.copies, task.rounds
-    taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds)
+    taken = copies.in_launch(launch, lambda: bool(draw.getrandbits(1)), rounds, task.wants_end)
     task.passed += taken.blocks
+    if left is not None and not task.is_new(taken, left):
+        return set()
     if taken.chosen:  # how often loops run is then not known
-        taken = taken.without_waits()
+        taken = taken.without_marks()
         if not copies.all:
             return set()
     choices, wrong = _Choices(), ""
     for _ in range(MOST_TRIES):
         choices.begin()
         found = Tiles(places, launch, choices, not taken.chosen)
-        match = _Match(found, found.copies(function, task.role.partition))
+        match = _Match(found, found.copies(function, task.role.partition), copies.marks, taken.enough)
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
             for number, loop, reached in taken.rounds:
@@ -151,10 +170,17 @@ class _Choices:
 
 
 class _Match:
-    """Of one role's copies with those of the task, on one way through it."""
+    """Of one role's copies with those of the task, on one way through it. `thorough`: so many copies are
+    looked at in all threads that are told, if they are of elements, and later ones in the first of them."""
 
-    def __init__(self, task: Tiles, expected: Iterator[tuple[Operation, Scope]]) -> None:
-        self._task, self._expected = task, expected
+    def __init__(
+        self,
+        task: Tiles,
+        expected: Iterator[tuple[Operation, Scope, Mark | None]],
+        marks: Mapping[Instruction, Mark],
+        thorough: int,
+    ) -> None:
+        self._task, self._expected, self._marks, self._thorough = task, expected, marks, thorough
         self._boxes = Counter[tuple[int, ...]]()  # that have yet to come, of one operation
         self._elements: tuple[Operation, Scope] | None = None
         self._by = set[Instruction]()  # what has copied elements for it
@@ -166,35 +192,40 @@ class _Match:
         try:
             for copy in seen:
                 if not copy.by:
-                    if not self._waits():
-                        return f"'{copy.one}' comes where the TTGIR does not wait"
+                    if not self._is_marked(self._marks[copy.one]):
+                        return f"'{copy.one}' comes where the TTGIR does something else"
                 elif not (self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes)(
                     copy
                 ):
                     return f"'{copy.one}' takes something else of global memory than the TTGIR says"
                 self.compared += 1
             if ends and (self._boxes.total() or next(self._expected, None) is not None):
-                return "the TTGIR copies more tiles than the PTX, or waits more often"
+                return "the TTGIR copies more tiles than the PTX, or does something else more often"
         except Over:
             pass  # the copies from here on are not compared
         except RecursionError:
             raise NotFollowed("where a tile begins hangs on too many rounds of a loop") from None
         return ""
 
-    def _waits(self) -> bool:
+    def _is_marked(self, mark: Mark) -> bool:
         if self._boxes.total():
             return False
-        op, _ = next(self._expected, (None, None))
         self._elements = None
-        return op is not None and op.name == tiles.WAIT
+        following = next(self._expected, None)
+        return following is not None and following[2] == mark
+
+    def _following_copy(self) -> tuple[Operation, Scope] | None:
+        """None where nothing follows, or something else."""
+        found = next(self._expected, None)
+        return (found[0], found[1]) if found is not None and found[2] is None else None
 
     def _takes_boxes(self, copy: Copy) -> bool:
         for place, coordinates, _ in copy.by:
             if not self._boxes.total():
-                op, scope = next(self._expected, (None, None))
-                if op is None or scope is None or op.name in (tiles.ELEMENTS, tiles.WAIT):
+                following = self._following_copy()
+                if following is None or following[0].name == tiles.ELEMENTS:
                     return False
-                self._boxes = self._task.boxes(op, scope)
+                self._boxes = self._task.boxes(*following)
                 self._elements = None
             known = tuple(one for one in coordinates if one is not None)
             if place is None or len(known) < len(coordinates):
@@ -211,7 +242,7 @@ class _Match:
         if not is_next and self._elements is not None and self._are_elements(copy, *self._elements):
             self._by.add(copy.one)
             return True
-        self._elements, self._by = next(self._expected, None), {copy.one}
+        self._elements, self._by = self._following_copy(), {copy.one}
         if self._elements is None or self._elements[0].name != tiles.ELEMENTS:
             return False
         return self._are_elements(copy, *self._elements)
@@ -225,7 +256,7 @@ class _Match:
         size = whole.value if isinstance(whole, Number) else None
         if start is None or not size or not each:
             raise PtxError(f"which elements '{copy.one}' copies is not known")
-        for place, (source,), copied in copy.by:
+        for place, (source,), copied in copy.by if self.compared < self._thorough else copy.by[:1]:
             if place is None or copied is None or (copied and source is None):
                 raise PtxError(f"which elements '{copy.one}' copies cannot be followed")
             if not 0 <= place - start <= size_bytes(kind) - size or copied not in (0, size):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from wspec.bridge.ptx.draws import divides
 from wspec.bridge.ptx.protocol import Protocol
 from wspec.bridge.ptx.same_tiles import show_tiles
 from wspec.bridge.ptx.ways import MOST_VALUES, State, Together, Ways
@@ -31,6 +32,7 @@ from wspec.ptx.evaluation import evaluation_of
 from wspec.ptx.events import ELSEWHERE, FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
 from wspec.ptx.operands import Number
+from wspec.ptx.quotients import show_quotients
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
@@ -78,6 +80,8 @@ def show_order(function: Operation, entry: Function, placement: Placement) -> st
     evaluations = functools.cache(lambda role: evaluation_of(role, writers))
     show_thread_order(blocks, roles, writers, buffers=buffers, evaluations=evaluations)
     show_registers(entry, blocks, roles, placement.registers)
+    if divides(function):
+        show_quotients([one for block in blocks for one in block.instructions])
     for role in roles:
         index = 0 if role.partition is None else role.partition + 1
         task = made[index] if index < len(made) else Protocol(None, places, {})

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wspec.bridge.ptx.actions import box_of_copy
+from wspec.bridge.ptx.actions import box_of_copy, marks_of, predicate_of
 from wspec.bridge.ptx.scalars import DIVISIONS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import I1, DenseArrayAttr, DenseAttr, MemDescType, PointerType, ScalarType, TensorType, Type
 from wspec.ptx.arithmetic import signed
+from wspec.ptx.copies import Mark
 from wspec.ptx.drawn_launch import Launch
 
 MOST_STEPS = 4000  # iterations of a task's loops in one launch
@@ -28,7 +29,6 @@ BOXES = frozenset((
 ))  # fmt: skip
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
-WAIT = "ttng.wait_barrier"
 _COPIES = BOXES | ROWS | {ELEMENTS}
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
@@ -56,18 +56,19 @@ class Scope:
 
 class Tiles:
     """Of one task, in one launch. `places`: where allocations begin and end; `choose`: which way a branch goes that
-    hangs on what is not known; `waits`: are waits at mbarriers told as well?"""
+    hangs on what is not known; `marks`: is told as well what all threads do at once (copies.py)?"""
 
     def __init__(
-        self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool], waits: bool = False
+        self, places: Mapping[Operation, Area], launch: Launch, choose: Callable[[], bool], marks: bool = False
     ) -> None:
         self._places, self._launch, self._choose = places, launch, choose
-        self._told = _COPIES | {WAIT} if waits else _COPIES
+        self._marks = marks
         self._steps = 0
         self._with_copies: dict[Operation, bool] = {}
+        self._tells: dict[Operation, tuple[Mark | None, ...]] = {}
 
-    def copies(self, function: Operation, partition: int | None) -> Iterator[tuple[Operation, Scope]]:
-        """The copies in their order. `partition`: None of the code around with the default region. Raises
+    def copies(self, function: Operation, partition: int | None) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+        """The copies in their order, and marks. `partition`: None of the code around with the default region. Raises
         NotFollowed and Over."""
         around = Scope(function.regions[0].block, None)
         if partition is None:
@@ -82,28 +83,36 @@ class Tiles:
     def has_copies(self, op: Operation) -> bool:
         """In its regions?"""
         if op not in self._with_copies:
-            self._with_copies[op] = any(one.name in self._told for one in op.walk())
+            self._with_copies[op] = any(self._told(one) for one in op.walk())
         return self._with_copies[op]
 
-    def _block(self, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
+    def _block(self, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
         for op in scope.block.ops:
-            if op.name in self._told:
+            told = self._told(op)
+            if told:
                 if self._happens(op, scope):
-                    yield op, scope
+                    yield from ((op, scope, one) for one in told)
             elif op.name == ws.NAME:
                 yield from self._block(Scope(ws.default_block(op), scope))
             elif op.regions and self.has_copies(op):
                 yield from self._structured(op, scope)
 
+    def _told(self, op: Operation) -> tuple[Mark | None, ...]:
+        """What an operation does: None for a copy."""
+        if op not in self._tells:
+            copies = (None,) if op.name in _COPIES else ()
+            self._tells[op] = (*copies, *(marks_of(op) if self._marks else ()))
+        return self._tells[op]
+
     def _happens(self, op: Operation, scope: Scope) -> bool:
-        predicate = next((one for one in op.operands if one.type == I1), None)
+        predicate = predicate_of(op)
         return predicate is None or self._holds(predicate, scope)
 
     def _holds(self, value: Value, scope: Scope) -> bool:
         found = self.of(value, scope)
         return self._choose() if found is None else bool(found)
 
-    def _structured(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
+    def _structured(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
         match op.name:
             case "scf.for":
                 yield from self._for(op, scope)
@@ -114,7 +123,7 @@ class Tiles:
             case _:
                 raise NotFollowed(f"{op.name} is not followed")
 
-    def _for(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
+    def _for(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
         body, kind = op.regions[0].block, op.operands[0].type
         bits = bits_of(kind)
         start, stop, step = (self.of(value, scope) for value in op.operands[:3])
@@ -131,7 +140,7 @@ class Tiles:
             at = None if at is None or by is None else at + by
         scope.given |= dict(zip(op.results, held, strict=True))
 
-    def _while(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
+    def _while(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
         before, after = (region.block for region in op.regions)
         held = [(value, scope) for value in op.operands]
         while True:
@@ -148,7 +157,7 @@ class Tiles:
             held = [(value, inside) for value in after.terminator.operands]
         scope.given |= dict(zip(op.results, held, strict=True))
 
-    def _if(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope]]:
+    def _if(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
         region = op.regions[0 if self._holds(op.operands[0], scope) else 1]
         if region.blocks:
             inside = Scope(region.block, scope)
