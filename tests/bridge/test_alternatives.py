@@ -64,3 +64,22 @@ def test_of_plans_that_spill_the_first_with_no_more_than_the_plain_kernel_is_tak
     assert report.specialized
     assert len(made) == (2 if plain else 3)
     assert [one.code for one in report.remarks][-1] == "registers"
+
+
+@pytest.mark.parametrize(("spilled", "serialized", "runs"), [(80, True, False), (80, False, True), (8, True, True)])
+def test_what_ptxas_may_lose_is_not_run_without_the_gate_either(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, spilled: int, serialized: bool, runs: bool
+) -> None:
+    """Values that it spills, more of them than the plain kernel's, of products that it serializes."""
+
+    def finish(text: str, *rest: Any) -> backend.Finished:
+        frame = f"    0 bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads\n"
+        return replace(backend.finish(text, *rest), ptxas_log=frame + SERIALIZED * serialized)
+
+    monkeypatch.setattr(compile, "finish", finish)
+    monkeypatch.setattr(PlainSpills, "bytes", 8)
+    kernel = load_kernel(f"{ROOT}/docs/tour_kernel.py:attend")
+    given = variant_signature(kernel.file.with_suffix(".toml"), kernel.name, None, vars(kernel.module))
+    report = wspec.offline(kernel.function, given.types, given.values, **given.options, gate="off").outcome()
+    assert report.specialized is runs
+    assert runs or [one.code for one in report.remarks][-1] == "miscompiled"
