@@ -8,7 +8,7 @@ hang on are nothing now and then, one after the other, as that leads to what not
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from wspec.bridge.ptx.scalars import DIVISIONS, bits_of
 from wspec.bridge.ptx.tiles import constant_of
@@ -105,14 +105,21 @@ def _arguments(function: Operation) -> Iterator[tuple[Value, int]]:
         yield arg, found.value if isinstance(found, IntegerAttr) else 1
 
 
+def _source(value: Value, captured: Mapping[Value, Value]) -> Value | None:
+    """What a task's argument, or all elements of a tensor, are; None of anything else."""
+    if value in captured:
+        return captured[value]
+    return value.op.operands[0] if value.op is not None and value.op.name == "tt.splat" else None
+
+
 def _divisors(function: Operation) -> set[int]:
     """The constants that something is divided by."""
     captured, found = _captured(function), set[int]()
     for op in function.walk():
         if op.name in DIVISIONS:
             by = op.operands[1]
-            while by in captured or (by.op is not None and by.op.name == "tt.splat"):
-                by = captured[by] if by in captured else by.op.operands[0]  # type: ignore[union-attr]
+            while (source := _source(by, captured)) is not None:
+                by = source
             value = constant_of(by.op) if by.op is not None and by.op.name == "arith.constant" else None
             found |= {value} if value is not None and 1 < value < 1 << bits_of(by.type) - 1 else set()
     return found

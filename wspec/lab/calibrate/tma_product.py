@@ -48,6 +48,48 @@ setp.lt.u32 %p1, %j, %{which}_boxes;
 }}"""
 
 
+def _barriers() -> str:
+    """Makes the ring's barriers; one arrival and the bytes of a step complete each."""
+    return f"""mov.u32 %i, 0;
+{loop("INIT")}
+mad.lo.u32 %flag, %i, 8, %smem;
+setp.eq.u32 %p5, %lane, 0;
+@%p5 mbarrier.init.shared::cta.b64 [%flag], 1;
+add.u32 %i, %i, 1;
+setp.lt.u32 %p1, %i, %stages;
+@%p1 bra INIT;
+fence.proxy.async.shared::cta;
+bar.warp.sync -1;"""
+
+
+_TILE = """mov.u32 %block, %ctaid.x;
+mul.lo.u32 %t, %group, %tiles_n;
+div.u32 %u, %block, %t;
+rem.u32 %t, %block, %t;
+rem.u32 %at_m, %t, %group;
+mad.lo.u32 %at_m, %u, %group, %at_m;
+mul.lo.u32 %at_m, %at_m, %a_rows;
+div.u32 %at_n, %t, %group;
+mul.lo.u32 %at_n, %at_n, %b_rows;"""
+
+
+def _turn() -> str:
+    """Waits for the block's turn, and takes the times at which it begins."""
+    return f"""mul.lo.u32 %t, %block, %stagger;
+cvt.u64.u32 %rd3, %t;
+mov.u64 %start, %clock64;
+{loop("STAGGER")}
+mov.u64 %end, %clock64;
+sub.u64 %rd4, %end, %start;
+setp.lt.u64 %p1, %rd4, %rd3;
+@%p1 bra STAGGER;
+cvt.u64.u32 %rd3, %pause;
+mov.u64 %start, %clock64;
+mov.u64 %rd5, %globaltimer;
+mov.u32 %i, 0;
+mov.u32 %index, 0;"""
+
+
 def _loading(name: str) -> str:
     """One warp: a ring of steps without a consumer."""
     load = f"""{{ .reg .b32 %f; elect.sync %f|%p6, -1; }}
@@ -66,38 +108,9 @@ add.u32 %tile, %tile, %tiles;"""
     step = """add.u32 %index, %index, 1;
 setp.eq.u32 %p3, %index, %stages;
 @%p3 mov.u32 %index, 0;"""
-    return f"""mov.u32 %i, 0;
-{loop("INIT")}
-mad.lo.u32 %flag, %i, 8, %smem;
-setp.eq.u32 %p5, %lane, 0;
-@%p5 mbarrier.init.shared::cta.b64 [%flag], 1;
-add.u32 %i, %i, 1;
-setp.lt.u32 %p1, %i, %stages;
-@%p1 bra INIT;
-fence.proxy.async.shared::cta;
-bar.warp.sync -1;
-mov.u32 %block, %ctaid.x;
-mul.lo.u32 %t, %group, %tiles_n;
-div.u32 %u, %block, %t;
-rem.u32 %t, %block, %t;
-rem.u32 %at_m, %t, %group;
-mad.lo.u32 %at_m, %u, %group, %at_m;
-mul.lo.u32 %at_m, %at_m, %a_rows;
-div.u32 %at_n, %t, %group;
-mul.lo.u32 %at_n, %at_n, %b_rows;
-mul.lo.u32 %t, %block, %stagger;
-cvt.u64.u32 %rd3, %t;
-mov.u64 %start, %clock64;
-{loop("STAGGER")}
-mov.u64 %end, %clock64;
-sub.u64 %rd4, %end, %start;
-setp.lt.u64 %p1, %rd4, %rd3;
-@%p1 bra STAGGER;
-cvt.u64.u32 %rd3, %pause;
-mov.u64 %start, %clock64;
-mov.u64 %rd5, %globaltimer;
-mov.u32 %i, 0;
-mov.u32 %index, 0;
+    return f"""{_barriers()}
+{_TILE}
+{_turn()}
 {loop("FIRST")}
 {place}
 {load}
