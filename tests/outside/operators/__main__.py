@@ -10,19 +10,19 @@ GPU.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from tests.outside.operators.judge import NO_TIME, TURNS, Row, judged, summary, told
+from tests.outside.operators.judge import NO_TIME, Row, judged, summary, told
+from tests.outside.turns import TURNS, Turns
 from wspec.startup import wait
 
 LEAST_S = 5.0  # with less time left no process begins
@@ -48,35 +48,22 @@ def main() -> int:
     return int(any(row.is_wrong for row in run.rows))
 
 
-class Run:
+class Run(Turns[Row]):
     """All operators under way; `rows` are those that are done."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.given, self.start = given, time.monotonic()
-        self.rows: list[Row] = []
-        self._lock = threading.Lock()
-        self._open: dict[str, tuple[Row, list[str]]] = {}  # and which turns are over
+    def begun(self, name: str) -> Row:
+        return Row(name)
 
-    def turn(self, name: str, turn: str) -> None:
-        """Run the operator in a process; whoever is second of "with" and "before" goes on with "after", and judges."""
-        with self._lock:
-            row, over = self._open.setdefault(name, (Row(name), []))
-        self._process(row, turn)
-        with self._lock:
-            over.append(turn)
-            if len(over) < 2:
-                return
-        if not row.failed:
-            self._process(row, "after")
-        self._judge(row)
-        with self._lock:
-            self.rows.append(row)
-            print(f"[{time.monotonic() - self.start:4.0f} s] {told(row)}", flush=True)
-            if self.given.json is not None:
-                done = [{**asdict(one), "verdict": one.verdict} for one in self.rows]
-                self.given.json.write_text(json.dumps(done, indent=0))
+    def goes_on(self, row: Row) -> bool:
+        return not row.failed
 
-    def _judge(self, row: Row) -> None:
+    def told(self, row: Row) -> str:
+        return told(row)
+
+    def written(self, row: Row) -> dict[str, Any]:
+        return {**asdict(row), "verdict": row.verdict}
+
+    def judge(self, row: Row) -> None:
         import torch
 
         found = {turn: torch.load(self._path(row, turn)) for turn in TURNS if self._path(row, turn).exists()}
@@ -90,7 +77,7 @@ class Run:
         folder: Path = self.given.scratch
         return folder / f"{row.operator.replace(' ', '-')}.{turn}.pt"
 
-    def _process(self, row: Row, turn: str) -> None:
+    def process(self, row: Row, turn: str) -> None:
         given, path = self.given, self._path(row, turn)
         path.unlink(missing_ok=True)
         left = given.limit - (time.monotonic() - self.start)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.outside.turns import TURNS
+
 REFERENCE = 2e-2
 """Of results in 16 bits: root mean square of the difference from PyTorch's over that of PyTorch's."""
 
 SAME = 5e-3
 """The same of results with and without wspec: a sum in another order may round another way."""
-
-TURNS = ("before", "with", "after")
 
 
 @dataclass

@@ -8,13 +8,11 @@ they compare must be the same within rounding. Exits with 1 where it is not. Nee
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.outside.turns import TURNS, Turns
+
 HERE = Path(__file__).resolve().parent
-TURNS = ("before", "with", "after")
 SAME = 5e-3
 """Root mean square of the difference over that of what is expected: a sum in another order may round another way."""
 
@@ -82,34 +81,19 @@ def main() -> int:
     return int(any(row.wrong or row.failed for row in run.rows))
 
 
-class Run:
+class Run(Turns[Row]):
     """All files under way; `rows` are those that are done."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.given, self.start = given, time.monotonic()
-        self.rows: list[Row] = []
-        self._lock = threading.Lock()
-        self._open: dict[str, tuple[Row, list[str]]] = {}
+    def begun(self, name: str) -> Row:
+        return Row(name)
 
-    def turn(self, name: str, turn: str) -> None:
-        """Whoever is second of "before" and "with" goes on with "after"."""
-        with self._lock:
-            row, over = self._open.setdefault(name, (Row(name), []))
-        self._process(row, turn)
-        with self._lock:
-            over.append(turn)
-            if len(over) < 2:
-                return
-        self._process(row, "after")
-        with self._lock:
-            self._judge(row)
-            self.rows.append(row)
-            print(f"[{time.monotonic() - self.start:4.0f} s] {told(row)}", flush=True)
-            if self.given.json is not None:
-                rows = [{**asdict(one), "wrong": one.wrong} for one in self.rows]
-                self.given.json.write_text(json.dumps(rows, indent=0))
+    def told(self, row: Row) -> str:
+        return told(row)
 
-    def _process(self, row: Row, turn: str) -> None:
+    def written(self, row: Row) -> dict[str, Any]:
+        return {**asdict(row), "wrong": row.wrong}
+
+    def process(self, row: Row, turn: str) -> None:
         given, (library, name) = self.given, row.name.split("/")
         path = self._path(row, turn)
         path.unlink(missing_ok=True)
@@ -146,7 +130,7 @@ class Run:
         folder: Path = self.given.scratch
         return folder / f"{row.name.replace('/', '-')}.{turn}.pt"
 
-    def _judge(self, row: Row) -> None:
+    def judge(self, row: Row) -> None:
         import torch
 
         found = {turn: torch.load(self._path(row, turn)) for turn in TURNS if self._path(row, turn).exists()}
