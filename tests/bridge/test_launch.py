@@ -59,6 +59,13 @@ def test_forms_of_a_launch(driver: FakeDriver, specialize: FakeSpecialize) -> No
     assert specialize.calls == 2  # BLOCK=128 and BLOCK=256
 
 
+def test_a_grid_of_tensors(driver: FakeDriver, specialize: FakeSpecialize) -> None:
+    """As `(triton.cdiv(lengths.max(), BLOCK),)` is one: Triton takes what has an __index__."""
+    wspec.compile(add)[(torch.tensor(8), torch.tensor([2]))](_x(), _x(), 1024)
+    (launch,) = driver.launches
+    assert launch.grid == (8, 2, 1) and all(type(size) is int for size in launch.grid)
+
+
 def test_warmup_and_plain_compiled_kernel(driver: FakeDriver, specialize: FakeSpecialize) -> None:
     kernel = wspec.compile(add)
     compiled = kernel.warmup(torch.float32, torch.float32, 1024, grid=(1,))

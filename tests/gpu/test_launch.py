@@ -137,6 +137,12 @@ def test_streams(tensors: Tensors) -> None:
     _check(a, b, c)
 
 
+def test_a_grid_of_tensors(tensors: Tensors) -> None:
+    a, b, c = tensors
+    _specialized()[tuple(map(torch.tensor, GRID))](*_descriptors(a, b), c, K, N, **GEMM_BLOCKS, num_warps=8)
+    _check(a, b, c)
+
+
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_cuda_graphs(tensors: Tensors, kind: str) -> None:
     a, b, c = tensors

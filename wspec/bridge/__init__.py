@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         is_gluon,
         is_interpreted,
         load_plain,
+        on_any_grid,
         place_of,
         replace_innermost,
         require_jit,
@@ -56,7 +57,7 @@ _NAMES = {
     "everywhere": "Switch",
     "frontend": "HOPPER KernelSource from_arguments from_signature lower plain_ttgir ttgir",
     "launch": "WspecFunction current_target fill_in host_descriptor innermost is_autotuner is_gluon is_interpreted "
-    "load_plain place_of replace_innermost require_jit",
+    "load_plain on_any_grid place_of replace_innermost require_jit",
     "outermost": "answer",
     "overlap_guard": "names_of",
     "persistent": "load_kernel",
