@@ -3,7 +3,7 @@
 Triton 3.6 runs its pass inside `make_llir` when `knobs.compilation.instrumentation_mode` is "consan"
 (TRITON_INSTRUMENTATION_MODE). wspec leaves kernels alone when it is set, so it is set for the back end only. The pass
 follows mbarriers, TMA, cp.async and wgmma across tasks and ends the kernel with a device-side assertion, whose text
-goes to stderr. Code becomes ten times as long: ptxas takes a minute for attention.
+goes to stderr. Code becomes ten times as long, and ptxas takes minutes for it.
 """
 
 from __future__ import annotations
