@@ -58,7 +58,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one consumer": {"consumers": 1},
     "one block": {"blocks": 1},
     "two blocks": {"blocks": 2},
-    "gated": {"gate": "model", "persistent": False},  # blocks that walk are set up once, however short the loop
+    # Blocks that walk are set up once, however short the loop.
+    "gated": {"gate": "model", "trials": 0, "persistent": False},
 }
 BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
 

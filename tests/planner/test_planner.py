@@ -198,7 +198,7 @@ def test_registers_that_there_are_not() -> None:
 
 
 def test_the_gate_can_be_turned_off() -> None:
-    assert reason(ODD["trips_2"]).code == "short-loop"
+    assert reason(ODD["trips_2"], trials=0).code == "short-loop"
     assert outcome(ODD["trips_2"], gate="off").plan is not None
 
 
@@ -215,6 +215,35 @@ def test_what_is_expected_to_be_slower_is_left_alone() -> None:
         check_pays(dataclasses.replace(plan, prediction=slower), loops)
     remark = caught.value.remark
     assert remark.code == "gate-slower" and remark.location == loops[0].location
+
+
+@pytest.mark.parametrize(
+    ("plain", "iterations", "alone", "tried"),
+    [
+        (1.1, None, "", ""),
+        (0.9, None, "gate-slower", ""),  # the model may be wrong by as much
+        (0.8, None, "gate-slower", "gate-slower"),
+        (1.1, 2, "short-loop", "short-loop"),
+        (1.1, 40, "", ""),
+        (1.0, 40, "gate-slower", ""),
+    ],
+)
+def test_more_is_tried_than_is_trusted(
+    plain: float, iterations: int | None, alone: str, tried: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expected cycles of the plain kernel over ours, the loop's iterations, and why it is left alone."""
+    loops, plan = hot_loops(numbered(plain_module(ODD["gemm"]))), plan_of(ODD["gemm"])
+    expected = dataclasses.replace(
+        plan.prediction, iteration_cycles=1000.0, plain_iteration_cycles=1000.0 * plain, overhead_cycles=1500.0
+    )
+    monkeypatch.setattr("wspec.planner.gate.constant_trips", lambda loop: iterations)
+    for is_tried, code in ((False, alone), (True, tried)):
+        found = ""
+        try:
+            check_pays(dataclasses.replace(plan, prediction=expected), loops, is_tried=is_tried)
+        except Declined as declined:
+            found = declined.remark.code
+        assert found == code
 
 
 def test_a_loop_of_one_stage_waits_for_its_tiles() -> None:

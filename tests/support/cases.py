@@ -133,7 +133,8 @@ def _declined() -> Iterator[Case]:
         values = {**TILE, "TRIPS": count}
         yield case(f"trips_{count}", trips, values, odd.constant_trips, code="no-loop", at="kernel")
     few = without(ATTENTION, "length")
-    yield case("trips_2", few, {**HEAD, "TRIPS": 2}, odd.short_chain, code="short-loop", at="loop", options={})
+    twice, alone = {**HEAD, "TRIPS": 2}, {"trials": 0}
+    yield case("trips_2", few, twice, odd.short_chain, code="short-loop", at="loop", options=alone)
     used = without(GEMM, "c_desc", c_ptr="*fp32:16", n="i32")
     yield case("atomics_used", used, {**TILE, "USED": True}, odd.atomics, code="unsupported-op", at="atomic")
     yield case("doubling", GEMM, TILE, code="unsupported-control-flow", at="while")

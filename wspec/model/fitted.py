@@ -61,6 +61,12 @@ MARGIN = _set(
     "decides none of them: all are 3 % apart and more; of kernels drawn at random it leaves alone products with rings "
     "of two, 0.92 to 1.12 x plain (docs/results/drawn.md)",
 )  # fmt: skip
+TRIED = _set(
+    "tried", 0.82, "of the plain kernel's speed that is expected at least of a kernel whose launches are tried",
+    "nothing: the model is off by 9 % in the mean (docs/results/drawn.md), twice that may be",
+    "of 27 launches of other libraries that were left alone, six of 1.07 to 1.18 x plain were expected to have 0.92, "
+    "three of 1.11 to have 0.78, the others were slower (docs/results/pointers.md)",
+)  # fmt: skip
 ALONE = _set(
     "alone", 1.16,
     "times as long as expected takes an iteration of a warp group with a tile of its own, where it could be in a team",

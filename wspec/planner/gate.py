@@ -13,7 +13,7 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.stages import num_stages
 from wspec.model import estimate
 from wspec.model.estimate import Way
-from wspec.model.fitted import COPY_RATE
+from wspec.model.fitted import COPY_RATE, TRIED
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
@@ -157,13 +157,20 @@ def constant_trips(loop: Operation) -> int | None:
 def check_pays(plan: Plan, loops: list[Operation], depth_asked: int | None = None, is_tried: bool = False) -> None:
     """Leave kernels alone where specializing is not expected to pay. Raises Declined.
 
-    `is_tried`: launches of both kinds will be timed, so that a kernel may be let through which the model expects to be
-    about as fast either way.
+    Trip counts that are constant must earn the set-up too. `is_tried`: launches of both kinds will be timed, so that a
+    kernel is let through that may be faster, as wrong as the model can be.
     """
-    _check_trips(plan, loops)
     ours, plain = plan.prediction.iteration_cycles, plan.prediction.plain_iteration_cycles
-    if not (estimate.is_clearly_less(ours, plain) or (is_tried and not estimate.is_clearly_less(plain, ours))):
+    trips = _all_trips(loops)
+    set_up = 0.0 if trips is None else plan.prediction.overhead_cycles / max(1, trips)
+    if is_tried:
+        pays, pays_for_all = TRIED * ours <= plain, TRIED * (ours + set_up) <= plain
+    else:
+        pays, pays_for_all = estimate.is_clearly_less(ours, plain), ours + set_up <= plain
+    if not pays:
         raise _slower(plan, loops)
+    if not pays_for_all:
+        raise _too_short(plan, loops, trips or 0)
     if plan.blocks_per_sm == 1 and is_shallow(plan.channels):
         room = "shared memory has room for one buffer of each tile only"
         why = room if depth_asked is None else "depth=1 was asked for"
@@ -191,17 +198,19 @@ def _slower(plan: Plan, loops: list[Operation]) -> Declined:
     )
 
 
-def _check_trips(plan: Plan, loops: list[Operation]) -> None:
-    """Constant trip counts must earn the set-up; inside another loop they are set up once for many rounds."""
+def _all_trips(loops: list[Operation]) -> int | None:
+    """Of all loops together, where that is constant; in another loop they are set up once for many rounds."""
     trips = [constant_trips(loop) for loop in loops]
-    if any(count is None for count in trips) or any(op.name == "scf.for" for op in loops[0].ancestors()):
-        return
-    total = sum(count for count in trips if count is not None)
-    saved = total * max(0.0, plan.prediction.plain_iteration_cycles - plan.prediction.iteration_cycles)
-    if saved < plan.prediction.overhead_cycles:
-        raise decline(
-            "short-loop",
-            f"{total} iterations would save {saved:.0f} cycles, setting up costs {plan.prediction.overhead_cycles:.0f}",
-            loops[0].location,
-            "specializing pays on longer loops; gate=off specializes anyway",
-        )
+    if any(op.name == "scf.for" for op in loops[0].ancestors()):
+        return None
+    return None if None in trips else sum(count for count in trips if count is not None)
+
+
+def _too_short(plan: Plan, loops: list[Operation], trips: int) -> Declined:
+    saved = trips * max(0.0, plan.prediction.plain_iteration_cycles - plan.prediction.iteration_cycles)
+    return decline(
+        "short-loop",
+        f"{trips} iterations would save {saved:.0f} cycles, setting up costs {plan.prediction.overhead_cycles:.0f}",
+        loops[0].location,
+        "specializing pays on longer loops; gate=off specializes anyway",
+    )

@@ -192,7 +192,7 @@ def _without_chain(
     )  # fmt: skip
     check_registers(plan, function, loops, machine)
     if options.gate == "model":
-        check_pays(plan, loops, options.depth, options.trials > 0)
+        check_pays(plan, loops, options.depth, options.trials > 0 and not options.strict)
     return plan
 
 
