@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.launcher import legal_strides
+from wspec.bridge.tensor_maps import legal_strides
 
 TMA_ALIGNMENT_BYTES = 16
 """What the tensor map asks of a base address and of every stride but the last (CUDA driver API, cuTensorMapEncode)."""

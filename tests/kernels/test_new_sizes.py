@@ -87,8 +87,7 @@ def test_a_size_is_known_once_it_was_launched(card: Card, head_dim: int) -> None
     maps = card.maps
     attention(*others[1])
     assert card.launched() == [fill, ours]
-    tile = default_config(head_dim, 700, heads=HEADS)
-    assert card.maps - maps == (1 if tile.block_m == tile.block_n else 2), "of q and out one, of k and v one"
+    assert card.maps == maps, "they are written, not encoded"
     attention(*others[0])
     attention(*others[1])
     assert card.launched() == [(ours[0], True)] * 2

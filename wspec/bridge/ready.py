@@ -63,12 +63,14 @@ def attempt(
     given: the arguments, whole tensors in place of their descriptors. Whether it was launched, and what makes the
     launch again. What is not launched, for want of one like it or for whatever reason, is for `launch` to do.
     """
+    found = like_before(kernel, like, place)
+    return (False, None) if found is None else found.launch(grid, given, place)
+
+
+def like_before(kernel: Any, like: tuple[Hashable, ...], place: tuple[int, int]) -> Alike | None:
+    """What launches, of any size, as a launch was made on a device and a stream that had that in common."""
     known = kernel.__dict__.get("wspec_alike")
-    found = known.get((place, like)) if known is not None else None
-    if found is None or is_capturing():
-        return False, None
-    done: tuple[bool, Ready | None] = found.launch(grid, (*given, *found.constants), place)
-    return done
+    return known.get((place, like)) if known is not None else None
 
 
 def _launched_alike(
@@ -148,7 +150,10 @@ class Memo(dict[Hashable, Any]):
     """What was made for a key; the oldest go when there is too much."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        keep(self, key, value, MOST)
+        if len(self) < MOST:
+            self[key] = value
+        else:
+            keep(self, key, value, MOST)
 
 
 def current_stream(device: int) -> int:
