@@ -480,7 +480,10 @@ def _attention(
         launch = like_before(runs, like, (key[9], stream))
         if launch is not None:
             known, nobody = (q.shape[3], key[6:]), None if return_lse else _unread(q.device, stream)
-            others = _others.setdefault(known, _Others(_numbers(q, k, scale)[0], config, kernel, nobody))
+            others = _others.get(known)
+            if others is None:
+                others = _Others(_numbers(q, k, scale)[0], config, kernel, nobody)
+                _others.keep(known, others)
             others.launches[tile] = launch
     return (out, lse) if return_lse else out
 

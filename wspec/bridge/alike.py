@@ -132,15 +132,15 @@ class _Grid:
         """With these arguments."""
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
-        settled = entry is None or entry.settled
+        waits = early and entry is not None and not entry.settled  # for the table
         contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
-        addresses, reach = lay(contents, *self._sizes, early and settled, *arguments, *self._hidden)
+        addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
         again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
         if not again(*addresses):
             return _NOT
-        if not settled:
-            assert entry is not None
+        if entry is not None:
             entry.settled = True
-            start(contents, early)
+        if waits:
+            start(contents, True)
             again.become(bytes(contents))
         return True, again

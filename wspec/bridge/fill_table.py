@@ -223,10 +223,10 @@ class Filler:
             with self._lock:
                 self._loaded = filling()
         kernel, run = self._loaded
-        given = numbers(order, grid, coarsening, axis)
+        rows, *given = numbers(order, grid, coarsening, axis)
         run(
-            -(-given[0] * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *given, _BLOCK,
+            -(-rows * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, rows, *given, _BLOCK,
         )  # fmt: skip
 
     def divide(self, address: int, how: Division, grid: tuple[int, int, int], stream: int) -> None:
