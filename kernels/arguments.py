@@ -31,7 +31,7 @@ def special(*numbers: int) -> tuple[int, ...]:
 
     Whether it is 1, whether 16 divides it, and its type.
     """
-    return tuple([1 if number == 1 else 4 * (number >> 31) + 2 * (number % 16 == 0) for number in numbers])
+    return tuple([1 if number == 1 else 4 * (number >> 31) + 2 * (not number & 15) for number in numbers])
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:

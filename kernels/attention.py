@@ -452,39 +452,41 @@ def _attention(
     turned = scale < 0
     if empty or turned:  # else descriptors of them are made
         check_inputs(q, k, v)
+    if empty:
+        out, lse = torch.zeros_like(q), torch.full(q.shape[:3], -math.inf, device=q.device)
+        return (out, lse) if return_lse else out
     if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
-    out = torch.empty_like(q)
     stream = -1 if key is None else key[-1]
+    tile = config or _tile_for(q, k, causal)
+    runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
+    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
+    launch = like_before(runs, like, (key[9], stream)) if key is not None and stream >= 0 and not turned else None
+    if key is not None and launch is not None:
+        known, nobody = (q.shape[3], key[6:]), None if return_lse else _unread(q.device, stream)
+        others = _others.get(known)
+        if others is None:
+            others = _Others(_numbers(q, k, scale)[0], config, kernel, nobody)
+            _others.keep(known, others)
+        others.launches[tile] = launch
+        made = _of_another_shape(q, k, v, key)
+        if made is not None:
+            return made if return_lse else made[0]
+    out = torch.empty_like(q)
     rows = q.numel() // q.shape[3]
-    unread = not (return_lse or empty) and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
+    unread = not return_lse and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
     if unread:
         lse = _unread(q.device, stream)
     else:
         lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    if empty:
-        out.zero_()
-        lse.fill_(-math.inf)
-        return (out, lse) if return_lse else out
-    tile = config or _tile_for(q, k, causal)
-    runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
     if q.shape[0] > MAX_GRID_YZ:
         for part in _batch_parts(q.shape[0]):
             tensors = [tensor[part] for tensor in (q, k, v, out, lse)]
             Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
         return (out, lse) if return_lse else out
-    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
     again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
-    if again is not None and key is not None and stream >= 0 and not turned:
+    if again is not None and stream >= 0 and not turned:
         _launches.keep(key, (again, lse.data_ptr() if unread else 0, kernel))
-        launch = like_before(runs, like, (key[9], stream))
-        if launch is not None:
-            known, nobody = (q.shape[3], key[6:]), None if return_lse else _unread(q.device, stream)
-            others = _others.get(known)
-            if others is None:
-                others = _Others(_numbers(q, k, scale)[0], config, kernel, nobody)
-                _others.keep(known, others)
-            others.launches[tile] = launch
     return (out, lse) if return_lse else out
 
 
