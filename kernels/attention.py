@@ -400,9 +400,10 @@ def _of_another_shape(
     found = others.near.get(near)
     if found is None:
         tile = others.config or default_config(head_dim, rows, key[12], keys, lines)
-        if tile not in others.launches:
+        launch = others.launches.get(tile)
+        if launch is None:
             return None
-        found = others.launches[tile], tile.block_m
+        found = launch, tile.block_m
         keep(others.near, near, found, MOST)
     launch, block_m = found
     out = torch.empty_like(q)

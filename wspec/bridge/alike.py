@@ -17,7 +17,7 @@ from typing import Any
 
 from wspec.bridge.again import Ready, block_of, is_capturing, order_of
 from wspec.bridge.laid import Lay, laid
-from wspec.bridge.launcher import keep, start, starts_so
+from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
 from wspec.bridge.tensor_maps import Unlike
@@ -84,7 +84,7 @@ class Alike:
             return _NOT
 
     def _grid(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> _Grid | None:
-        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments))
+        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments), place[0])
         binary = self._binaries.get(chosen)
         return None if binary is None else _Grid(binary, grid, arguments, place)
 
@@ -126,7 +126,7 @@ class _Grid:
             y = z = 1
         self._sizes = x, y, z
         early = block.starts_early
-        self._early = starts_so(binary.contents) if early is None else early(x * y * z)
+        self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
     def launch(self, arguments: Sequence[Any]) -> tuple[bool, Ready | None]:
         """With these arguments."""
@@ -141,6 +141,6 @@ class _Grid:
         if entry is not None:
             entry.settled = True
         if waits:
-            start(contents, True)
+            contents[EARLY] = 1
             again.become(bytes(contents))
         return True, again

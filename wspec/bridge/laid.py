@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from wspec.bridge import cuda, launcher
+from wspec.bridge import launcher
 from wspec.bridge.launcher import Block, Slot
 from wspec.bridge.tensor_maps import Unlike
 
@@ -51,7 +51,7 @@ def laid(block: Block, given: Sequence[Any], constants: Sequence[Any], used: Seq
         lines.append(f"contents[{offset + 8}:{offset + slot.layout.size}] = m{at}[0]")
     numbers = "".join(f", p{at}" if at in addressed else f", a{at}" for _, at, _ in layout.scalars)
     lines.append("pack_grid(contents, 0, x, y, z)")
-    lines.append(f"pack(contents, {cuda.Config.attribute_count.offset}, early{numbers})")
+    lines.append(f"pack(contents, {launcher.EARLY}, early{numbers})")
     reaches = [f"m{at}[1]" if at in slots else _REACH.format(at) for at in addressed]
     found = "".join(f"p{at}, " for at in addressed), "".join(f"{reaches[at]}, " for at in used)
     head = ", ".join(["contents, x, y, z, early", *names[:count], *hidden])

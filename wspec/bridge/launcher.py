@@ -265,14 +265,8 @@ class Block:
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 
-def start(contents: bytearray, early: bool) -> None:
-    """In what a block held: blocks start while the kernels before them may still run, or when those are over."""
-    struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
-
-
-def starts_so(contents: bytes) -> bool:
-    """Do blocks start so, by what a block held?"""
-    return bool(struct.unpack_from("<I", contents, cuda.Config.attribute_count.offset)[0])
+EARLY: int = cuda.Config.attribute_count.offset
+"""Where what a block held says whether blocks start while the kernels before them may still run: a byte, 0 or 1."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -26,7 +26,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
-from wspec.bridge.launcher import keep, start
+from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
@@ -91,7 +91,7 @@ def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
     def run(blocks: int, *args: Any) -> None:
         behind(blocks, *args)
         if recording.count and (now := recording.now) is not None:
-            start(now.contents, starts_early(blocks))
+            now.contents[EARLY] = starts_early(blocks)
 
     return run
 
@@ -155,6 +155,7 @@ class Tables:
     def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
+        self._indices = tiles.cost.parameters
         self.blocks_per_sm = blocks_per_sm
         self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
         self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
@@ -171,7 +172,12 @@ class Tables:
         Who holds the entry until the launch is made keeps the table's memory.
         """
         key = torch.cuda.current_device(), stream, grid, self.read(args)
-        return self._captured(key) if torch.cuda.is_current_stream_capturing() else self.of(key)
+        if torch.cuda.is_current_stream_capturing():
+            return self._captured(key)
+        if recording.count:
+            with recording.aside():
+                return self.of(key)
+        return self.of(key)
 
     def of(self, key: Key) -> _Entry:
         """The same where no graph is captured."""
@@ -196,10 +202,11 @@ class Tables:
         order, tiles = None, self.tiles
         direction = self.sampler.direction(grid, named)
         if direction is not None:
-            sizes = coarse(grid, tiles.coarsening, tiles.axis)
-            order = Order(sizes, max(1, min(slots, sizes[0] * sizes[1] * sizes[2])), *direction)
+            x, y, z = sizes = coarse(grid, tiles.coarsening, tiles.axis)
+            count = x * y * z
+            order = Order(sizes, count if count < slots else slots, *direction)
         if stream == PER_THREAD:  # which names another stream in each thread
-            with recording.aside(), in_stream(device, stream):
+            with in_stream(device, stream):
                 return self._of_its_own(key, order, named, slots)
         kind = (*key, "divided") if self.exact else _kind(key, order)
         entry = self.entries.get(kind)
@@ -211,13 +218,13 @@ class Tables:
 
     def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int) -> _Entry:
         device, stream, grid, *_ = kind
-        with recording.aside():
-            if order is None:
-                entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-            else:
-                entry = self._written(kind, order)
-                entry.divided = self._divided(kind, grid, named, slots) if self.exact else None
-            mark(device, stream).record(stream)
+        if order is None:
+            entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+        else:
+            entry = self._written(kind, order)
+            if self.exact:
+                entry.divided = self._divided(kind, grid, named, slots)
+        mark(device, stream).record(stream)
         self.entries[kind] = entry
         if self.memory.bytes > KEPT_BYTES:
             for old in self.memory.more_than(KEPT_BYTES):
@@ -236,7 +243,7 @@ class Tables:
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
-        return {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
+        return dict(zip(self._indices, values))  # noqa: B905  # every call counts
 
     def _written(self, kind: Kind, order: Order) -> _Entry:
         """By the card, in memory that it shares with others."""

@@ -51,9 +51,9 @@ class Order:
     @property
     def window(self) -> tuple[int, int]:
         """Tiles of a window, and how many windows there are; the last one may have more tiles, or fewer."""
-        length, pair = self.sizes[self.axis or 0], 2 * self.blocks
+        (x, y, z), length, pair = self.sizes, self.sizes[self.axis or 0], 2 * self.blocks
         size = pair * -(-length // pair)
-        count, left = divmod(self.tiles, size)
+        count, left = divmod(x * y * z, size)
         if left and length * (size - left) <= SPARED * size:
             count += 1
         return size, count or 1
