@@ -24,7 +24,7 @@ from wspec.kernels import quantized as quantized_kernels
 from wspec.kernels.arguments import special
 from wspec.kernels.attention import attention, default_config
 from wspec.kernels.matmul import matmul
-from wspec.kernels.quantized import matmul_int8_weights
+from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights
 
 HEADS = 2
 MOST_CALLS = 150  # of Python functions, for a size that was never seen; some 100, and 140 where a table is written
@@ -115,7 +115,7 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
     assert min(times[11:20] + times[21:30] + times[31:40]) < MOST_US
 
 
-LENGTHS = (300, 301, 333, 640, 641, 1000, 1500, 1501, 2200, 3000)
+LENGTHS = (300, 301, 333, 640, 641, 1000, 1500, 1501, 1502, 2200, 2999, 3000)
 
 
 def of_attention(head_dim: int, causal: bool) -> Callable[[int], Any]:
@@ -128,6 +128,35 @@ def of_matmul() -> Callable[[int], Any]:
     return lambda length: matmul(a[:length], weight.T)
 
 
+def of_views(causal: bool) -> Callable[[int], Any]:
+    """Batches and heads beside each other in memory, several heads to a key head, which the log-sum-exp is asked of."""
+    q = torch.zeros(2, 3000, 4, 64, dtype=torch.bfloat16).transpose(1, 2)
+    k, v = (torch.zeros(2, 3000, 2, 64, dtype=torch.bfloat16).transpose(1, 2) for _ in range(2))
+
+    def run(length: int) -> Any:
+        batch = 1 + length % 2
+        given = q[:batch, :, : length // 2], k[:batch, :, :length], v[:batch, :, :length]
+        return attention(*given, causal=causal, scale=0.25, return_lse=True)
+
+    return run
+
+
+def of_wholes() -> Callable[[int], Any]:
+    """Tensors of their own."""
+    return lambda length: attention(*inputs(length, 128, batch=2))
+
+
+def of_odd_columns() -> Callable[[int], Any]:
+    """Rows of the result are wider in memory."""
+    a, b = torch.zeros(3000, 512, dtype=torch.bfloat16), torch.zeros(512, 1000, dtype=torch.bfloat16)[:, :999]
+    return lambda length: matmul(a[:length], b, out_dtype=torch.float32)
+
+
+def of_int4() -> Callable[[int], Any]:
+    a, weight = torch.zeros(3000, 1024, dtype=torch.bfloat16), torch.zeros(2048, 512, dtype=torch.int8)
+    return lambda length: matmul_int4_weights(a[:length], weight, torch.ones(8, 2048, dtype=torch.bfloat16))
+
+
 def of_int8() -> Callable[[int], Any]:
     a, weight = torch.zeros(3000, 1024, dtype=torch.bfloat16), torch.zeros(2048, 1024, dtype=torch.int8)
     return lambda length: matmul_int8_weights(a[:length], weight, torch.ones(2048))
@@ -137,8 +166,12 @@ def of_int8() -> Callable[[int], Any]:
     ("of", "launches"),
     [
         *((lambda d=d, c=c: of_attention(d, c), attention_kernels) for d in (64, 128) for c in (False, True)),
+        *((lambda c=c: of_views(c), attention_kernels) for c in (False, True)),
+        (of_wholes, attention_kernels),
         (of_matmul, matmul_kernels),
+        (of_odd_columns, matmul_kernels),
         (of_int8, quantized_kernels),
+        (of_int4, quantized_kernels),
     ],
 )
 def test_a_new_size_is_launched_as_the_ordinary_way_would(

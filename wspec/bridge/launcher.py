@@ -308,10 +308,12 @@ class Slot:
     def writer(self, tensor: torch.Tensor) -> Writer:
         """For whole tensors of the type of that one."""
         maps, size = self.known.maps, tensor.element_size()
-        layout = None
         if maps is not None and maps[1] == self.others and maps[0].size == size:
-            layout = maps[0].at(tensor.data_ptr())
-        return self._whole if layout is None else layout.writer()
+            layout, form = maps[0].at(tensor.data_ptr()), (tensor.shape, tensor.stride())
+            written = self._whole if layout is None else layout.writer()
+            if written(form, tensor) == self._whole(form, tensor):
+                return written
+        return self._whole
 
     def _whole(self, form: tuple[Sequence[int], Sequence[int]], tensor: Any) -> tuple[bytes, int]:
         """The same as Triton would."""

@@ -22,7 +22,7 @@ _PROMOTE_128 = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _UNIT = 16  # bytes that divide a stride
 MOST_STRIDE = 1 << 40  # bytes
 _SIZE_BITS, _STRIDE_BITS = 31, 32  # of what is written: sizes are int32 beside the map, longer strides are seldom
-_COMPARED = 24  # maps of random numbers
+_COMPARED = 64  # maps of random numbers
 
 
 class Unlike(Exception):
@@ -97,11 +97,15 @@ class TensorMaps:
         return int.from_bytes(found, "little")
 
     def _is_right(self, found: Layout, address: int) -> bool:
-        draw = random.Random(0)
-        bits = [_SIZE_BITS] * self.rank + [_STRIDE_BITS] * (self.rank - 1)
-        for _ in range(_COMPARED):
-            numbers = [draw.getrandbits(draw.randint(1, most)) for most in bits]
-            numbers[self.rank :] = [max(1, one) for one in numbers[self.rank :]]
+        """Of random sizes and strides, half of them all round?"""
+        draw, rank = random.Random(0), self.rank
+        bits = [_SIZE_BITS] * rank + [_STRIDE_BITS] * (rank - 1)
+        for at in range(_COMPARED):
+            drawn = [draw.getrandbits(draw.randint(1, most)) for most in bits]
+            if at % 2:
+                unit = 1 << draw.randint(2, 10)
+                drawn = [max(one - one % unit, unit) for one in drawn]
+            numbers = [max(one, 1) - (which < rank) for which, one in enumerate(drawn)]
             if found.of(address, numbers) != self._encoded(address, numbers):
                 return False
         return True
