@@ -274,12 +274,12 @@ _others = Memo()
 
 def _of_other_rows(a: torch.Tensor, b: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor | None:
     """`matmul` like one before; None where there was none, or it is not so after all."""
-    shape, (k, n), config = key[0], key[1], key[10]
-    others: _Others | None = _others.get((key[1], key[3:]))
-    if others is None or len(shape) != 2 or shape[1] != k or not shape[0]:
+    others: _Others | None
+    shape, others = key[0], _others.get((key[1], key[3:]))
+    if others is None or len(shape) != 2 or shape[1] != key[1][0] or not shape[0]:
         return None
-    m, dtype, width = shape[0], others.dtype, others.width
-    tile = config or default_config(m, n, "descriptor", others.turned)
+    (m, k), n, dtype, width = shape, key[1][1], others.dtype, others.width
+    tile = key[10] or default_config(m, n, "descriptor", others.turned)
     launch = others.launches.get((tile, *special(m)))
     if launch is None:
         return None

@@ -288,7 +288,7 @@ def _again(
 
 def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> torch.Tensor | None:
     """The product like one before; None where there was none, or it is not so after all."""
-    if len(key[1]) != 2 or len(key[3]) != 2 or not key[1][0]:
+    if len(key[1]) != 2 or len(key[3]) != 2 or 0 in key[1] or 0 in key[3]:
         return None
     tile, grid, known = _tile_of(key)
     other: _Other | None = _others.get(known)

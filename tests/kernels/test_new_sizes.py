@@ -27,7 +27,8 @@ from wspec.kernels.matmul import matmul
 from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights
 
 HEADS = 2
-MOST_CALLS = 150  # of Python functions, for a size that was never seen; some 100, and 140 where a table is written
+MOST_CALLS = 40  # of Python functions, for a size that was never seen beside another: some 26
+MOST_FAR_CALLS = 110  # where a table is written: some 80
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
 
 
@@ -101,7 +102,8 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
         run(inputs(length, head_dim))
     given = [inputs(length, head_dim) for length in range(300, 400)]
     counts = [calls_of(lambda one=one: run(one)) for one in given[::10]]
-    assert max(counts[1:]) <= MOST_CALLS, "the first may be the first of its kind"
+    assert sorted(counts)[len(counts) // 2] <= MOST_CALLS
+    assert max(counts[1:]) <= MOST_FAR_CALLS, "the first may be the first of its kind"
     gc.collect()
     gc.disable()
     try:
@@ -250,6 +252,38 @@ def test_triton_tells_no_other_numbers_apart(card: Card) -> None:
         _, specialization, _ = binder(number)
         seen.setdefault(special(number), set()).add(str(specialization))
     assert all(len(found) == 1 for found in seen.values()), seen
+
+
+def test_what_is_wrong_is_said_of_other_sizes_too(card: Card) -> None:
+    """Once sizes are launched past what was looked at."""
+    a, weight, scale = (
+        torch.zeros(64, 256, dtype=torch.bfloat16),
+        torch.zeros(128, 256, dtype=torch.int8),
+        torch.ones(128),
+    )
+    b = torch.zeros(256, 128, dtype=torch.bfloat16)
+    q, k, v = inputs(300, 64)
+    for rows in (64, 63, 62):
+        matmul(a[:rows], b)
+        matmul_int8_weights(a[:rows], weight, scale)
+        attention(q[:, :, :rows], k[:, :, :rows], v[:, :, :rows])
+    for wrong in (
+        lambda: matmul(a[:61, :240], b),
+        lambda: matmul(a[:61], b[0]),
+        lambda: matmul(a[0], b),
+        lambda: matmul(a[:61, ::2], b[:128]),
+        lambda: matmul_int8_weights(a[:61, :240], weight, scale),
+        lambda: matmul_int8_weights(a[:0, :0], weight[:0, :0], scale),
+        lambda: matmul_int8_weights(a[:61], weight, scale[:64]),
+        lambda: attention(q[:, :, :61], k[:, :, :61], v[:, :, :60]),
+        lambda: attention(q[:, :, :61], k[:, :1, :61, :32], v[:, :1, :61, :32]),
+        lambda: attention(q[:, :, :61], k[:, :, :61], v[0, :, :61]),
+        lambda: attention(q[..., 1:][:, :, :61, :32], k[:, :, :61], v[:, :, :61]),
+    ):
+        with pytest.raises(ValueError, match=r"^(a|b|weight|scale|q|k|v): "):
+            wrong()
+    assert attention(q[:, :, :61], k[:, :, :0], v[:, :, :0]).shape[2] == 61
+    assert matmul(a[:0], b).shape == (0, 128)
 
 
 @pytest.mark.parametrize("of", [of_matmul, of_int8, lambda: of_attention(64, True)])
