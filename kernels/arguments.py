@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.launcher import legal_strides
+from wspec.bridge.tensor_maps import legal_strides
 
 TMA_ALIGNMENT_BYTES = 16
 """What the tensor map asks of a base address and of every stride but the last (CUDA driver API, cuTensorMapEncode)."""
@@ -31,7 +31,7 @@ def special(*numbers: int) -> tuple[int, ...]:
 
     Whether it is 1, whether 16 divides it, and its type.
     """
-    return tuple([1 if number == 1 else 4 * (number >> 31) + 2 * (number % 16 == 0) for number in numbers])
+    return tuple([1 if number == 1 else 4 * (number >> 31) + 2 * (not number & 15) for number in numbers])
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 import torch
@@ -28,7 +28,9 @@ import triton
 import triton.language as tl
 
 from wspec.bridge.again import Ready
-from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
+from wspec.bridge.alike import Alike
+from wspec.bridge.launcher import keep
+from wspec.bridge.ready import MOST, Memo, are_alike, current_stream, like_before
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -357,12 +359,60 @@ UNREAD_ROWS = 1 << 20  # 4 MiB; what takes longer to compute than memory takes t
 
 
 @functools.cache
-def _unread(device: torch.device, stream: int, bits: int) -> torch.Tensor:
-    """Memory for the log-sum-exp, of so many rows in bits, of launches of a stream that nobody asked for: they may all
-    write there, one after the other. It is never given back, for a graph may keep its address."""
-    if UNREAD_ROWS >> bits:
-        return _unread(device, stream, bits + 1)[: 1 << bits]
+def _unread(device: torch.device, stream: int) -> torch.Tensor:
+    """Memory for the log-sum-exp of launches of a stream that nobody asked for: they may all write there, one after the
+    other. It is never given back, for a graph may keep its address."""
     return torch.empty(UNREAD_ROWS, dtype=torch.float32, device=device)
+
+
+@dataclass(slots=True)
+class _Others:
+    """What calls have in common that differ in shapes and strides only: all else about them was looked at once."""
+
+    scale_log2: float
+    config: Config | None
+    kernel: Any  # its identity is part of the key
+    unread: torch.Tensor | None  # where the log-sum-exp goes; None: it is asked for
+    launches: dict[Config, Alike] = field(default_factory=dict)
+    near: dict[tuple[int, int, int], tuple[Alike, int]] = field(default_factory=dict)
+    """By what `default_config` looks at, what launches, and rows of the tile."""
+
+
+_others = Memo()
+"""By the head dimension and what stands in a key behind strides."""
+
+
+def _of_another_shape(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, key: tuple[Any, ...]
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """`attention`, of an ordinary key, like one before; None where there was none, or it is not so after all."""
+    (batch, heads, rows, head_dim), (_, kv_heads, keys, _) = key[:2]
+    others: _Others | None = _others.get((head_dim, key[6:]))
+    lines = batch * heads
+    if others is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ):
+        return None
+    lse = others.unread
+    if lse is None:
+        lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
+    elif lines * rows > UNREAD_ROWS:
+        return None
+    near = (rows - 1) >> 5, (keys - 1) >> 5, lines
+    found = others.near.get(near)
+    if found is None:
+        tile = others.config or default_config(head_dim, rows, key[12], keys, lines)
+        launch = others.launches.get(tile)
+        if launch is None:
+            return None
+        found = launch, tile.block_m
+        keep(others.near, near, found, MOST)
+    launch, block_m = found
+    out = torch.empty_like(q)
+    given = q, k, v, out, lse, others.scale_log2, rows, keys, heads, heads // kv_heads
+    done, again = launch.launch((-(-rows // block_m), heads, batch), given, (key[9], key[-1]))
+    if not done:
+        return None
+    _launches.keep(key, (again, 0 if others.unread is None else lse.data_ptr(), others.kernel))
+    return out, lse
 
 
 def _key(
@@ -390,7 +440,11 @@ def _attention(
     key: tuple[Any, ...] | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    if key is None or not _are_ordinary(key):
+    if key is not None and _are_ordinary(key):
+        made = _of_another_shape(q, k, v, key)
+        if made is not None:
+            return made if return_lse else made[0]
+    else:
         check_forms(q, k, v)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             check_cuda(name, tensor)
@@ -399,34 +453,39 @@ def _attention(
     turned = scale < 0
     if empty or turned:  # else descriptors of them are made
         check_inputs(q, k, v)
+    if empty:
+        out, lse = torch.zeros_like(q), torch.full(q.shape[:3], -math.inf, device=q.device)
+        return (out, lse) if return_lse else out
     if turned:
         q, scale = -q, -scale  # The kernel takes the maximum before it scales.
-    out = torch.empty_like(q)
     stream = -1 if key is None else key[-1]
-    rows = q.numel() // q.shape[3]
-    unread = not (return_lse or empty) and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
-    if unread:
-        lse = _unread(q.device, stream, rows.bit_length())
-    else:
-        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    if empty:
-        out.zero_()
-        lse.fill_(-math.inf)
-        return (out, lse) if return_lse else out
     tile = config or _tile_for(q, k, causal)
     runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
+    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
+    launch = like_before(runs, like, (key[9], stream)) if key is not None and stream >= 0 and not turned else None
+    if key is not None and launch is not None:
+        known, nobody = (q.shape[3], key[6:]), None if return_lse else _unread(q.device, stream)
+        others = _others.get(known)
+        if others is None:
+            others = _Others(_numbers(q, k, scale)[0], config, kernel, nobody)
+            _others.keep(known, others)
+        others.launches[tile] = launch
+        made = _of_another_shape(q, k, v, key)
+        if made is not None:
+            return made if return_lse else made[0]
+    out = torch.empty_like(q)
+    rows = q.numel() // q.shape[3]
+    unread = not return_lse and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
+    if unread:
+        lse = _unread(q.device, stream)
+    else:
+        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if q.shape[0] > MAX_GRID_YZ:
         for part in _batch_parts(q.shape[0]):
             tensors = [tensor[part] for tensor in (q, k, v, out, lse)]
             Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
         return (out, lse) if return_lse else out
-    like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
-    done, again = False, None
-    if stream >= 0:
-        given = q, k, v, out, lse, *_numbers(q, k, scale)
-        done, again = attempt(runs, _grid(q, tile), given, like, (q.get_device(), stream))
-    if not done:
-        again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
+    again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
     if again is not None and stream >= 0 and not turned:
         _launches.keep(key, (again, lse.data_ptr() if unread else 0, kernel))
     return (out, lse) if return_lse else out

@@ -29,7 +29,8 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from wspec.bridge.again import Ready
-from wspec.bridge.ready import Memo, are_alike, attempt, current_stream
+from wspec.bridge.alike import Alike
+from wspec.bridge.ready import Memo, are_alike, current_stream, like_before
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptors
 from wspec.kernels.operators import is_traced, operator
@@ -150,7 +151,7 @@ def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     rings of that would have one buffer, up to 256 with 64 rows of W, and a third task converts. K is divided while SMs
     would have no tile, or only one where two fit and convert in turns.
     """
-    block_m = min(128 if bits == 8 else 256, max(16, triton.next_power_of_2(m)))
+    block_m = min(128 if bits == 8 else 256, max(16, 1 << (m - 1).bit_length()))
     tall = bits == 8 or block_m <= 64
     two = block_m <= (64 if bits == 8 else 16)  # blocks fit on an SM
     block_n, warps = (128, 8) if tall else (64, 4)
@@ -242,6 +243,20 @@ _launches = Memo()
 """By what decides a launch: the launches to be made again, what they write, and the kernel, part of the key."""
 
 
+@dataclass(slots=True)
+class _Other:
+    """What products have in common that have a tile, and differ in the rows of A only."""
+
+    launch: Alike
+    numbers: tuple[int, ...]  # the kernel's arguments behind its tensors
+    early: bool
+    kernel: Any  # its identity is part of the key
+
+
+_others = Memo()
+"""By the tile, what an SM has room for, and a key without A's rows and strides."""
+
+
 def _again(
     bits: int, a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, config: Config | None, kernel: Any
 ) -> torch.Tensor:
@@ -250,22 +265,52 @@ def _again(
     if are_alike((a, weight, scale)):
         device = a.get_device()
         key = (
-            bits, a.shape, weight.shape, scale.shape, a.stride(), weight.stride(), scale.stride(), a.dtype,
+            bits, a.shape, a.stride(), weight.shape, scale.shape, weight.stride(), scale.stride(), a.dtype,
             weight.dtype, scale.dtype, device, weight.get_device(), scale.get_device(), config, id(kernel),
             current_stream(device),
         )  # fmt: skip
         found = _launches.get(key)
         at = a.data_ptr(), weight.data_ptr(), scale.data_ptr()
-        if found is not None and not (at[0] | at[1] | at[2]) % TMA_ALIGNMENT_BYTES:
+        aligned = not (at[0] | at[1] | at[2]) % TMA_ALIGNMENT_BYTES
+        if found is not None and aligned:
             product, shape, dtype, total = found[:4]
             sums = torch.empty(shape, dtype=dtype, device=a.device)
             if product(*at, sums.data_ptr()):
                 summed: torch.Tensor = total(sums)
                 return summed
+        if aligned and (made := _of_other_rows((a, weight, scale), key)) is not None:
+            return made
     (check_int8 if bits == 8 else check_int4)(a, weight, scale)
     check_cuda("a", a)
     launch = (Launch.int8 if bits == 8 else Launch.int4)(a, weight, scale, config=config)
     return launch.made(specialized_kernel(bits, launch.blocks) if kernel is None else kernel, key, kernel)
+
+
+def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> torch.Tensor | None:
+    """The product like one before; None where there was none, or it is not so after all."""
+    if len(key[1]) != 2 or len(key[3]) != 2 or 0 in key[1] or 0 in key[3]:
+        return None
+    tile, grid, known = _tile_of(key)
+    other: _Other | None = _others.get(known)
+    if other is None:
+        return None
+    m, n = key[1][0], key[3][0]
+    sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
+    sums, place = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), (key[12], key[-1])
+    done, again = other.launch.launch(grid, (*inputs, sums, *other.numbers), place)
+    if not done:
+        return None
+    total = Sum(other.early, place)
+    _launches.keep(key, (again, sums_shape, dtype, total, other.kernel))
+    return total(sums)
+
+
+def _tile_of(key: tuple[Any, ...]) -> tuple[Config, tuple[int, int, int], tuple[Any, ...]]:
+    """Of a product of that key the tile but for its steps, the grid, and what stands in `_others`."""
+    bits, (m, k), (n, width) = key[0], key[1], key[3]
+    tile = key[13] or default_config(m, n, k if bits == 8 else width, bits)
+    grid = -(-n // tile.block_n), -(-m // tile.block_m), tile.parts
+    return tile, grid, (tile, _blocks(grid, tile), bits, k, key[3:])
 
 
 @dataclass(frozen=True)
@@ -322,16 +367,17 @@ class Launch:
         sums, inputs, numbers = self.sums, self.inputs, self.numbers
         with on_device(sums.device):
             scale, stream = inputs[2], -1 if key is None else key[-1]
+            place = scale.get_device(), stream
             types = *(one.dtype for one in inputs), sums.dtype
             like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *numbers))
-            done, again = False, None
-            if stream >= 0:
-                there = *inputs, sums, *numbers
-                done, again = attempt(kernel, self.grid, there, like, (scale.get_device(), stream))
-            if not done:
-                again = launched(kernel, self.grid, self.args, self.meta, like)
-            total = Sum(starts_early(kernel))
+            early = starts_early(kernel)
             aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in inputs)
+            if key is not None and stream >= 0 and aligned and (found := like_before(kernel, like, place)) is not None:
+                _others.keep(_tile_of(key)[2], _Other(found, numbers, early, given))
+                if (done := _of_other_rows(inputs, key)) is not None:
+                    return done
+            again = launched(kernel, self.grid, self.args, self.meta, like)
+            total = Sum(early, place)
             if again is not None and key is not None and stream >= 0 and aligned:
                 _launches.keep(key, (again, sums.shape, sums.dtype, total, given))
             return total(sums)
@@ -350,10 +396,13 @@ class Launch:
 
 
 class Sum:
-    """Adds the parts of one product, again and again; `early`: while the product still runs."""
+    """Adds the parts of one product, again and again; `early`: while the product still runs.
 
-    def __init__(self, early: bool) -> None:
-        self._early = early
+    `place`: the device, which is the current one, and its stream if that is known by its handle.
+    """
+
+    def __init__(self, early: bool, place: tuple[int, int] = (0, -1)) -> None:
+        self._early, self._place = early, place
         self._again: Ready | None = None
 
     def __call__(self, sums: torch.Tensor) -> torch.Tensor:
@@ -363,12 +412,19 @@ class Sum:
             return sums[0]
         out = torch.empty((m, n), dtype=torch.bfloat16, device=sums.device)
         if self._again is None or not self._again(sums.data_ptr(), out.data_ptr()):
-            grid = (ceil_div(m * n, SUM_BLOCK),)
-            meta = {"PARTS": parts, "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
-            aligned = not (sums.data_ptr() | out.data_ptr()) % TMA_ALIGNMENT_BYTES
-            like = (parts, self._early, *special(m * n)) if aligned else None
-            self._again = launched(sum_parts_kernel, grid, (sums, out, m * n), meta, like, own=True)
+            self._again = self._first(sums, out, m * n)
         return out
+
+    def _first(self, sums: torch.Tensor, out: torch.Tensor, count: int) -> Ready | None:
+        grid, place, given = (ceil_div(count, SUM_BLOCK),), self._place, (sums, out, count)
+        aligned = not (sums.data_ptr() | out.data_ptr()) % TMA_ALIGNMENT_BYTES
+        like = (sums.shape[0], self._early, *special(count)) if aligned else None
+        if like is not None and place[1] >= 0 and (found := like_before(sum_parts_kernel, like, place)) is not None:
+            done, again = found.launch(grid, given, place)
+            if done:
+                return again
+        meta = {"PARTS": sums.shape[0], "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
+        return launched(sum_parts_kernel, grid, given, meta, like, own=True)
 
 
 def _part(k: int, tile: Config) -> int:

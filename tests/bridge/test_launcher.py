@@ -51,7 +51,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     encode = lambda d, _: [_map(d.base.data_ptr(), d.shape), *d.shape, *d.strides]  # noqa: E731
     monkeypatch.setattr(launcher, "_encode", encode)
     monkeypatch.setattr(launcher, "_map_bytes", lambda encoded: encoded)
-    monkeypatch.setattr(launcher, "_address", lambda a: a if isinstance(a, int) else a.data_ptr())
+    monkeypatch.setattr(launcher, "address_of", lambda a: a if isinstance(a, int) else a.data_ptr())
     made = Driver([])
     monkeypatch.setattr(cuda, "launch_call", lambda: made.launch)
     return made

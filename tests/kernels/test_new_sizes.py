@@ -24,10 +24,11 @@ from wspec.kernels import quantized as quantized_kernels
 from wspec.kernels.arguments import special
 from wspec.kernels.attention import attention, default_config
 from wspec.kernels.matmul import matmul
-from wspec.kernels.quantized import matmul_int8_weights
+from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights
 
 HEADS = 2
-MOST_CALLS = 150  # of Python functions, for a size that was never seen; some 100, and 140 where a table is written
+MOST_CALLS = 40  # of Python functions, for a size that was never seen beside another: some 26
+MOST_FAR_CALLS = 110  # where a table is written: some 80
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
 
 
@@ -87,8 +88,7 @@ def test_a_size_is_known_once_it_was_launched(card: Card, head_dim: int) -> None
     maps = card.maps
     attention(*others[1])
     assert card.launched() == [fill, ours]
-    tile = default_config(head_dim, 700, heads=HEADS)
-    assert card.maps - maps == (1 if tile.block_m == tile.block_n else 2), "of q and out one, of k and v one"
+    assert card.maps == maps, "they are written, not encoded"
     attention(*others[0])
     attention(*others[1])
     assert card.launched() == [(ours[0], True)] * 2
@@ -102,7 +102,8 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
         run(inputs(length, head_dim))
     given = [inputs(length, head_dim) for length in range(300, 400)]
     counts = [calls_of(lambda one=one: run(one)) for one in given[::10]]
-    assert max(counts[1:]) <= MOST_CALLS, "the first may be the first of its kind"
+    assert sorted(counts)[len(counts) // 2] <= MOST_CALLS
+    assert max(counts[1:]) <= MOST_FAR_CALLS, "the first may be the first of its kind"
     gc.collect()
     gc.disable()
     try:
@@ -116,7 +117,7 @@ def test_a_new_size_costs_little(card: Card, head_dim: int, causal: bool) -> Non
     assert min(times[11:20] + times[21:30] + times[31:40]) < MOST_US
 
 
-LENGTHS = (300, 301, 333, 640, 641, 1000, 1500, 1501, 2200, 3000)
+LENGTHS = (300, 301, 333, 640, 641, 1000, 1500, 1501, 1502, 2200, 2999, 3000)
 
 
 def of_attention(head_dim: int, causal: bool) -> Callable[[int], Any]:
@@ -129,6 +130,35 @@ def of_matmul() -> Callable[[int], Any]:
     return lambda length: matmul(a[:length], weight.T)
 
 
+def of_views(causal: bool) -> Callable[[int], Any]:
+    """Batches and heads beside each other in memory, several heads to a key head, which the log-sum-exp is asked of."""
+    q = torch.zeros(2, 3000, 4, 64, dtype=torch.bfloat16).transpose(1, 2)
+    k, v = (torch.zeros(2, 3000, 2, 64, dtype=torch.bfloat16).transpose(1, 2) for _ in range(2))
+
+    def run(length: int) -> Any:
+        batch = 1 + length % 2
+        given = q[:batch, :, : length // 2], k[:batch, :, :length], v[:batch, :, :length]
+        return attention(*given, causal=causal, scale=0.25, return_lse=True)
+
+    return run
+
+
+def of_wholes() -> Callable[[int], Any]:
+    """Tensors of their own."""
+    return lambda length: attention(*inputs(length, 128, batch=2))
+
+
+def of_odd_columns() -> Callable[[int], Any]:
+    """Rows of the result are wider in memory."""
+    a, b = torch.zeros(3000, 512, dtype=torch.bfloat16), torch.zeros(512, 1000, dtype=torch.bfloat16)[:, :999]
+    return lambda length: matmul(a[:length], b, out_dtype=torch.float32)
+
+
+def of_int4() -> Callable[[int], Any]:
+    a, weight = torch.zeros(3000, 1024, dtype=torch.bfloat16), torch.zeros(2048, 512, dtype=torch.int8)
+    return lambda length: matmul_int4_weights(a[:length], weight, torch.ones(8, 2048, dtype=torch.bfloat16))
+
+
 def of_int8() -> Callable[[int], Any]:
     a, weight = torch.zeros(3000, 1024, dtype=torch.bfloat16), torch.zeros(2048, 1024, dtype=torch.int8)
     return lambda length: matmul_int8_weights(a[:length], weight, torch.ones(2048))
@@ -138,8 +168,12 @@ def of_int8() -> Callable[[int], Any]:
     ("of", "launches"),
     [
         *((lambda d=d, c=c: of_attention(d, c), attention_kernels) for d in (64, 128) for c in (False, True)),
+        *((lambda c=c: of_views(c), attention_kernels) for c in (False, True)),
+        (of_wholes, attention_kernels),
         (of_matmul, matmul_kernels),
+        (of_odd_columns, matmul_kernels),
         (of_int8, quantized_kernels),
+        (of_int4, quantized_kernels),
     ],
 )
 def test_a_new_size_is_launched_as_the_ordinary_way_would(
@@ -218,6 +252,38 @@ def test_triton_tells_no_other_numbers_apart(card: Card) -> None:
         _, specialization, _ = binder(number)
         seen.setdefault(special(number), set()).add(str(specialization))
     assert all(len(found) == 1 for found in seen.values()), seen
+
+
+def test_what_is_wrong_is_said_of_other_sizes_too(card: Card) -> None:
+    """Once sizes are launched past what was looked at."""
+    a, weight, scale = (
+        torch.zeros(64, 256, dtype=torch.bfloat16),
+        torch.zeros(128, 256, dtype=torch.int8),
+        torch.ones(128),
+    )
+    b = torch.zeros(256, 128, dtype=torch.bfloat16)
+    q, k, v = inputs(300, 64)
+    for rows in (64, 63, 62):
+        matmul(a[:rows], b)
+        matmul_int8_weights(a[:rows], weight, scale)
+        attention(q[:, :, :rows], k[:, :, :rows], v[:, :, :rows])
+    for wrong in (
+        lambda: matmul(a[:61, :240], b),
+        lambda: matmul(a[:61], b[0]),
+        lambda: matmul(a[0], b),
+        lambda: matmul(a[:61, ::2], b[:128]),
+        lambda: matmul_int8_weights(a[:61, :240], weight, scale),
+        lambda: matmul_int8_weights(a[:0, :0], weight[:0, :0], scale),
+        lambda: matmul_int8_weights(a[:61], weight, scale[:64]),
+        lambda: attention(q[:, :, :61], k[:, :, :61], v[:, :, :60]),
+        lambda: attention(q[:, :, :61], k[:, :1, :61, :32], v[:, :1, :61, :32]),
+        lambda: attention(q[:, :, :61], k[:, :, :61], v[0, :, :61]),
+        lambda: attention(q[..., 1:][:, :, :61, :32], k[:, :, :61], v[:, :, :61]),
+    ):
+        with pytest.raises(ValueError, match=r"^(a|b|weight|scale|q|k|v): "):
+            wrong()
+    assert attention(q[:, :, :61], k[:, :, :0], v[:, :, :0]).shape[2] == 61
+    assert matmul(a[:0], b).shape == (0, 128)
 
 
 @pytest.mark.parametrize("of", [of_matmul, of_int8, lambda: of_attention(64, True)])

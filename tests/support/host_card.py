@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -46,9 +47,26 @@ class Card(FakeDriver):
         self.functions.append(name)
         return "module", len(self.functions), 32, 0, 1024
 
-    def fill_tma_descriptor(self, address: int, *_: Any) -> bytes:
+    def fill_tma_descriptor(self, address: int, swizzle: int, size: int, kind: int, box: Any, *of: Any) -> bytes:
+        shape, strides, *_ = of
+        return self.map(address, kind, shape[::-1], [size * one for one in strides[-2::-1]], box[::-1], swizzle)
+
+    def encode(self, memory: Any, kind: Any, rank: Any, address: Any, *given: Any) -> int:
+        """Stands for cuTensorMapEncodeTiled."""
+        sizes, strides, box, *_ = given
+        count = rank.value
+        there = (ctypes.c_uint64 * (count - 1)).from_address(strides.value)
+        made = self.map(address.value, kind.value, sizes[:count], there[:], box[:], given[5].value)
+        ctypes.memmove(memory.value, made, len(made))
+        return 0
+
+    def map(self, address: int, kind: int, sizes: Any, strides: Any, box: Any, swizzle: int) -> bytes:
+        """In some order; the upper bits of strides stand together, by themselves."""
         self.maps += 1
-        return struct.pack("<Q120x", address)
+        words = [kind << 8 | swizzle << 4 | len(sizes), *(one >> 4 & 0xFFFFFFFF for one in strides)]
+        words.append(sum(one >> 36 << 4 * at for at, one in enumerate(strides)))
+        words += [*(one - 1 for one in sizes), *box]
+        return struct.pack(f"<Q{len(words)}I", address, *words).ljust(cuda.MAP_BYTES, b"\0")
 
     fill_tma_descriptor_tiled = fill_tma_descriptor  # as newer versions of Triton call it
 
@@ -69,9 +87,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     monkeypatch.setattr(triton.runtime.driver, "_active", made)
     monkeypatch.setattr(nvidia, "CudaLauncher", Launcher)
     monkeypatch.setattr(cuda, "launch_call", lambda: made.launch)
+    monkeypatch.setattr(cuda, "encode_call", lambda: made.encode)
     monkeypatch.setattr(cuda, "Mark", lambda: SimpleNamespace(record=lambda _: None, is_over=lambda: True))
     monkeypatch.setattr(launcher, "_map_bytes", lambda encoded: encoded)
-    monkeypatch.setattr(launcher, "_address", lambda one: one if isinstance(one, int) else one.data_ptr())
+    monkeypatch.setattr(launcher, "address_of", lambda one: one if isinstance(one, int) else one.data_ptr())
     state = SimpleNamespace(
         current_device=lambda: 0,
         is_current_stream_capturing=lambda: False,
@@ -95,6 +114,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
         monkeypatch.setattr(module, "current_stream", lambda _: STREAM)
         monkeypatch.setattr(module, "on_device", lambda _: nullcontext())
         monkeypatch.setattr(module, "_launches", ready.Memo())
+        monkeypatch.setattr(module, "_others", ready.Memo(), raising=False)
     return made
 
 

@@ -13,15 +13,17 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
-from wspec.bridge.again import Ready, block_of, order_of
-from wspec.bridge.launcher import Unlike, keep, start, starts_so
+from wspec.bridge.again import Ready, block_of, is_capturing, order_of
+from wspec.bridge.laid import Lay, laid
+from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
+from wspec.bridge.tensor_maps import Unlike
 
-_CANNOT = (TypeError, AttributeError, ValueError, struct.error, Unlike)  # what is out of the ordinary goes its own way
+_CANNOT = (TypeError, AttributeError, ValueError, IndexError, struct.error, Unlike)
+"""What is out of the ordinary goes its own way."""
 
 _NOT = False, None
 _MOST = 4096  # grids that are remembered
@@ -39,7 +41,7 @@ class Alike:
 
     def learn(self, recorded: Recorded, count: int) -> None:
         """From a launch that went the ordinary way and can be made again; its user gives so many arguments."""
-        if recorded.alone or recorded.block.lay is None:
+        if recorded.alone or recorded.block.layout is None or recorded.chosen in self._binaries:
             return
         chooser = self._chooser = recorded.chooser
         self._binaries[recorded.chosen] = _Binary(self, recorded, count)
@@ -54,16 +56,16 @@ class Alike:
     def run(self, grid: Sequence[int], arguments: Sequence[Any], stream: int) -> None:
         """Launch the ordinary way, but for Triton's."""
         compiled, (x, y, z) = self.compiled, (*grid, 1, 1)[:3]
-        run = compiled.run
+        run = getattr(compiled, "wspec_quick", None) or compiled.run
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
     def launch(
         self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]
     ) -> tuple[bool, Ready | None]:
-        """Launch, on a device and a stream, with all arguments; where the kernel has descriptors, with the tensors that
-        they are the whole of. Whether that was done, and what does so again.
+        """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
+        with the tensors that they are the whole of. Whether that was done, and what does so again.
 
-        It is not where it is no ordinary launch, or nothing like it was seen.
+        It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
         x, y, z = (*grid, 1, 1)[:3]
         if x * y * z <= 0 or self._grids is None:
@@ -73,7 +75,7 @@ class Alike:
             key = read(x, y, z, arguments)
             found = grids.get(key)
             if found is None or (found.entry is not None and found.entry() is None):
-                found = self._grid((x, y, z), arguments, place)
+                found = None if is_capturing() else self._grid((x, y, z), arguments, place)
                 if found is None:
                     return _NOT
                 keep(grids, key, found, _MOST)
@@ -82,7 +84,7 @@ class Alike:
             return _NOT
 
     def _grid(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> _Grid | None:
-        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments))
+        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments), place[0])
         binary = self._binaries.get(chosen)
         return None if binary is None else _Grid(binary, grid, arguments, place)
 
@@ -92,15 +94,15 @@ class _Binary:
 
     def __init__(self, alike: Alike, recorded: Recorded, count: int) -> None:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
-        self.lay: Any = recorded.block.lay
-        self.contents, self.tables = bytes(recorded.contents), recorded.tables
+        self.contents, self.tables, self.constants = bytes(recorded.contents), recorded.tables, alike.constants
         self.memory, guard = block_of(recorded, count), recorded.guard
         self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
-        self.given = len(self.memory.places)  # addresses that a launch's user gives
-        used = self.kind.used
-        self.reach: Callable[[Any], tuple[int, ...]] = (
-            itemgetter(*used) if len(used) > 1 else lambda reach: tuple([reach[at] for at in used])
-        )
+        self.lay: Lay | None = None
+
+    def laid(self, given: Sequence[Any]) -> Lay:
+        """What lays launches out, of arguments like these."""
+        self.lay = laid(self.block, given, self.constants, self.kind.used)
+        return self.lay
 
 
 class _Grid:
@@ -124,25 +126,21 @@ class _Grid:
             y = z = 1
         self._sizes = x, y, z
         early = block.starts_early
-        self._early = starts_so(binary.contents) if early is None else early(x * y * z)
+        self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
     def launch(self, arguments: Sequence[Any]) -> tuple[bool, Ready | None]:
         """With these arguments."""
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
-        settled = entry is None or entry.settled
-        if binary.block.given_up:
+        waits = early and entry is not None and not entry.settled  # for the table
+        contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
+        addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
+        again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
+        if not again(*addresses):
             return _NOT
-        contents = bytearray(binary.contents)
-        addresses, reach = binary.lay(contents, *self._sizes, early and settled, *arguments, *self._hidden)
-        again = binary.kind(
-            binary.kernel, binary.memory, binary.function, bytes(contents), binary.reach(reach), relied, self._kept
-        )
-        if not again(*addresses[: binary.given]):
-            return _NOT
-        if not settled:
-            assert entry is not None
+        if entry is not None:
             entry.settled = True
-            start(contents, early)
+        if waits:
+            contents[EARLY] = 1
             again.become(bytes(contents))
         return True, again

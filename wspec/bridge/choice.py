@@ -63,19 +63,19 @@ class Chooser:
             run = other.run  # loads it first
             run(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
-    def of(self, key: tuple[int, ...]) -> Any | None:
-        """The kernel that a launch is to have, if it is another one, by the grid and what is `near` the numbers at
-        `slots`."""
+    def of(self, key: tuple[int, ...], device: int | None = None) -> Any | None:
+        """The kernel that a launch on the current device is to have, if it is another one, by the grid and what is
+        `near` the numbers at `slots`."""
         other = self.chosen.get(key, _UNKNOWN)
         if other is _UNKNOWN:
-            x, y, z, *values = key
-            other = self._choose((x, y, z), values)
+            other = self._choose(key[:3], key[3:], _sms() if device is None else multiprocessors(device))
             keep(self.chosen, key, other, MOST)
         return other
 
-    def _choose(self, grid: Grid, values: Sequence[int]) -> Any | None:
-        for at in self._ranking.fastest(grid, dict(zip(self._used, values)), _sms()):  # noqa: B905  # every call counts
-            other = self._kernel(at)
+    def _choose(self, grid: Any, values: Sequence[int], sms: int) -> Any | None:
+        known = self.kernels
+        for at in self._ranking.fastest(grid, dict(zip(self._used, values)), sms):  # noqa: B905  # every call counts
+            other = known[at] if at in known else self._kernel(at)
             if other is not None or at == 0:
                 return other
         return None

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import struct
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 MAP_BYTES = 128  # CUtensorMap
 MAP_ALIGNMENT = 64  # of its address, or 128 where the headers of CUDA 13 are
-_PROMOTE_128 = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 PROGRAMMATIC_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
@@ -56,45 +53,10 @@ def launch_call() -> Callable[[int, int, int, None], int] | None:
     return made
 
 
-class TensorMaps:
-    """Encodes tensor maps that agree in all but the tensor (cuTensorMapEncodeTiled), as Triton's launcher does."""
-
-    def __init__(self, kind: int, size: int, box: Sequence[int], swizzle: int) -> None:
-        """`kind`: CUtensorMapDataType; `size`: bytes of an element. Raises OSError or AttributeError without CUDA."""
-        rank = len(box)
-        names = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
-        turned = [*names[0][::-1], *(f"s{dim} * {size}" for dim in reversed(range(rank - 1)))]  # the driver's, in bytes
-        memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
-        start = ctypes.addressof(memory)
-        at = -start % MAP_ALIGNMENT
-        sizes, there = (ctypes.c_uint64 * (2 * rank))(), ctypes.c_void_p()  # strides lie behind sizes
-        given = (
-            ctypes.c_void_p(start + at), ctypes.c_int(kind), ctypes.c_uint32(rank), there,
-            sizes, ctypes.c_void_p(ctypes.addressof(sizes) + 8 * rank), (ctypes.c_uint32 * rank)(*box[::-1]),
-            (ctypes.c_uint32 * rank)(*[1] * rank), ctypes.c_int(0), ctypes.c_int(swizzle), ctypes.c_int(_PROMOTE_128),
-            ctypes.c_int(0),
-        )  # fmt: skip
-        space: dict[str, Any] = {
-            "call": ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled, "given": given, "sizes": sizes, "there": there,
-            "pack": struct.Struct(f"<{2 * rank - 1}Q").pack_into, "memory": memory, "found": slice(at, at + MAP_BYTES),
-            "lock": threading.Lock(),
-        }  # fmt: skip
-        source = _ENCODE.format(numbers=", ".join(names[0] + names[1]), turned=", ".join(turned))
-        exec(compile(source, "<wspec tensor map>", "exec"), space)
-        self.size = size
-        self.encode: Callable[..., bytes | None] = space["encode"]
-        """The map of a tensor at an address, of its sizes and strides, the last of which is 1, all one by one; None if
-        the driver refuses."""
-
-
-_ENCODE = """
-def encode(address, {numbers}):
-    with lock:
-        pack(sizes, 0, {turned})
-        there.value = address
-        status = call(*given)
-        return None if status else memory[found]
-"""
+@functools.cache
+def encode_call() -> Any:
+    """cuTensorMapEncodeTiled. Raises OSError or AttributeError without CUDA."""
+    return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
 
 
 @contextmanager

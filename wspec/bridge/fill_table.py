@@ -179,8 +179,8 @@ for _kernel in (fill_table, fill_divided):
 def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:
     """What `fill_table` takes for an order, in turn."""
     (along, second, third), sizes, blocks = order.dimensions, order.sizes, order.blocks
-    tiles = sizes[0] * sizes[1] * sizes[2]
-    size, windows = order.window
+    x, y, z = sizes
+    tiles, (size, windows) = x * y * z, order.window
     return (
         -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], size, windows, *grid, along, second, third,
         coarsening, axis, int(order.axis is not None), int(order.rising),
@@ -199,7 +199,8 @@ def divided_programs(how: Division) -> int:
 
 def words(order: Order) -> int:
     """int32 of the table."""
-    return ENTRY * (1 + (order.rows + 1) * order.blocks)
+    (x, y, z), blocks = order.sizes, order.blocks
+    return ENTRY * (1 + (-(-x * y * z // blocks) + 1) * blocks)
 
 
 def programs(order: Order) -> int:
@@ -223,10 +224,10 @@ class Filler:
             with self._lock:
                 self._loaded = filling()
         kernel, run = self._loaded
-        given = numbers(order, grid, coarsening, axis)
+        rows, *given = numbers(order, grid, coarsening, axis)
         run(
-            -(-given[0] * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *given, _BLOCK,
+            -(-rows * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, rows, *given, _BLOCK,
         )  # fmt: skip
 
     def divide(self, address: int, how: Division, grid: tuple[int, int, int], stream: int) -> None:

@@ -27,6 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cuda
 from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
+from wspec.bridge.tensor_maps import TensorMaps, Unlike, Writer, legal_strides
 
 Run = Callable[..., None]
 _SCALARS = {
@@ -137,19 +138,18 @@ class _Layout:
         self.scratch = offset  # two empty addresses
         self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
         self.size = offset + 16
+        self.slots: list[tuple[int, int, Slot]] = []  # of each descriptor its argument and offset
 
     def launcher(self, theirs: Any, call: Callable[[int, int, int, None], int]) -> Starts:
         block = Block(self.size, self.addresses)
         sizes = "".join(form for form, _, _ in self.scalars)
         names = [f"a{at}" for at in range(len(self.kinds))]
         slow = _their_way(theirs)
-        lines, again, space = [], [], {
+        lines, space = [], {
             "call": call, "their_early": slow.early, "their_behind": slow.behind,
-            "lock": threading.Lock(), "Tensor": torch.Tensor, "address": _address,
+            "lock": threading.Lock(), "Tensor": torch.Tensor, "address": address_of,
             "hooked": has_hooks, "recording": recording, "block": block, "buffer": block.memory, "Unlike": Unlike,
-            "reach": _reach,
-            "pack": _packs(_CONFIG + sizes), "pack_numbers": _packs(sizes), "pack_grid": _packs("3I"),
-            "pack_early": _packs("I"),
+            "pack": struct.Struct(f"<{_CONFIG}{sizes}").pack_into,
             "base": block.base, "config": block.address, "params": block.parameters, "attribute": block.attribute,
             "struct_error": struct.error, "places": self.places(), "refused": _refused,
         }  # fmt: skip
@@ -157,12 +157,10 @@ class _Layout:
         for index, (at, offset, rank, noted) in enumerate(self.descriptors):
             known = next((found for one, other, found in alike if (one, other) == (noted, rank)), None)
             if known is None:
-                known = _Known({}, {})
+                known = _Known()
                 alike.append((noted, rank, known))
-            slot = space[f"d{index}"] = _Slot(block, offset, rank, noted, known)
-            there = f"contents[{offset}:{offset + slot.layout.size}]"
-            again.append(f"form = a{at}.shape, a{at}.stride()")
-            again.append(f"{there}, r{at} = d{index}.forms.get(form) or d{index}.of(a{at}, p{at}, form)")
+            slot = space[f"d{index}"] = Slot(block, offset, rank, noted, known)
+            self.slots.append((at, offset, slot))
             lines += [
                 f"shape = {_key_of(f'a{at}')}",
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
@@ -174,20 +172,9 @@ class _Layout:
             _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
             for when, early in (("early", 1), ("behind", 0))
         )
-        numbers = f"pack_numbers(contents, {struct.calcsize(f'<{_CONFIG}')}{written})" if written else "pass"
-        addressed = [at for at, place in enumerate(self.places()) if place >= 0]
-        described = [at for at, *_ in self.descriptors]
-        source += _AGAIN.format(
-            arguments=arguments, descriptors="\n    ".join(again) or "pass", numbers=numbers,
-            places="; ".join(f"p{at} = {_OWN.format(at)}" for at in addressed) or "pass",
-            aligned=" | ".join(f"p{at}" for at in described) or "0",
-            addresses="".join(f"p{at}, " for at in addressed),
-            reaches="".join(f"r{at}, " if at in described else _REACH.format(at) for at in addressed),
-            early=cuda.Config.attribute_count.offset,
-        )  # fmt: skip
         exec(compile(source, "<wspec launcher>", "exec"), space)
         found: Any = space
-        block.lay = found["lay"]
+        block.layout = self
         return Starts(found["early"], found["behind"], block)
 
     def places(self) -> list[int]:
@@ -199,13 +186,7 @@ class _Layout:
         return found
 
 
-def _packs(form: str) -> Callable[..., None]:
-    return struct.Struct("<" + form).pack_into
-
-
 _POINTER = "a{0}.data_ptr() if type(a{0}) is Tensor and a{0}.is_cuda else address(a{0})"
-_OWN = "a{0}.data_ptr() if type(a{0}) is Tensor else address(a{0})"
-_REACH = "(a{0}.nbytes if type(a{0}) is Tensor and a{0}.is_contiguous() else reach(a{0})), "
 _TEMPLATE = """
 def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
     if x * y * z <= 0 or block.given_up or hooked(enter) or hooked(leave):
@@ -225,21 +206,6 @@ def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
         their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
 """
 
-_AGAIN = """
-def lay(contents, x, y, z, early, {arguments}):
-    {places}
-    if ({aligned}) & 15:
-        raise Unlike
-    {descriptors}
-    pack_grid(contents, 0, x, y, z)
-    pack_early(contents, {early}, early)
-    {numbers}
-    return ({addresses}), ({reaches})
-"""
-"""Changes what a block held to another launch, which starts early or not, of tensors where the kernel has descriptors
-of the whole of them; ordinary tensors are the card's. Gives the addresses of all that have one, and how many bytes they
-reach. Raises Unlike."""
-
 
 def _their_way(theirs: Any) -> Starts:
     """Triton's launcher says of itself when blocks start: it is told at each launch, one launch at a time."""
@@ -253,17 +219,13 @@ def _their_way(theirs: Any) -> Starts:
     return Starts(functools.partial(launch, True), functools.partial(launch, False))
 
 
-class Unlike(Exception):
-    """An argument, or something of Triton's, is not what is expected: its own launcher knows what to do."""
-
-
 def _refused(status: int) -> None:
     """Raises what the driver says; not where Triton's launcher is to be asked."""
     if status not in (-1, cuda.NO_CONTEXT):
         raise cuda.error(status)
 
 
-def _address(argument: Any) -> int:
+def address_of(argument: Any) -> int:
     """Of an argument that is no ordinary tensor of the card."""
     if argument is None:
         return 0
@@ -281,7 +243,7 @@ class Block:
         self.size = size
         self.given_up = False  # for good
         self.again: Any = None  # the block in which launches are made again
-        self.lay: Callable[..., tuple[int, ...]] | None = None  # see _AGAIN
+        self.layout: Any = None  # `_Layout`, where the arguments lie
         self.starts_early: Callable[[int], bool] | None = None  # do launches of so many blocks?
         self.memory = ctypes.create_string_buffer(size + MAP_BYTES)
         start = ctypes.addressof(self.memory)
@@ -303,141 +265,88 @@ class Block:
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 
-def start(contents: bytearray, early: bool) -> None:
-    """In what a block held: blocks start while the kernels before them may still run, or when those are over."""
-    struct.pack_into("<I", contents, cuda.Config.attribute_count.offset, int(early))
-
-
-def starts_so(contents: bytes) -> bool:
-    """Do blocks start so, by what a block held?"""
-    return bool(struct.unpack_from("<I", contents, cuda.Config.attribute_count.offset)[0])
-
-
-def _reach(argument: Any) -> int:
-    """Bytes that an argument reaches from its address; 0 of a number, for it is the launch's own."""
-    if type(argument) is int:
-        return 0
-    if type(argument) is not torch.Tensor or not argument.is_contiguous():
-        raise Unlike
-    return argument.nbytes
-
-
-def legal_strides(shape: Sequence[int], strides: Sequence[int], size: int) -> list[int] | None:
-    """As a tensor map takes them, of elements of that many bytes; None where it cannot.
-
-    The stride of a dimension of length 1 is never used, yet the hardware checks it, so it is replaced by a legal one.
-    """
-    unit, most = _UNITS[size]
-    found = [*strides]
-    last = found.pop()
-    if last != 1 and shape[-1] > 1:
-        return None
-    for dim, stride in enumerate(found):
-        if shape[dim] <= 1:
-            found[dim] = unit
-        elif not 0 < stride < most or stride % unit:
-            return None
-    found.append(1)
-    return found
-
-
-MOST_STRIDE = 1 << 40  # bytes
-_UNITS = {size: (16 // size, MOST_STRIDE // size) for size in (1, 2, 4, 8, 16)}
-
-
-Forms = dict[Any, tuple[bytes, int]]  # by a whole tensor's shape and strides: what is written, bytes that it reaches
-
-
-@functools.cache
-def _reaching(rank: int) -> Callable[..., int]:
-    """How many elements a tensor of so many sizes, and as many strides behind them, reaches."""
-    names = [f"n{dim}" for dim in range(rank)] + [f"s{dim}" for dim in range(rank)]
-    reach = " + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in range(rank))])
-    found: Callable[..., int] = eval(f"lambda {', '.join(names)}: {reach}")
-    return found
+EARLY: int = cuda.Config.attribute_count.offset
+"""Where what a block held says whether blocks start while the kernels before them may still run: a byte, 0 or 1."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """What was made for descriptors of one type."""
+    """What was found out of descriptors of one type."""
 
-    shapes: dict[tuple[Any, ...], bytes]  # by all that a map is made of beside the address
-    forms: dict[tuple[Any, ...], Forms]  # by that but for sizes and strides
+    shapes: dict[tuple[Any, ...], bytes] = dataclasses.field(default_factory=dict)  # by all that a map is made of
+    looked: bool = False
+    maps: tuple[TensorMaps, tuple[Any, ...]] | None = None  # what encodes without Triton, and beside which `others`
 
 
-class _Slot:
+class Slot:
     """A descriptor's place in a block: the tensor map, and shape and strides as the kernel takes them.
 
-    `known`: what was made for this and other places of descriptors of the same type.
+    `known` is that of all places of descriptors of the same type.
     """
 
     def __init__(self, block: Block, offset: int, rank: int, noted: Any, known: _Known) -> None:
         self.block, self.offset, self.noted, self.rank = block, offset, noted, rank
         self.address = block.slot(offset)
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
-        self.known, self._all_forms = known.shapes, known.forms
-        self.forms: Forms = {}
+        self.known = known
         self.example: dict[str, Any] | None = None  # a descriptor's fields, and those of them that are in a map
         self.others: tuple[Any, ...] = ()  # beside shape and strides
-        self.reach = _reaching(rank)
-        self.looked = False
-        self.maps: tuple[cuda.TensorMaps, tuple[Any, ...]] | None = None  # what encodes without Triton, and of which
-        self.whole: Callable[[int, Any], tuple[bytes, int] | None] | None = None  # `of`, by `maps`
         self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
-        data = self.known.get(shape) or self.data(descriptor, shape)
+        data = self.known.shapes.get(shape) or self.data(descriptor, shape)
         if self.example is None:
             self.example, self.others = {**descriptor.__dict__, "base": None}, shape[2 * self.rank :]
-            self.forms = self._all_forms.setdefault(self.others, {})
         ctypes.memmove(self.block.address + self.offset, data, len(data))
         self.shape = shape
 
-    def of(self, tensor: torch.Tensor, address: int, form: tuple[Any, Any]) -> tuple[bytes, int]:
-        """What is written for the whole of a tensor of that shape and those strides, and how many bytes it reaches."""
-        whole = self.whole
-        made = whole(address, form) if whole is not None else None
-        if made is None:
-            made = self._first_of(tensor, form)
-        keep(self.forms, form, made, _MOST)
-        return made
+    def is_like(self, other: Slot) -> bool:
+        """Would the same be written for whole tensors of one shape and type, but for the address?"""
+        return self.known is other.known and self.others == other.others
 
-    def _first_of(self, tensor: torch.Tensor, form: tuple[Any, Any]) -> tuple[bytes, int]:
-        """The same before it is known what encodes maps, or where that fails."""
+    def writer(self, tensor: torch.Tensor) -> Writer:
+        """For whole tensors of the type of that one."""
+        maps, size = self.known.maps, tensor.element_size()
+        if maps is not None and maps[1] == self.others and maps[0].size == size:
+            layout, form = maps[0].at(tensor.data_ptr()), (tensor.shape, tensor.stride())
+            written = self._whole if layout is None else layout.writer()
+            if written(form, tensor) == self._whole(form, tensor):
+                return written
+        return self._whole
+
+    def _whole(self, form: tuple[Sequence[int], Sequence[int]], tensor: Any) -> tuple[bytes, int]:
+        """The same as Triton would."""
         shape, size = form[0], tensor.element_size()
-        strides = legal_strides(shape, form[1], size)
+        strides = legal_strides(*form, size)
         if strides is None or self.example is None:
             raise Unlike
-        numbers = (*shape, *strides)
         descriptor = object.__new__(TensorDescriptor)
         descriptor.__dict__.update(self.example)
         descriptor.base, descriptor.shape, descriptor.strides = tensor, list(shape), strides
-        data = self._encoded(descriptor, (*numbers, *self.others))
-        if self.maps is not None and self.maps[1] == self.others and self.maps[0].size == size:
-            self.whole = _whole(self.maps[0], self.rank, self.layout)
-        return data, self.reach(*numbers) * size
+        data = self._encoded(descriptor, (*shape, *strides, *self.others))
+        return data[8:], size * (1 + sum((one - 1) * stride for one, stride in zip(shape, strides, strict=True)))
 
     def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
         """What is written, of a shape that was not seen yet. Raises Unlike, too."""
         data = self._encoded(descriptor, shape)
-        keep(self.known, shape, data, _MOST)
+        keep(self.known.shapes, shape, data, _MOST)
         return data
 
     def _encoded(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
         rank = self.rank
         numbers, others = shape[: 2 * rank], shape[2 * rank :]
-        if self.maps is not None and self.maps[1] == others and numbers[-1] == 1:
-            found = self.maps[0].encode(descriptor.base.data_ptr(), *numbers)
+        if self.known.maps is not None and self.known.maps[1] == others and numbers[-1] == 1:
+            found = self.known.maps[0].encode(descriptor.base.data_ptr(), *numbers)
             if found is not None:
                 return self.layout.pack(found, *numbers[rank:], *numbers[:rank])
         encoded, *given = _encode(descriptor, self.noted)
         found = _map_bytes(encoded)
-        if not self.looked:
+        if not self.known.looked:
             self._look(descriptor, found)
             maps = _maps(self.noted)
             if maps is not None and maps.encode(descriptor.base.data_ptr(), *numbers) == found:
-                self.maps = maps, others
+                self.known.maps = maps, others
         return self.layout.pack(found, *given[rank:], *given[:rank])
 
     def _look(self, descriptor: Any, found: bytes) -> None:
@@ -452,39 +361,8 @@ class _Slot:
         if (found[:8], elsewhere[:8]) != expected or found[8:] != elsewhere[8:]:
             self.block.given_up = True
             raise Unlike
-        self.looked = True
+        self.known.looked = True
 
-
-def _whole(maps: cuda.TensorMaps, rank: int, layout: struct.Struct) -> Callable[[int, Any], tuple[bytes, int] | None]:
-    """`_Slot.of` of an address and a form; None where the driver refuses. It raises Unlike, too."""
-    unit, most = _UNITS[maps.size]
-    sizes, strides = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
-    legal = [f"if s{rank - 1} != 1 and n{rank - 1} > 1: raise Unlike", f"s{rank - 1} = 1"]
-    for dim in range(rank - 1):
-        legal += [
-            f"if n{dim} <= 1: s{dim} = {unit}",
-            f"elif not 0 < s{dim} < {most} or s{dim} % {unit}: raise Unlike",
-        ]
-    source = _WHOLE.format(
-        sizes=", ".join(sizes), strides=", ".join(strides), legal="\n    ".join(legal), bytes=maps.size,
-        reach=" + ".join(["1", *(f"(n{dim} - 1) * s{dim}" for dim in range(rank))]),
-    )  # fmt: skip
-    pack = struct.Struct(f"<{layout.format.removeprefix(f'<{MAP_BYTES}s')}").pack
-    space: dict[str, Any] = {"encode": maps.encode, "Unlike": Unlike, "pack": pack}
-    exec(compile(source, "<wspec tensor map>", "exec"), space)
-    found: Callable[[int, Any], tuple[bytes, int] | None] = space["whole"]
-    return found
-
-
-_WHOLE = """
-def whole(address, form):
-    ({sizes},), ({strides},) = form
-    {legal}
-    found = encode(address, {sizes}, {strides})
-    if found is None: return None
-    return found + pack({strides}, {sizes}), ({reach}) * {bytes}
-"""
-"""What `legal_strides` and `_reaching` say, of one rank and size of elements."""
 
 _MOST = 4096  # shapes a descriptor is remembered with
 
@@ -535,12 +413,12 @@ def _more(make: Callable[..., Any]) -> tuple[None, ...]:
     return (None,) * (len(inspect.signature(make).parameters) - 2)
 
 
-def _maps(noted: Any) -> cuda.TensorMaps | None:
+def _maps(noted: Any) -> TensorMaps | None:
     """What encodes maps of which Triton notes that, if it should be as simple as that."""
     kinds = getattr(nvidia, "TMA_DTYPE_DEVICE_TO_HOST", {})
     try:
         kind, size, box, swizzle = (noted[name] for name in ("elem_type", "elem_size", "block_size", "swizzle"))
-        return cuda.TensorMaps(kinds[kind], size, box, swizzle)
+        return TensorMaps(kinds[kind], size, box, swizzle)
     except (OSError, AttributeError, KeyError, TypeError):
         return None
 

@@ -26,7 +26,7 @@ from wspec.bridge.cache import Group, Result
 from wspec.bridge.fill_table import Filler, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
-from wspec.bridge.launcher import keep, start
+from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
@@ -81,7 +81,7 @@ class PersistentKernel(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            over = _over_parts if self.tables.tiles.stream_k else _over_tiles
+            over = _over_parts if self.tables.exact else _over_tiles
             self._run = over(self._run, _once(self._behind, self._starts_early), self.tables)
 
 
@@ -91,7 +91,7 @@ def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
     def run(blocks: int, *args: Any) -> None:
         behind(blocks, *args)
         if recording.count and (now := recording.now) is not None:
-            start(now.contents, starts_early(blocks))
+            now.contents[EARLY] = starts_early(blocks)
 
     return run
 
@@ -155,6 +155,7 @@ class Tables:
     def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
+        self._indices = tiles.cost.parameters
         self.blocks_per_sm = blocks_per_sm
         self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
         self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
@@ -171,7 +172,12 @@ class Tables:
         Who holds the entry until the launch is made keeps the table's memory.
         """
         key = torch.cuda.current_device(), stream, grid, self.read(args)
-        return self._captured(key) if torch.cuda.is_current_stream_capturing() else self.of(key)
+        if torch.cuda.is_current_stream_capturing():
+            return self._captured(key)
+        if recording.count:
+            with recording.aside():
+                return self.of(key)
+        return self.of(key)
 
     def of(self, key: Key) -> _Entry:
         """The same where no graph is captured."""
@@ -181,7 +187,7 @@ class Tables:
 
     def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
         """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
-        if not self.tiles.stream_k:
+        if not self.exact:
             return entry.blocks, (entry.address,), ()
         divided = entry.divided
         memory = partials_of(stream, divided.words) if divided is not None else None
@@ -192,37 +198,37 @@ class Tables:
     def _made(self, key: Key) -> _Entry:
         """For a launch like none before."""
         device, stream, grid, values = key
-        slots = multiprocessors(device) * self.blocks_per_sm
-        named, tiles = self._named(values), self.tiles
-        blocks = blocks_of(tiles, grid, slots)
+        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
+        order, tiles = None, self.tiles
         direction = self.sampler.direction(grid, named)
-        if direction is not None and not tiles.stream_k and stream != PER_THREAD:
-            kind: Kind = (device, stream, grid, blocks, *direction)
-            entry = self.entries.get(kind)
-            if entry is not None:
-                keep(self.kinds, key, kind, MOST)
-                return entry
-        order = None
         if direction is not None:
-            order = Order(coarse(grid, tiles.coarsening, tiles.axis), blocks, *direction)
+            x, y, z = sizes = coarse(grid, tiles.coarsening, tiles.axis)
+            count = x * y * z
+            order = Order(sizes, count if count < slots else slots, *direction)
         if stream == PER_THREAD:  # which names another stream in each thread
-            with recording.aside(), in_stream(device, stream):
+            with in_stream(device, stream):
                 return self._of_its_own(key, order, named, slots)
-        kind = (*key, "divided") if tiles.stream_k else _kind(key, order)
-        with self.lock:
-            entry = self.entries.get(kind)
-            if entry is None:
-                with recording.aside():
-                    if order is None:
-                        entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-                    else:
-                        entry = self._written(kind, order, blocks)
-                        entry.divided = self._divided(kind, grid, named, slots) if tiles.stream_k else None
-                    mark(device, stream).record(stream)
-                self.entries[kind] = entry
-                for old in self.memory.more_than(KEPT_BYTES):
-                    self.entries.pop(old, None)
-            keep(self.kinds, key, kind, MOST)
+        kind = (*key, "divided") if self.exact else _kind(key, order)
+        entry = self.entries.get(kind)
+        if entry is None:
+            with self.lock:
+                entry = self.entries.get(kind) or self._new(kind, order, named, slots)
+        keep(self.kinds, key, kind, MOST)
+        return entry
+
+    def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int) -> _Entry:
+        device, stream, grid, *_ = kind
+        if order is None:
+            entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+        else:
+            entry = self._written(kind, order)
+            if self.exact:
+                entry.divided = self._divided(kind, grid, named, slots)
+        mark(device, stream).record(stream)
+        self.entries[kind] = entry
+        if self.memory.bytes > KEPT_BYTES:
+            for old in self.memory.more_than(KEPT_BYTES):
+                self.entries.pop(old, None)
         return entry
 
     def _divided(self, kind: Kind, grid: tuple[int, int, int], values: Mapping[int, int], slots: int) -> _Entry | None:
@@ -237,14 +243,14 @@ class Tables:
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
-        return {index: value for (index, _), value in zip(self.slots, values)}  # noqa: B905  # every call counts
+        return dict(zip(self._indices, values))  # noqa: B905  # every call counts
 
-    def _written(self, kind: Kind, order: Order, blocks: int) -> _Entry:
+    def _written(self, kind: Kind, order: Order) -> _Entry:
         """By the card, in memory that it shares with others."""
         device, stream, grid, *_ = kind
         memory, address = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
         filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
-        return _Entry(blocks, memory, address)
+        return _Entry(order.blocks, memory, address)
 
     def _uploaded(self, kind: Kind, blocks: int, table: Any) -> _Entry:
         device, stream, *_ = kind

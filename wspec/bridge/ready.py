@@ -39,36 +39,24 @@ def launch(
     """Launch as `kernel[grid](*arguments, **meta)`; what makes the launch again, where that can be had.
 
     like: of launches that have it in common Triton makes one binary: types, blocks of descriptors, alignments, numbers
-    that it specializes on and `meta` are the same. It is not asked about the second one. Of a kernel that is not under
-    `wspec.compile` that is believed where it is one's `own`.
+    that it specializes on and `meta` are the same. It is not asked about the second one, and `like_before` gives what
+    launches others. Of a kernel that is not under `wspec.compile` that is believed where it is one's `own`.
     """
     if not isinstance(kernel, JITFunction) or is_capturing():
         kernel[grid](*arguments, **meta)
         return None
-    if like is not None and isinstance(kernel, WspecFunction):
+    if like is not None and (own or isinstance(kernel, WspecFunction)):
         return _launched_alike(kernel, grid, arguments, meta, like)
     with recording.on() as now:
-        if isinstance(kernel, WspecFunction) or not _launched_quickly(
-            kernel, grid, arguments, meta, like if own else None
-        ):
+        if isinstance(kernel, WspecFunction) or _launched_quickly(kernel, grid, arguments, meta) is None:
             kernel[grid](*arguments, **meta)
     return Ready.of(kernel, now, len(arguments)) if now.launches == 1 and not now.once else None
 
 
-def attempt(
-    kernel: Any, grid: Sequence[int], given: Sequence[Any], like: tuple[Hashable, ...], place: tuple[int, int]
-) -> tuple[bool, Ready | None]:
-    """Launch as `launch` does, on the device that is current and a stream, where a launch like it was seen.
-
-    given: the arguments, whole tensors in place of their descriptors. Whether it was launched, and what makes the
-    launch again. What is not launched, for want of one like it or for whatever reason, is for `launch` to do.
-    """
+def like_before(kernel: Any, like: tuple[Hashable, ...], place: tuple[int, int]) -> Alike | None:
+    """What launches, of any size, as a launch was made on a device and a stream that had that in common."""
     known = kernel.__dict__.get("wspec_alike")
-    found = known.get((place, like)) if known is not None else None
-    if found is None or is_capturing():
-        return False, None
-    done: tuple[bool, Ready | None] = found.launch(grid, (*given, *found.constants), place)
-    return done
+    return known.get((place, like)) if known is not None else None
 
 
 def _launched_alike(
@@ -82,7 +70,7 @@ def _launched_alike(
     found = known.get(((device, stream), like))
     with recording.on() as now:
         if found is None:
-            found = _first_of(kernel, kernel[grid](*arguments, **meta), arguments, meta)
+            found = _first_of(kernel, _compiled(kernel, grid, arguments, meta), arguments, meta)
             if found is not None and stream != PER_THREAD:
                 known.keep(((device, stream), like), found)
         elif is_hooked() or kernel.pre_run_hooks:
@@ -103,36 +91,31 @@ def _first_of(kernel: Any, compiled: Any, arguments: Sequence[Any], meta: Mappin
     return Alike(kernel, compiled, constants)
 
 
-def _launched_quickly(
-    kernel: Any,
-    grid: Sequence[int],
-    arguments: Sequence[Any],
-    meta: Mapping[str, Any],
-    like: tuple[Hashable, ...] | None = None,
-) -> bool:
-    """Launch a kernel of Triton's own through our launcher, if that can be."""
+def _compiled(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Any:
+    """What was launched."""
+    if isinstance(kernel, WspecFunction):
+        return kernel[grid](*arguments, **meta)
+    return _launched_quickly(kernel, grid, arguments, meta) or kernel[grid](*arguments, **meta)
+
+
+def _launched_quickly(kernel: Any, grid: Sequence[int], arguments: Sequence[Any], meta: Mapping[str, Any]) -> Any:
+    """Launch a kernel of Triton's own through our launcher; what was compiled, None where that cannot be."""
     if is_hooked() or kernel.pre_run_hooks:
-        return False
+        return None
     active = triton.runtime.driver.active
-    device = active.get_current_device()
-    known = kernel.__dict__.setdefault("wspec_alike", Memo())
-    compiled = known.get((device, like)) if like is not None else None
-    if compiled is None:
-        compiled = kernel.warmup(*arguments, grid=grid, **meta)
-        if not isinstance(compiled, CompiledKernel):
-            return False
-        if like is not None:
-            known.keep((device, like), compiled)
+    compiled = kernel.warmup(*arguments, grid=grid, **meta)
+    if not isinstance(compiled, CompiledKernel):
+        return None
     if not hasattr(compiled, "wspec_quick"):
         compiled.wspec_quick = quick(compiled.run, compiled)
     run = compiled.wspec_quick
     if run is None:
-        return False
+        return None
     values = {**dict(zip(kernel.arg_names, arguments, strict=False)), **meta}
     bound = [values.get(parameter.name, parameter.default) for parameter in kernel.params]
-    stream, (x, y, z) = active.get_current_stream(device), (*grid, 1, 1)[:3]
+    stream, (x, y, z) = active.get_current_stream(active.get_current_device()), (*grid, 1, 1)[:3]
     run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *bound)
-    return True
+    return compiled
 
 
 def are_alike(tensors: Sequence[Any]) -> bool:
@@ -148,7 +131,10 @@ class Memo(dict[Hashable, Any]):
     """What was made for a key; the oldest go when there is too much."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        keep(self, key, value, MOST)
+        if len(self) < MOST:
+            self[key] = value
+        else:
+            keep(self, key, value, MOST)
 
 
 def current_stream(device: int) -> int:

@@ -74,6 +74,8 @@ def how_divided(
         return None
     count = grid[0] * grid[1] * grid[2]
     blocks = min(slots, count)
+    if not count % blocks:
+        return None
     found = even_tiles(tiles.cost, divided.loop, grid, values)
     if blocks > SLOTS or found is None:
         return None

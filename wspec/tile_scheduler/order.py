@@ -51,11 +51,12 @@ class Order:
     @property
     def window(self) -> tuple[int, int]:
         """Tiles of a window, and how many windows there are; the last one may have more tiles, or fewer."""
-        length = self.sizes[self.axis or 0]
-        size = 2 * self.blocks * -(-length // (2 * self.blocks))
-        count, left = divmod(self.tiles, size)
-        own = left > 0 and length * (size - left) <= SPARED * size
-        return size, max(1, count + own)
+        (x, y, z), length, pair = self.sizes, self.sizes[self.axis or 0], 2 * self.blocks
+        size = pair * -(-length // pair)
+        count, left = divmod(x * y * z, size)
+        if left and length * (size - left) <= SPARED * size:
+            count += 1
+        return size, count or 1
 
     @property
     def dimensions(self) -> tuple[int, int, int]:

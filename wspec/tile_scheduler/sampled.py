@@ -192,8 +192,10 @@ def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
     """How many groups of neighbours there are on each axis, the last of which may have fewer."""
     if coarsening == 1:
         return grid
-    x, y, z = (-(-size // coarsening) if at == axis else size for at, size in enumerate(grid))
-    return x, y, z
+    x, y, z = grid
+    if axis == 0:
+        return -(-x // coarsening), y, z
+    return (x, -(-y // coarsening), z) if axis == 1 else (x, y, -(-z // coarsening))
 
 
 @lru_cache(maxsize=256)
