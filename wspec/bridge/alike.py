@@ -94,6 +94,7 @@ class _Binary:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
         self.lay: Any = recorded.block.lay
         self.contents, self.tables = bytes(recorded.contents), recorded.tables
+        self.rows = recorded.rows
         self.memory, guard = block_of(recorded, count), recorded.guard
         self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
         self.given = len(self.memory.places)  # addresses that a launch's user gives
@@ -131,7 +132,7 @@ class _Grid:
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
         settled = entry is None or entry.settled
-        if binary.block.given_up:
+        if binary.block.given_up or (binary.rows is not None and not binary.rows.hold(arguments)):
             return _NOT
         contents = bytearray(binary.contents)
         addresses, reach = binary.lay(contents, *self._sizes, early and settled, *arguments, *self._hidden)

@@ -13,9 +13,9 @@ Two boxes of a tensor, or two tiles of pointers, lie apart where
 Two operations of which one needs a condition and the other its opposite are never both executed, where the condition is
 the same in all tasks, threads and iterations.
 
-Elements of one row of pointers are taken not to reach into the next row: within an iteration, and where blocks of the
-plain kernel walk through tiles in different ones (walks.py). Two arguments are taken not to overlap, which the launches
-of our own kernels compare. Memory of the launcher's own is left out.
+That no row of pointers, or of a descriptor, reaches into another one is a condition on the launch's numbers (rows.py).
+Two arguments are taken not to overlap. The launches of our own kernels look at both. Memory of the launcher's own is
+left out.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from wspec.check import assembly
 from wspec.check.changes import Changes, Leap
 from wspec.check.clock import look, timed
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
-from wspec.check.findings import Finding
+from wspec.check.findings import Condition, Finding
 from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Linear, Terms, constant, meaning
 from wspec.check.names import Names
+from wspec.check.rows import End, Rows, Side, never_meet
 from wspec.check.tracked_values import Flow
-from wspec.check.walks import Walks
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.ops import info
-from wspec.ir.types import I1, MemDescType, PointerType, TensorDescType, TensorType
+from wspec.ir.rows import Apart
+from wspec.ir.types import I1, DenseArrayAttr, MemDescType, PointerType, TensorDescType, TensorType
 
 _THROUGH = frozenset(
     ("tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.trans", "tt.reshape", "arith.extsi")
@@ -56,12 +57,13 @@ _GREATER, _LESS = 4, 2  # predicates of arith.cmpi, signed
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """How far a tile goes in steps that are no numbers: from `first` to `last` of them behind `base`, which has no
-    number added."""
+    number added. `axes`: of the tile, along which that is."""
 
     step: Linear
     base: Linear
     first: int
     last: int
+    axes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class _Side:
     first: int
     last: int
     rows: tuple[_Rows, ...] = ()  # one of each step
+    axes: frozenset[int] = frozenset()  # of a tile of pointers, along which its elements are
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +92,41 @@ class _Access:
     sides: tuple[_Side, ...] | None
     spins: bool = False  # may a loop go on until it sees something there?
     begun: frozenset[int] = frozenset()  # spaces of loops that have come round once
+    ends: tuple[End, ...] = ()  # what its mask leaves out
 
 
-def global_order(function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names) -> Iterator[Finding]:
+def global_order(
+    function: Operation, flow: Flow, terms: Terms, disjoint: Disjoint, names: Names
+) -> Iterator[Finding | Condition]:
     """A finding for each pair of operations of two tasks that may touch the same global memory, one of them writing;
-    one for each operation that writes."""
+    one for each operation that writes. And what must hold of a launch for others not to."""
     assert terms.memory is not None
-    reader = _Reader(flow, terms, terms.memory, Changes(function, terms, disjoint.own))
+    has_table = disjoint.own is not None and disjoint.own < len(function.regions[0].block.args)
+    reader = _Reader(flow, terms, terms.memory, Changes(function, terms, disjoint.own), has_table=has_table)
+    needed: set[Apart] = set()
     first = 1
     for region in [op for op in function.walk() if op.name == ws.NAME]:
         blocks = [ws.default_block(region), *ws.partition_blocks(region)]
         numbers = [0, *range(first, first + len(blocks) - 1)]
         first += len(blocks) - 1
-        found = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
+        touched = [one for number, block in zip(numbers, blocks, strict=True) for one in reader.accesses(block, number)]
         told: set[Operation] = set()
-        for at, one in enumerate(found):
-            for other in timed(found[at + 1 :]):
+        for at, one in enumerate(touched):
+            for other in timed(touched[at + 1 :]):
                 if one.task == other.task or not (one.writes or other.writes):
                     continue
                 if one.atomic and other.atomic and not (one.spins or other.spins):
                     continue
                 writer, second = (one, other) if one.writes else (other, one)
-                if writer.op in told or not reader.may_meet(one, other, disjoint) or reader.apart(one, other):
+                if writer.op in told or not reader.may_meet(one, other, disjoint) or reader.never_both(one, other):
                     continue
-                if reader.never_both(one, other):
-                    continue
-                told.add(writer.op)
-                yield _finding(writer, second, names)
+                found = list(reader.apart(one, other))
+                if not found:
+                    told.add(writer.op)
+                    yield _finding(writer, second, names)
+                elif (apart := None if None in found else found[0]) is not None and apart not in needed:
+                    needed.add(apart)
+                    yield _condition(writer, second, apart, terms.memory)
 
 
 def _finding(writer: _Access, other: _Access, names: Names) -> Finding:
@@ -129,9 +140,21 @@ def _finding(writer: _Access, other: _Access, names: Names) -> Finding:
     return Finding("undecided", "global-order", message, writer.op.location, path, note)
 
 
+def _condition(writer: _Access, other: _Access, apart: Apart, memory: GlobalMemory) -> Condition:
+    through = ", ".join(memory.name(argument) for argument in sorted(writer.arguments or ()))
+    step = apart.numbers[apart.rows.step]
+    box = isinstance(writer.op.operands[0].type, TensorDescType)
+    by = memory.name(step.value) if step.name == "argument" and not box else ""
+    far = f" {by} apart," if by else ""
+    path = ((other.op.name, other.op.location),) if other.op.location != writer.op.location else ()
+    words = f"rows that are stored through {through or 'a pointer'},{far} do not reach into each other"
+    return Condition(apart, words if far else words.replace(",", "", 1), writer.op.location, path)
+
+
 class _Reader:
-    def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory, changes: Changes) -> None:
+    def __init__(self, flow: Flow, terms: Terms, memory: GlobalMemory, changes: Changes, *, has_table: bool) -> None:
         self._flow, self._terms, self._memory, self._changes = flow, terms, memory, changes
+        self._rows = Rows(terms, changes, self._loops, has_table=has_table)
         self._rests = Congruences(flow)
         self._tiled: dict[int, list[Operation]] = {}  # of each task, what it does with tiles and buffers
         self._descriptions: dict[Value, Any] = {}  # what `_told` found
@@ -159,7 +182,8 @@ class _Reader:
                     what, sides = self._tile(op, begun) if known else (None, None)
                     spins = reads and any(outer.name == "scf.while" for outer in op.ancestors())
                     spaces = frozenset(self._terms.space(loop).number for loop in begun)
-                    yield _Access(op, task, writes, atomic, arguments, what, sides, spins, spaces)
+                    ends = tuple(self._ends(op, begun)) if sides is not None else ()
+                    yield _Access(op, task, writes, atomic, arguments, what, sides, spins, spaces, ends)
 
     def _tile(self, op: Operation, begun: frozenset[Operation]) -> tuple[Any, tuple[_Side, ...] | None]:
         type = op.operands[0].type if op.operands else None
@@ -220,22 +244,22 @@ class _Reader:
 
     def _pointers(self, value: Value, begun: frozenset[Operation]) -> tuple[Any, tuple[_Side, ...] | None]:
         """Elements of what a pointer points to: what it is counted from, and one side."""
-        side = _Side(Congruence(0, 0), Linear(), 0, 1)
+        side, axes = _Side(Congruence(0, 0), Linear(), 0, 1), _axes(value)
         while True:
             value = self._flow.captured.get(value, value)
             op = value.op
             if op is not None and op.name in _THROUGH:
-                value = op.operands[0]
+                value, axes = op.operands[0], _inside(op, axes)
             elif op is not None and op.name == "tt.addptr":
-                offset = self._offsets(op.operands[1], begun)
+                offset = self._offsets(op.operands[1], begun, axes)
                 if offset is None:
                     return None, None
                 side, value = _sum(side, offset), op.operands[0]
             else:
                 return (self._terms.of(value), str(value.type)), (side,)
 
-    def _offsets(self, value: Value, begun: frozenset[Operation]) -> _Side | None:
-        """Of integers, a tensor of them or one."""
+    def _offsets(self, value: Value, begun: frozenset[Operation], axes: _Axes) -> _Side | None:
+        """Of integers, a tensor of them or one. `axes`: those of the tile that its own ones are."""
         value = self._flow.captured.get(value, value)
         op = value.op
         if not isinstance(value.type, TensorType):
@@ -244,14 +268,14 @@ class _Reader:
             return None
         if op.name == "tt.make_range":
             first, last = op.int_attr("start") or 0, op.int_attr("end") or 0
-            return _Side(Congruence(0, 0), Linear(), first, last)
+            return _Side(Congruence(0, 0), Linear(), first, last, axes=frozenset(axes))
         if op.name == "arith.constant":
             number = constant(op)
             return None if number is None else _Side(Congruence(0, number), Linear((), number), 0, 1)
         if op.name in _THROUGH:
-            return self._offsets(op.operands[0], begun)
+            return self._offsets(op.operands[0], begun, _inside(op, axes))
         if op.name in ("arith.addi", "arith.muli"):
-            left, right = (self._offsets(operand, begun) for operand in op.operands)
+            left, right = (self._offsets(operand, begun, axes) for operand in op.operands)
             if left is None or right is None:
                 return None
             return _sum(left, right) if op.name == "arith.addi" else _product(left, right) or _product(right, left)
@@ -287,6 +311,26 @@ class _Reader:
             elif value.op is not None and (value.op.name == "arith.andi" or value.op.name in _THROUGH):
                 pending += value.op.operands
 
+    def _ends(self, op: Operation, begun: frozenset[Operation]) -> Iterator[End]:
+        """Of the elements that a mask leaves out, those that do not come before a number."""
+        at = _MASKS.get(op.name, len(op.operands))
+        pending = [(value, _axes(value)) for value in op.operands[at : at + 1]]
+        while pending:
+            value, axes = pending.pop()
+            value = self._flow.captured.get(value, value)
+            made = value.op
+            if made is None or not isinstance(value.type, TensorType):
+                continue
+            if made.name == "arith.andi":
+                pending += [(operand, axes) for operand in made.operands]
+            elif made.name in _THROUGH:
+                pending.append((made.operands[0], _inside(made, axes)))
+            for greater, less in _compared(value) if made.name == "arith.cmpi" else ():
+                side, limit = (self._offsets(one, begun, axes) for one in (less, greater))
+                if side and limit and not side.rows and not limit.rows and (limit.first, limit.last) == (0, 1):
+                    base, number = Linear(side.form.terms), side.form.const
+                    yield End(base, number + side.first, number + side.last - 1, side.axes, limit.form)
+
     def _come_round(self, greater: Value, less: Value, access: Operation) -> Iterator[Operation]:
         """Loops whose position, or behind them their end, is the one and whose beginning is the other."""
         block = greater.owner
@@ -318,10 +362,11 @@ class _Reader:
             return any(not disjoint.apart(a, b) for a in one.arguments for b in other.arguments)
         return any(own is None or argument < own for argument in one.arguments & other.arguments)
 
-    def apart(self, one: _Access, other: _Access) -> bool:
-        """Is no element in both tiles, in whichever iterations the tasks are?"""
+    def apart(self, one: _Access, other: _Access) -> Iterator[Apart | None]:
+        """Why no element is in both tiles, in whichever iterations the tasks are: None, or where numbers of a launch
+        are so. Nothing comes where some may be."""
         if one.sides is None or other.sides is None or one.what != other.what or len(one.sides) != len(other.sides):
-            return False
+            return
         begun = one.begun & other.begun
 
         def leap(form: Linear) -> int:
@@ -329,18 +374,48 @@ class _Reader:
 
         moved = math.gcd(*map(leap, _forms(one.what)))
         if moved and isinstance(one.what[0], str):  # another tensor each time
-            return False
+            return
         sides = ([replace(side, form=self._in_the_loop(side.form)) for side in each]
                  for each in (one.sides, other.sides))  # fmt: skip
         pairs = list(zip(*sides, strict=True))
-        written = zip(one.sides, other.sides, strict=True)
-        walks = Walks(self._terms, self._changes, leap)
-        both, beside = [*written, *pairs], tuple(_forms(one.what))
-        if any(_apart(a, b, moved, leap, self._changes.divisor) for a, b in both):
-            return True
-        if not moved and any(_in_other_rows(a, b, beside, leap, walks) for a, b in both):
-            return True
-        return not moved and self._of_another_tile(pairs, leap) and self._alike(one, other)
+        written = list(zip(one.sides, other.sides, strict=True))
+        steps = self._steps(one.op.operands[0])
+        for both in (written, pairs):
+            apart = [at for at, (a, b) in enumerate(both) if _apart(a, b, moved, leap, self._changes.divisor)]
+            if steps is None or len(steps) != len(both):
+                yield from [None] * len(apart)  # numbers; or what is taken for granted of a descriptor
+            else:
+                boxes = [(_box(a, *of), _box(b, *of)) for (a, b), of in zip(both, steps, strict=True)]
+                for at in apart:
+                    yield from self._rows.apart(boxes, at, ((), ()), leap)
+        if not moved and len(pairs) == 1:
+            for ((a, b),) in (written, pairs):
+                yield from self._in_other_rows(a, b, (one.ends, other.ends), leap)
+        if not moved and self._of_another_tile(pairs, leap) and self._alike(one, other):
+            yield None
+
+    def _in_other_rows(
+        self, one: _Side, other: _Side, ends: tuple[tuple[End, ...], tuple[End, ...]], leap: Leap
+    ) -> Iterator[Apart | None]:
+        """Where two tiles of pointers have no row in common, or no column."""
+        pairs = list(zip(_dimensions(one), _dimensions(other), strict=False))
+        if not one.rows or len(one.rows) != len(other.rows):
+            return
+        if any(a.step != b.step or a.base != b.base or leap(a.step) for a, b in pairs):
+            return
+        for at, (a, b) in enumerate(pairs):
+            if never_meet((a.first, a.last + 1), (b.first, b.last + 1), leap(a.base)):
+                yield from self._rows.apart(pairs, at, ends, leap)
+
+    def _steps(self, descriptor: Value) -> list[tuple[Linear, Linear]] | None:
+        """The strides and extents of a descriptor that the kernel is given."""
+        type, form = descriptor.type, self._terms.of(descriptor)
+        key: Any = self._changes.keys()[form.terms[0][0]] if len(form.terms) == 1 else ()
+        if not isinstance(type, TensorDescType) or key[:1] != ("argument",):
+            return None
+        rank, first = len(type.block.shape), key[1] + 1
+        numbers = [Linear(((self._terms.atom(("argument", first + at), ()), 1),)) for at in range(2 * rank)]
+        return list(zip(numbers[rank:], numbers[:rank], strict=True))
 
     def never_both(self, one: _Access, other: _Access) -> bool:
         """Does one need a condition, and the other that it does not hold?"""
@@ -476,6 +551,41 @@ class _Reader:
         return first.terms[0][0] if one and first is not None else None
 
 
+_Axes = tuple[int, ...]  # of a tile, one for each of a tensor that it is made of; below zero where that is not known
+
+
+def _axes(value: Value) -> _Axes:
+    """Of a tile, its own."""
+    return tuple(range(len(value.type.shape))) if isinstance(value.type, TensorType) else ()
+
+
+def _inside(op: Operation, axes: _Axes) -> _Axes:
+    """Of what an operation only gives another shape."""
+    rank = len(_axes(op.operands[0]))
+    if op.name == "tt.expand_dims":
+        at = op.int_attr("axis") or 0
+        return (*axes[:at], *axes[at + 1 :])
+    order = op.attr("order")
+    if op.name == "tt.trans" and isinstance(order, DenseArrayAttr):
+        return tuple(axes[order.values.index(at)] for at in range(rank))
+    if op.name in ("tt.trans", "tt.reshape"):
+        return (-1,) * rank
+    return axes[:rank]
+
+
+def _dimensions(side: _Side) -> list[Side]:
+    """Columns, and rows of each step."""
+    number = side.form.const
+    columns = Side(Linear((), 1), Linear(side.form.terms), number + side.first, number + side.last - 1, side.axes)
+    return [columns, *(Side(one.step, one.base, one.first, one.last, one.axes) for one in side.rows)]
+
+
+def _box(side: _Side, stride: Linear, extent: Linear) -> Side:
+    number = side.form.const
+    base = Linear(side.form.terms)
+    return Side(stride, base, number + side.first, number + side.last - 1, extent=extent)
+
+
 def _makes_elements(op: Operation) -> bool:
     """Do numbers that it is given become elements of a tensor?"""
     return not op.regions and any(isinstance(result.type, TensorType) for result in op.results)
@@ -513,10 +623,11 @@ def _sum(left: _Side, right: _Side) -> _Side:
     rows = {one.step: one for one in left.rows}
     for one in right.rows:
         known = rows.get(one.step, _Rows(one.step, Linear(), 0, 0))
-        rows[one.step] = _Rows(one.step, known.base + one.base, known.first + one.first, known.last + one.last)
+        ends, axes = (known.first + one.first, known.last + one.last), known.axes | one.axes
+        rows[one.step] = _Rows(one.step, known.base + one.base, *ends, axes)
     found = tuple(sorted(rows.values(), key=lambda one: (one.step.terms, one.step.const)))
     first, last = left.first + right.first, left.last + right.last - 1
-    return _Side(left.rest.plus(right.rest), left.form + right.form, first, last, found)
+    return _Side(left.rest.plus(right.rest), left.form + right.form, first, last, found, left.axes | right.axes)
 
 
 def _product(left: _Side, right: _Side) -> _Side | None:
@@ -525,13 +636,17 @@ def _product(left: _Side, right: _Side) -> _Side | None:
         return None
     number = right.form.constant
     if number is not None and number >= 0:
-        rows = (_Rows(one.step, one.base.scaled(number), number * one.first, number * one.last) for one in left.rows)
+        scaled = (
+            _Rows(one.step, one.base.scaled(number), number * one.first, number * one.last, one.axes)
+            for one in left.rows
+        )
         span = number * left.first, number * (left.last - 1) + 1
-        return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, tuple(rows))
+        return _Side(left.rest.times(right.rest), left.form.scaled(number), *span, tuple(scaled), left.axes)
     if number is not None or left.rows:
         return None
     base, added = Linear(left.form.terms), left.form.const
-    return _Side(ANYTHING, Linear(), 0, 1, (_Rows(right.form, base, added + left.first, added + left.last - 1),))
+    rows = _Rows(right.form, base, added + left.first, added + left.last - 1, left.axes)
+    return _Side(ANYTHING, Linear(), 0, 1, (rows,))
 
 
 def _forms(what: Any) -> Iterator[Linear]:
@@ -556,38 +671,4 @@ def _apart(one: _Side, other: _Side, moved: int, leap: Leap, divisor: Leap) -> b
         return True
     ahead = other.form - one.form
     number, far = ahead.const, math.gcd(moved, leap(other.form), divisor(Linear(ahead.terms)))
-    return _never_meet((one.first, one.last), (number + other.first, number + other.last), far)
-
-
-def _in_other_rows(one: _Side, other: _Side, beside: tuple[Linear, ...], leap: Leap, walks: Walks) -> bool:
-    """Have they no row in common, in whichever iterations the tasks are?
-
-    What else is in a place must not change, as one row's elements may reach into another one's place then; or it leads
-    to columns that blocks of the plain kernel walk through. `beside`: what the tiles are counted from.
-    """
-    pairs = list(zip(one.rows, other.rows, strict=False))
-    if len(one.rows) != len(other.rows) or one.form.terms != other.form.terms:
-        return False
-    if any(a.step != b.step or a.base != b.base or leap(a.step) for a, b in pairs):
-        return False
-    for at, (a, b) in enumerate(pairs):
-        if not _never_meet((a.first, a.last + 1), (b.first, b.last + 1), leap(a.base)):
-            continue
-        others = pairs[:at] + pairs[at + 1 :]
-        wide = [c for c, d in others if c.first != c.last or (c.first, c.last) != (d.first, d.last) or leap(c.base)]
-        if any(walks.multiplied(c.step, a.step) for c in wide):  # the same rows, counted otherwise
-            continue
-        moving = [form for form in (one.form, *(c.base for c in wide)) if leap(form)]
-        steps = [c.step for c, _ in pairs]
-        if not moving or (walks.walked((one.form, *(c.base for c, _ in pairs), *steps, *beside))
-                          and not any(walks.multiplied(form, a.step) for form in moving)):  # fmt: skip
-            return True
-    return False
-
-
-def _never_meet(one: tuple[int, int], other: tuple[int, int], leap: int) -> bool:
-    """Are two ranges apart, and stay so when one of them is moved by any multiple of `leap`?"""
-    if leap == 0:
-        return one[1] <= other[0] or other[1] <= one[0]
-    ahead = (other[0] - one[0]) % leap
-    return ahead >= one[1] - one[0] and ahead + other[1] - other[0] <= leap
+    return never_meet((one.first, one.last), (number + other.first, number + other.last), far)

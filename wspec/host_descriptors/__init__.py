@@ -13,6 +13,7 @@ from wspec.host_descriptors.descriptors import (
     compared,
 )
 from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term
+from wspec.host_descriptors.rows import lie_apart
 from wspec.tile_scheduler.scalars import Unknown
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "Term",
     "Unknown",
     "compared",
+    "lie_apart",
 ]

@@ -1,0 +1,99 @@
+"""The guard at the launch: the specialized kernel runs where rows lie apart as its proof needs it, else the plain one.
+
+Two groups of warps store rows of a tile each, in no order. Which numbers of a launch say that no row reaches into
+another one is known when the kernel is proved (`wspec.ir.rows`). They are looked at once for a grid and these numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wspec.bridge.frontend import KernelSource
+from wspec.bridge.launch import Run, around
+from wspec.bridge.launcher import keep
+from wspec.bridge.overlap_guard import Plain, Tell
+from wspec.bridge.recording import recording
+from wspec.bridge.slots import BEFORE, Slot, reader, slots_of
+from wspec.diagnostics import Remark
+from wspec.host_descriptors import lie_apart
+from wspec.ir.rows import Apart
+
+MOST = 4096  # launches that are remembered
+Needed = tuple[Apart, Remark]  # what must hold, and what is said where it does not
+
+
+def with_rows_apart(
+    kernel: Any, source: KernelSource, given: KernelSource, needed: Sequence[Needed], tell: Tell
+) -> Any:
+    """The kernel, which has the plain one launched instead where rows reach into each other.
+
+    `given`: the source with all arguments that a launch of the kernel has, `source` as its user gives them. `tell` is
+    given a remark the first time; what it raises, the launch raises.
+    """
+    if not needed:
+        return kernel
+    guard, plain = RowGuard(slots_of(given.ast.signature), needed), Plain(source, tell)
+    arguments = BEFORE + len(source.ast.signature)
+    return around(kernel, lambda launch: _with_guard(launch, guard, plain, arguments))
+
+
+def _with_guard(launch: Run, guard: RowGuard, plain: Plain, arguments: int) -> Run:
+    broken_in = guard.broken_in
+
+    def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        found = broken_in(x, y, z, rest)
+        if recording.count and (now := recording.now) is not None:
+            now.rows = guard
+            now.once |= found >= 0
+            now.alone |= not guard.is_of_descriptors
+        if found < 0:
+            launch(x, y, z, stream, function, packed, *rest)
+        else:
+            plain.launch(found, lambda: guard.needed[found][1], (x, y, z), stream, rest[:arguments])
+
+    return run
+
+
+class RowGuard:
+    """What must hold of a launch's numbers."""
+
+    def __init__(self, slots: Sequence[Slot | None], needed: Sequence[Needed]) -> None:
+        self.needed = needed
+        self._used = sorted({at for apart, _ in needed for at in apart.arguments})
+        found = [slots[at] if at < len(slots) else None for at in self._used]
+        self._slots = [slot for slot in found if slot is not None]
+        self._known: dict[tuple[int, ...], int] = {}
+        self._is_read = len(self._slots) == len(found)  # numbers inside a tuple are not
+        self._read = reader(self._slots, BEFORE, on_grid=True)
+        names = {number.name for apart, _ in needed for number in apart.numbers}
+        of_grid = names & {"program_id", "num_programs"}
+        self.is_of_descriptors = not of_grid and all(kind != "value" for _, kind, _ in self._slots)
+        """Are shapes and strides of descriptors all that decides?"""
+
+    def broken_in(self, x: int, y: int, z: int, rest: Sequence[Any]) -> int:
+        """Which of the conditions does not hold in a launch; below zero where all do."""
+        key = self._read(x, y, z, rest)
+        found = self._known.get(key)
+        if found is None:
+            found = self._first_broken(key[:3], key[3:])
+            keep(self._known, key, found, MOST)
+        return found
+
+    def hold(self, tensors: Sequence[Any]) -> bool:
+        """Do they in a launch with these tensors, where there are descriptors of the whole of each?"""
+        places = {at for at, _, _ in self._slots}
+        if all(tensors[at].is_contiguous() for at in places):
+            return True
+        numbers = [
+            tensors[at].shape[axis] if kind == "shape" else tensors[at].stride(axis) for at, kind, axis in self._slots
+        ]
+        return self._first_broken((1, 1, 1), numbers) < 0
+
+    def _first_broken(self, grid: Sequence[int], numbers: Sequence[int]) -> int:
+        if not self._is_read:
+            return 0
+        x, y, z = grid
+        values = dict(zip(self._used, numbers, strict=True))
+        broken = (at for at, (apart, _) in enumerate(self.needed) if not lie_apart(apart, (x, y, z), values))
+        return next(broken, -1)
