@@ -202,11 +202,20 @@ class _Condition:
                 base = Linear(end.base.terms, end.base.const + ahead.const)
             if base.terms == end.base.terms:
                 last.append(end.limit.shifted(ahead.const - 1 + side.first - end.first))
+        if not last:
+            base = self._moving(base)
         numbers = self._numbers
         high = numbers.of(base.shifted(side.last))
         for one in last:
             high = numbers.either("minsi", high, numbers.of(one))
         return numbers.of(base.shifted(side.first)), high
+
+    def _moving(self, base: Linear) -> Linear:
+        """Without what is the same for both tiles, but where it is a part of what a loop counts."""
+        atoms = [self._rows.atom(atom)[0] for atom, _ in base.terms]
+        if "iteration" in atoms:
+            return base
+        return Linear(tuple(term for term in base.terms if self._leap(Linear((term,)))), base.const)
 
 
 class _Numbers:
