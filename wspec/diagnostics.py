@@ -121,6 +121,12 @@ def render(remark: Remark, *, context: bool = True) -> str:
     return "\n".join(lines)
 
 
+def in_words(remarks: Iterable[Remark]) -> tuple[str, ...]:
+    """What they say, each once, with its place."""
+    texts = ((remark.message, place_text(remark.location)) for remark in remarks)
+    return tuple(dict.fromkeys(f"{message} ({place})" if place else message for message, place in texts))
+
+
 def place_text(location: Location) -> str:
     """`file.py:12` of a location; "" when it is unknown."""
     place = file_loc(location)

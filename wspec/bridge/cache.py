@@ -50,7 +50,7 @@ class Result:
     ways: tuple[LaunchWay, ...] = ()  # what a launch may choose between, this kernel first; none: there is no choice
     promotion: Promotion | None = None  # descriptors that the launch makes; None: the kernel has its user's arguments
     rows: tuple[tuple[Apart, Remark], ...] = ()
-    """What must hold of a launch's numbers, by positions in the compiled function; what is said where it does not."""
+    """What must hold of a launch's numbers, by positions in the compiled function; what is so where it does not."""
 
     @property
     def is_ours(self) -> bool:

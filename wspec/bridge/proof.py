@@ -27,7 +27,7 @@ class Proof:
     errors: tuple[Remark, ...] = ()
     undecided: tuple[Remark, ...] = ()
     timed_out: bool = False
-    rows: tuple[tuple[Apart, Remark], ...] = ()  # what must hold of a launch, and what is said where it does not
+    rows: tuple[tuple[Apart, Remark], ...] = ()  # what must hold of a launch, and what is so where it does not
 
     @property
     def line(self) -> str:

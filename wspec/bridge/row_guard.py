@@ -7,6 +7,7 @@ another one is known when the kernel is proved (`wspec.ir.rows`). They are looke
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wspec.bridge.frontend import KernelSource
@@ -20,7 +21,7 @@ from wspec.host_descriptors import lie_apart
 from wspec.ir.rows import Apart
 
 MOST = 4096  # launches that are remembered
-Needed = tuple[Apart, Remark]  # what must hold, and what is said where it does not
+Needed = tuple[Apart, Remark]  # what must hold, and what is so where it does not
 
 
 def with_rows_apart(
@@ -50,7 +51,7 @@ def _with_guard(launch: Run, guard: RowGuard, plain: Plain, arguments: int) -> R
         if found < 0:
             launch(x, y, z, stream, function, packed, *rest)
         else:
-            plain.launch(found, lambda: guard.needed[found][1], (x, y, z), stream, rest[:arguments])
+            plain.launch(found, lambda: guard.remark(found), (x, y, z), stream, rest[:arguments])
 
     return run
 
@@ -79,6 +80,11 @@ class RowGuard:
             found = self._first_broken(key[:3], key[3:])
             keep(self._known, key, found, MOST)
         return found
+
+    def remark(self, broken: int) -> Remark:
+        """For a launch that runs the plain kernel, since one of the conditions does not hold."""
+        known = self.needed[broken][1]
+        return replace(known, message=f"{known.message} in this launch, which runs the plain kernel")
 
     def hold(self, tensors: Sequence[Any]) -> bool:
         """Do they in a launch with these tensors, where there are descriptors of the whole of each?"""

@@ -74,8 +74,8 @@ class Condition:
     path: tuple[tuple[str, Location], ...] = ()
 
     def remark(self) -> Remark:
-        """For a launch of which it does not hold."""
-        message = f"{self.words.replace(' do not ', ' ', 1)} in this launch, which runs the plain kernel"
+        """What is so in a launch of which it does not hold."""
+        message = self.words.replace(" do not ", " ", 1)
         note = "give it rows that are as far apart as they are long"
         return Remark("rows-overlap", message, self.location, self.path, note)
 
