@@ -77,14 +77,13 @@ CALLS: dict[str, frozenset[int | str]] = {
     "bar_arrive": frozenset((0, 1)),
     "op": frozenset((0,)),
     "asm_of": frozenset((0,)),
-    "write_tile": frozenset(),
-    "write_tile_of_rows": frozenset(),
     "pid": frozenset((0,)),
     "warp_id": frozenset(),
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
-         "set_number", "use", "select", "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add",
-         "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at", "write_rows"),
+         "set_number", "use", "select", "ult", "umod", "smin", "smax", "ceildiv", "read", "read_volatile", "write",
+         "add", "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at", "write_rows",
+         "write_tile", "write_tile_of_rows"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -377,6 +376,9 @@ class Calls:
 
     def smin(self, left: Value, right: Value) -> Value:
         return self.builder.binary("arith.minsi", left, right)
+
+    def ceildiv(self, left: Value, right: Value) -> Value:
+        return self.builder.binary("arith.ceildivsi", left, right)
 
     def smax(self, left: Value, right: Value) -> Value:
         return self.builder.binary("arith.maxsi", left, right)

@@ -274,6 +274,13 @@ WALK = "range(pid(0), n, 132)"
         (WALK, "t // k * 128", "t % k * 64", 6 * 64 + 1),  # from there on
         (WALK, "t % k * 128", "t // k * 64", 71 * 64 + 1),
         ("range(pid(0), n, k)", "t // m * 128", "t % 8 * 64", 7 * 64 + 1),
+        (
+            "range(0, ceildiv(n - pid(0), 132), 1)",
+            "(pid(0) + t * 132) // k * 128",
+            "(pid(0) + t * 132) // k * 64",
+            71 * 64 + 1,
+        ),
+        ("range(0, ceildiv(n, 132), 1)", "t * 128", "t * 64", 3 * 64 + 1),
         (WALK, "t // k * 64", "t % k * 64", NEVER),
         (WALK, "t // k * 128 + t % k", "t % k * 64", NEVER),
         (WALK, "t // k * 128", "t % k * m", NEVER),  # counted in rows

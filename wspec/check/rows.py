@@ -11,7 +11,7 @@ loaded, or counted by a `while`, is not known there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,8 +95,9 @@ class Rows:
                 return self.is_of_table(self.atom(start)) and self._changes.is_own(place, (True,))
         return False
 
-    def counted(self, key: Any) -> tuple[Linear, Linear, list[Linear]] | None:
-        """Of what a `for` counts: where it begins, by what it rises, and where loops like it end."""
+    def counted(self, key: Any) -> Iterator[_Counter]:
+        """What a `for` counts, and whose iterations; of a loop that is gone round as often as another one would be,
+        that one first."""
         found: list[tuple[Space, Linear]] = []
         match key:
             case ("iteration", ("for", *_)):
@@ -105,8 +106,28 @@ class Rows:
                 found = [(space, step) for space, step in self._terms.steps() if space.number == number]
         for space, step in found:
             loops = [loop for loop in self._loops if self._terms.space(loop) is space]
-            return space.lower, step, [self._terms.of(loop.operands[1]) for loop in loops]
-        return None
+            ends = tuple(dict.fromkeys(self._terms.of(loop.operands[1]) for loop in loops))
+            if ends:
+                yield from self._by_steps(space.lower, step, ends)
+                yield _Counter(space.lower, step, ends)
+
+    def _by_steps(self, lower: Linear, step: Linear, ends: tuple[Linear, ...]) -> Iterator[_Counter]:
+        """From p to n by c, of a loop from 0 to (n - p + c - 1) // c."""
+        match ends:
+            case (Linear(terms=((atom, 1),), const=0),) if lower.constant == 0 and step.constant == 1:
+                match self.atom(atom):
+                    case ("op", "arith.ceildivsi", _, _, _, (far, Linear(terms=(), const=by))) if by > 0:
+                        begin = Linear(tuple((one, -factor) for one, factor in far.terms if factor < 0))
+                        yield _Counter(begin, Linear((), by), (begin + far,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """Of loops that begin at one number, and rise by one, where they end."""
+
+    lower: Linear
+    step: Linear
+    ends: tuple[Linear, ...]
 
 
 class _Condition:
@@ -252,19 +273,16 @@ class _Numbers:
         found: int | None = None
         const = form.const
         for atom, factor in form.terms:  # what a loop counts, as one number
-            counted = self._rows.counted(self._rows.atom(atom))
-            if self._rows.atom(atom)[0] != "iteration" or counted is None:
+            known = self._rows.counted(self._rows.atom(atom)) if self._rows.atom(atom)[0] == "iteration" else ()
+            counter = next((one for one in known if one.step.constant and factor % one.step.constant == 0), None)
+            if counter is None or not counter.step.constant:
                 continue
-            lower, step, ends = counted
-            by = step.constant
-            if not by or factor % by or not ends:
-                continue
-            times = factor // by
+            times = factor // counter.step.constant
             terms.pop(atom)
-            for one, more in lower.terms:
+            for one, more in counter.lower.terms:
                 terms[one] = terms.get(one, 0) - times * more
-            const -= times * lower.const
-            found = self._plus(found, self._times(times, self._induction(lower, step, ends)))
+            const -= times * counter.lower.const
+            found = self._plus(found, self._times(times, self._induction(counter)))
         for atom, factor in terms.items():
             if factor:
                 found = self._plus(found, self._times(factor, self._of_atom(atom)))
@@ -278,13 +296,11 @@ class _Numbers:
     def _plus(self, one: int | None, other: int) -> int:
         return other if one is None else self._put(Number("addi", 64, (one, other)))
 
-    def _induction(self, lower: Linear, step: Linear, ends: Iterable[Linear]) -> int:
-        end: int | None = None
-        for one in ends:
-            found = self._sum(one)
-            end = found if end is None else self.either("maxsi", end, found)
-        assert end is not None
-        return self._put(Number("induction", 64, (self._sum(lower), end, self._sum(step))))
+    def _induction(self, counter: _Counter) -> int:
+        end, *others = (self._sum(one) for one in counter.ends)
+        for one in others:
+            end = self._put(Number("maxsi", 64, (end, one)))
+        return self._put(Number("induction", 64, (self._sum(counter.lower), end, self._sum(counter.step))))
 
     def _sum(self, form: Linear) -> int:
         found = self.of(form)
@@ -316,9 +332,8 @@ class _Numbers:
             case ("if", _, *arms):
                 return self._one_of(arms)
             case ("position", _):
-                counted = self._rows.counted(key)
-                if counted is not None and counted[2]:
-                    return self._induction(*counted)
+                for counter in self._rows.counted(key):
+                    return self._induction(counter)
         if self._rows.is_of_table(key):
             return self._put(Number(COUNT, 32, (), 1 << 31))
         return self._put(Number(UNKNOWN, 64))
