@@ -82,8 +82,8 @@ CALLS: dict[str, frozenset[int | str]] = {
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
          "set_number", "use", "select", "ult", "umod", "smin", "smax", "ceildiv", "read", "read_volatile", "write",
-         "add", "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at", "write_rows",
-         "write_tile", "write_tile_of_rows"),
+         "add", "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at",
+         "write_rows", "write_tile", "write_tile_of_rows"),
         frozenset(),
     ),
 }  # fmt: skip

@@ -43,7 +43,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Coordinates:
     """Coordinates of a tile along a dimension: from `first` to `last` behind `base`, `step` from one to the next.
 
     `axes`: of the tile, along which they change. `extent`: a descriptor's, in which they lie.
@@ -57,7 +57,7 @@ class Side:
     extent: Linear | None = None
 
 
-Pairs = Sequence[tuple[Side, Side]]  # the same dimension of two tiles
+Pairs = Sequence[tuple[Coordinates, Coordinates]]  # the same dimension of two tiles
 
 
 class Rows:
@@ -137,7 +137,7 @@ class _Condition:
         self._rows, self._ends, self._leap = rows, ends, leap
         self._numbers = _Numbers(rows)
 
-    def of(self, rows: tuple[Side, Side], others: Pairs) -> Iterator[Apart | None]:
+    def of(self, rows: tuple[Coordinates, Coordinates], others: Pairs) -> Iterator[Apart | None]:
         """None at all where it does not hold, or nothing says that it may."""
         found = list(self._dimensions(rows))
         for pair in others:
@@ -162,14 +162,14 @@ class _Condition:
         fixed = [dim for dim in endless if dim is not made.rows and self._numbers.made[dim.step].name == "constant"]
         return not fixed and len(endless) < 2
 
-    def _dimensions(self, pair: tuple[Side, Side]) -> Iterator[tuple[Linear, Dimension | None]]:
+    def _dimensions(self, pair: tuple[Coordinates, Coordinates]) -> Iterator[tuple[Linear, Dimension | None]]:
         """A dimension, and those of products in what it is counted from: with the steps, of those that may differ."""
         a, b = pair
         base, products = self._split(a.base) if a.step.constant == 1 and a.extent is None else (a.base, [])
         yield a.step, self._dimension(a.step, replace(a, base=base), replace(b, base=base))
         for step, number in products:
             if self._leap(number):
-                one = Side(step, number, 0, 0)
+                one = Coordinates(step, number, 0, 0)
                 yield step, self._dimension(step, one, one)
 
     def _split(self, base: Linear) -> tuple[Linear, list[tuple[Linear, Linear]]]:
@@ -185,7 +185,7 @@ class _Condition:
                     kept = kept + Linear(((atom, factor),))
         return kept, found
 
-    def _dimension(self, step: Linear, a: Side, b: Side) -> Dimension | None:
+    def _dimension(self, step: Linear, a: Coordinates, b: Coordinates) -> Dimension | None:
         """How far two coordinates may differ. None where nothing is known of the step."""
         by = self._numbers.of(step)
         if by is None:
@@ -204,7 +204,7 @@ class _Condition:
             return Dimension(by, spread)
         return Dimension(by, spread, lows, highs)
 
-    def _between(self, side: Side, at: int) -> tuple[int | None, int | None]:
+    def _between(self, side: Coordinates, at: int) -> tuple[int | None, int | None]:
         """The first and the last coordinate, as numbers. Where a mask ends what is counted from a part of the base, and
         the rest never changes, without that."""
         base, last = side.base, list[Linear]()
