@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
 from tests.bridge.fake_driver import FakeDriver
-from tests.bridge.sample_kernels import strided_gemm
+from tests.bridge.sample_kernels import own_descriptor_gemm, strided_gemm
 from wspec import api
 from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import RowGuard
@@ -127,7 +127,6 @@ def test_what_is_recorded(driver: FakeDriver) -> None:
     assert now.rows.hold(tensors)
     for pitch, hold in ((N, True), (2 * N, True), (120, False)):
         assert now.rows.hold([*tensors[:2], matrix(M, N, pitch), *tensors[3:]]) == hold
-    assert now.rows.hold([*tensors[:2], matrix(M, N, 1, M), *tensors[3:]]), "transposed"
     pointers = wspec.compile(strided_gemm, persistent=False, gate="off", promote=False)
     with recording.on() as now:
         runs_plain(driver, pointers, matrix(M, N, N))
@@ -146,6 +145,20 @@ def test_conditions_are_kept_with_the_kernel_and_shown(fresh_cache: Path) -> Non
         said = "a launch runs the plain kernel where rows that are stored through c_ptr, stride_cm apart, reach into"
         assert said in str(report) and f"{Path(strided_gemm.fn.__code__.co_filename).name}:" in str(report)
     assert found[0] and [apart for apart, _ in found[0]] == [apart for apart, _ in found[1]]
+
+
+def test_rows_of_a_descriptor_that_the_kernel_makes(fresh_cache: Path) -> None:
+    types = {"a_desc": "tensordesc<bf16[128, 64]>", "b_desc": "tensordesc<bf16[64, 128]>", "c_ptr": "*bf16:16"}
+    types |= dict.fromkeys(("M", "N", "K", "stride_cm"), "i32")
+    options: dict[str, Any] = {"persistent": False, "gate": "off"}
+    report = wspec.offline(own_descriptor_gemm, types, TILES, **options).outcome()
+    assert report.specialized
+    slots = slots_of(report.source.ast.signature)
+    guard = RowGuard(slots, report.result.rows)
+    for n, pitch, broken in ((N, N, -1), (N, 128, -1), (N, 120, 0), (72, 72, -1), (72, 64, 0)):
+        a, b, _ = descriptors(N)
+        rest = (None,) * BEFORE + (a, b, None, M, n, K, pitch, *(None,) * 3)
+        assert guard.broken_in(2, 4, 1, rest) == broken, (n, pitch)
 
 
 def test_numbers_that_a_launch_has_inside_a_tuple_are_not_known() -> None:

@@ -322,6 +322,17 @@ def test_columns_end_where_a_mask_does() -> None:
     assert holds(MASKED, 100, 1 << 20, 1 << 20)
     other = MASKED.replace(", m, k)", ", m, n)", 2).replace("p: ptr, n, m, n", "p: ptr, n, m, k")  # in one of the tasks
     assert not holds(other, 250, 200, 200) and holds(other, 250, 250, 200)
+    none = MASKED.replace("write_tile(p, t // 4 * 128 + 64", "write_tile_of_rows(p, t // 4 * 128 + 64")
+    assert not holds(none, 100, 255, 200) and holds(none, 100, 256, 200), "none in one of the tasks"
+
+
+def test_a_mask_looks_at_a_part_of_the_place() -> None:
+    """What never changes stands beside it."""
+    text = MASKED.replace("write_tile(p,", "write_tile(at(p, k * 8 + pid(1) * n),")
+    assert holds(text, 100, 200, 200) and not holds(text, 100, 199, 200)
+    text = MASKED.replace("write_tile(p,", "write_tile(at(p, t * 1000),")
+    assert not holds(text, 100, 200, 200)
+    assert not holds(text, 100, 99 * 1000 + 255, 200) and holds(text, 100, 99 * 1000 + 256, 200), "no mask ends that"
 
 
 @pytest.mark.parametrize(

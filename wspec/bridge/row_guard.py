@@ -17,7 +17,7 @@ from wspec.bridge.overlap_guard import Plain, Tell
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import BEFORE, Slot, reader, slots_of
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import lie_apart
+from wspec.host_descriptors import RowsOfLaunch
 from wspec.ir.rows import Apart
 
 MOST = 4096  # launches that are remembered
@@ -60,13 +60,14 @@ class RowGuard:
     """What must hold of a launch's numbers."""
 
     def __init__(self, slots: Sequence[Slot | None], needed: Sequence[Needed]) -> None:
-        self.needed = needed
+        self._needed = [(RowsOfLaunch(apart), remark) for apart, remark in dict(needed).items()]
         self._used = sorted({at for apart, _ in needed for at in apart.arguments})
         found = [slots[at] if at < len(slots) else None for at in self._used]
         self._slots = [slot for slot in found if slot is not None]
-        self._known: dict[tuple[int, ...], int] = {}
         self._is_read = len(self._slots) == len(found)  # numbers inside a tuple are not
         self._read = reader(self._slots, BEFORE, on_grid=True)
+        self._places = tuple(sorted({at for at, _, _ in self._slots}))
+        self._known: dict[tuple[int, ...], int] = {}
         names = {number.name for apart, _ in needed for number in apart.numbers}
         of_grid = names & {"program_id", "num_programs"}
         self.is_of_descriptors = not of_grid and all(kind != "value" for _, kind, _ in self._slots)
@@ -76,30 +77,31 @@ class RowGuard:
         """Which of the conditions does not hold in a launch; below zero where all do."""
         key = self._read(x, y, z, rest)
         found = self._known.get(key)
-        if found is None:
-            found = self._first_broken(key[:3], key[3:])
-            keep(self._known, key, found, MOST)
-        return found
+        return self._first_broken(key) if found is None else found
 
     def remark(self, broken: int) -> Remark:
         """For a launch that runs the plain kernel, since one of the conditions does not hold."""
-        known = self.needed[broken][1]
+        known = self._needed[broken][1]
         return replace(known, message=f"{known.message} in this launch, which runs the plain kernel")
 
     def hold(self, tensors: Sequence[Any]) -> bool:
         """Do they in a launch with these tensors, where there are descriptors of the whole of each?"""
-        places = {at for at, _, _ in self._slots}
-        if all(tensors[at].is_contiguous() for at in places):
+        for at in self._places:
+            if not tensors[at].is_contiguous():
+                break
+        else:
             return True
         numbers = [
             tensors[at].shape[axis] if kind == "shape" else tensors[at].stride(axis) for at, kind, axis in self._slots
         ]
-        return self._first_broken((1, 1, 1), numbers) < 0
+        key = (1, 1, 1, *numbers)
+        found = self._known.get(key)
+        return (self._first_broken(key) if found is None else found) < 0
 
-    def _first_broken(self, grid: Sequence[int], numbers: Sequence[int]) -> int:
-        if not self._is_read:
-            return 0
-        x, y, z = grid
-        values = dict(zip(self._used, numbers, strict=True))
-        broken = (at for at, (apart, _) in enumerate(self.needed) if not lie_apart(apart, (x, y, z), values))
-        return next(broken, -1)
+    def _first_broken(self, key: tuple[int, ...]) -> int:
+        x, y, z, *numbers = key
+        values = dict(zip(self._used, numbers, strict=False))
+        broken = (at for at, (rows, _) in enumerate(self._needed) if not rows.lie_apart((x, y, z), values))
+        found = next(broken, -1) if self._is_read else 0
+        keep(self._known, key, found, MOST)
+        return found

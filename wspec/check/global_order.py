@@ -145,9 +145,9 @@ class _Reader:
         steps = self._steps(one.op.operands[0])
         for both in (written, pairs):
             apart = [at for at, (a, b) in enumerate(both) if _apart(a, b, moved, leap, self._changes.divisor)]
-            if steps is None or len(steps) != len(both):
-                yield from [None] * len(apart)  # numbers; or what is taken for granted of a descriptor
-            else:
+            if not isinstance(one.op.operands[0].type, TensorDescType):
+                yield from [None] * len(apart)
+            elif steps is not None:
                 boxes = [(_line(a, *of), _line(b, *of)) for (a, b), of in zip(both, steps, strict=True)]
                 for at in apart:
                     yield from self._rows.apart(boxes, at, ((), ()), leap)
@@ -183,7 +183,8 @@ class _Reader:
             return None
         first = key[1] + 1
         numbers = [Linear(((self._terms.atom(("argument", first + at), ()), 1),)) for at in range(2 * rank)]
-        return list(zip(numbers[rank:], numbers[:rank], strict=True))
+        steps = [*numbers[rank:-1], Linear((), 1)]  # elements of a row always lie side by side
+        return list(zip(steps, numbers[:rank], strict=True))
 
     def _steps_of_map(self, made: Operation, rank: int, element: Type) -> list[tuple[Linear, Linear]] | None:
         """In bytes. Extents and strides begin with the last dimension, whose stride is an element."""

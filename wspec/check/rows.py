@@ -197,39 +197,36 @@ class _Condition:
         if a.extent is not None:
             end = self._numbers.of(a.extent.shifted(-1))
             return Dimension(by, spread) if end is None else Dimension(by, spread, self._numbers.of(Linear()), end)
-        (low, high), (other_low, other_high) = (self._between(one, at) for at, one in enumerate((a, b)))
+        part = self._part(a, b)
+        (low, high), (other_low, other_high) = (self._between(one, at, part) for at, one in enumerate((a, b)))
         lows = self._numbers.either("minsi", low, other_low)
         highs = self._numbers.either("maxsi", high, other_high)
         if lows is None or highs is None or not self._numbers.is_bounded(lows, highs):
             return Dimension(by, spread)
         return Dimension(by, spread, lows, highs)
 
-    def _between(self, side: Coordinates, at: int) -> tuple[int | None, int | None]:
-        """The first and the last coordinate, as numbers. Where a mask ends what is counted from a part of the base, and
-        the rest never changes, without that."""
-        base, last = side.base, list[Linear]()
-        for end in self._ends[at]:
-            ahead = side.base - end.base
-            if (
-                end.axes != side.axes
-                or len(end.axes) > 1
-                or min(end.axes, default=0) < 0
-                or end.last - end.first != side.last - side.first
-            ):
-                continue
-            if self._leap(Linear(ahead.terms)):
-                continue
-            if not last:
-                base = Linear(end.base.terms, end.base.const + ahead.const)
-            if base.terms == end.base.terms:
-                last.append(end.limit.shifted(ahead.const - 1 + side.first - end.first))
-        if not last:
-            base = self._moving(base)
+    def _part(self, a: Coordinates, b: Coordinates) -> Linear:
+        """Of what both are counted from, that from which differences are: what a mask looks at, or what changes."""
+        for at, side in enumerate((a, b)):
+            for end in self._ends[at]:
+                if self._is_of(end, side):
+                    return end.base
+        return self._moving(a.base)
+
+    def _is_of(self, end: End, side: Coordinates) -> bool:
+        """Does a mask end these coordinates, but for what never changes?"""
+        same = end.axes == side.axes and len(end.axes) < 2 and min(end.axes, default=0) >= 0
+        return same and end.last - end.first == side.last - side.first and not self._leap(side.base - end.base)
+
+    def _between(self, side: Coordinates, at: int, part: Linear) -> tuple[int | None, int | None]:
+        """The first and the last coordinate, as numbers, counted from a part of the base."""
         numbers = self._numbers
-        high = numbers.of(base.shifted(side.last))
-        for one in last:
-            high = numbers.either("minsi", high, numbers.of(one))
-        return numbers.of(base.shifted(side.first)), high
+        high = numbers.of(part.shifted(side.last))
+        for end in self._ends[at]:
+            if end.base == part and self._is_of(end, side):
+                last = end.limit.shifted(side.first - end.first - 1)
+                high = numbers.either("minsi", high, numbers.of(last))
+        return numbers.of(part.shifted(side.first)), high
 
     def _moving(self, base: Linear) -> Linear:
         """Without what is the same for both tiles, but where it is a part of what a loop counts."""

@@ -13,7 +13,7 @@ from wspec.host_descriptors.descriptors import (
     compared,
 )
 from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term
-from wspec.host_descriptors.rows import lie_apart
+from wspec.host_descriptors.rows import RowsOfLaunch, lie_apart
 from wspec.tile_scheduler.scalars import Unknown
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "LaunchSlice",
     "Made",
     "Promotion",
+    "RowsOfLaunch",
     "Sum",
     "Term",
     "Unknown",

@@ -11,7 +11,18 @@ from wspec.tile_scheduler.scalars import Scalar
 assert COUNT == PLACE and UNKNOWN == FOUND
 
 
+class RowsOfLaunch:
+    """What must hold, made ready to be looked at for many launches."""
+
+    def __init__(self, apart: Apart) -> None:
+        self._apart = apart
+        self._scalars = [Scalar(one.name, one.bits, one.operands, one.value) for one in apart.numbers]
+
+    def lie_apart(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> bool:
+        """`values`: of the arguments that decide, by their position in the compiled function."""
+        return self._apart.holds(intervals(self._scalars, grid, values))
+
+
 def lie_apart(apart: Apart, grid: tuple[int, int, int], values: Mapping[int, int]) -> bool:
-    """`values`: of the arguments that decide, by their position in the compiled function."""
-    scalars = [Scalar(one.name, one.bits, one.operands, one.value) for one in apart.numbers]
-    return apart.holds(intervals(scalars, grid, values))
+    """The same of one launch."""
+    return RowsOfLaunch(apart).lie_apart(grid, values)
