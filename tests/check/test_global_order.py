@@ -335,6 +335,12 @@ def test_a_mask_looks_at_a_part_of_the_place() -> None:
     assert not holds(text, 100, 99 * 1000 + 255, 200) and holds(text, 100, 99 * 1000 + 256, 200), "no mask ends that"
 
 
+def test_ends_that_are_counted_from_different_places() -> None:
+    text = MASKED.replace("k):", "k, c):").replace("write_tile(p, t // 4 * 128,", "write_tile(at(p, c), t // 4 * 128,")
+    text = text.replace("128 + 64, t % 4 * 64,", "128 + 64, t % 4 * 64 + c,")
+    assert not holds(text, 100, 255, 200, -1000) and holds(text, 100, 256, 200, -1000)
+
+
 @pytest.mark.parametrize(
     ("group", "tiles"), [("1", [(1, 1), (3, 5), (16, 33), (40, 64)]), ("8", [(1, 1), (3, 8), (16, 32), (40, 64)])]
 )
@@ -357,6 +363,17 @@ def test_tiles_of_a_product_in_groups(group: str, tiles: list[tuple[int, int]]) 
 def test_a_mask_of_rows_says_nothing_of_columns() -> None:
     text = MASKED.replace("write_tile(", "write_tile_of_rows(")
     assert not holds(text, 100, 255, 100) and holds(text, 100, 256, 100)
+    text = text.replace("t // 4 * 128", "0").replace("t % 4 * 64", "0")  # of which both begin at one number
+    assert not holds(text, 100, 8, 8) and holds(text, 100, 64, 8)
+
+
+@pytest.mark.parametrize(("begin", "stride"), [("0", "read(q)"), ("read(at(q, t % k))", "m"), ("t * 64", "read(q)")])
+def test_what_a_launch_does_not_know_is_undecided(begin: str, stride: str) -> None:
+    """What is loaded, though nothing writes it."""
+    text = WALKED.replace("p: ptr,", "p: ptr, q: ptr,").replace(", m)", ", {stride})")
+    text = text.format(walk=WALK, begin=begin, row="t // k * 128", stride=stride)
+    report = check(kernel(text), disjoint=Disjoint(every=True))
+    assert {finding.code for finding in report.findings} == {"global-order"} and not report.conditions, str(report)
 
 
 _OF_TILES = ("t // k", "t % k", "t // 3", "t % 6", "k", "t % k // 2", "pid(0)", "t", "pid(1)", "t // n", "t // k // 2")

@@ -143,8 +143,8 @@ class _Condition:
         for pair in others:
             found += self._dimensions(pair)
         (row, first), *rest = found
-        if any(self._leap(step) for step, _ in found) or any(_is_multiple(step, row) for step, _ in rest):
-            return  # rows that lie elsewhere in other iterations, or that are counted otherwise
+        if any(_is_multiple(step, row) for step, _ in rest):
+            return  # rows, counted otherwise
         dims = [dim for _, dim in rest if dim is not None]
         if first is None or len(dims) < len(rest):
             return
@@ -188,7 +188,7 @@ class _Condition:
     def _dimension(self, step: Linear, a: Coordinates, b: Coordinates) -> Dimension | None:
         """How far two coordinates may differ. None where nothing is known of the step."""
         by = self._numbers.of(step)
-        if by is None:
+        if by is None or not self._numbers.is_bounded(by, by):
             return None
         stays = a.base == b.base and not self._leap(a.base)
         spread = max(abs(a.last - b.first), abs(b.last - a.first)) if stays else None
