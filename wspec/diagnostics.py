@@ -31,6 +31,7 @@ REASONS: dict[str, str] = {
     "unsupported-control-flow": "the control flow around the loop cannot be divided between warps",
     "memory-alias": "a load and a store may touch the same memory",
     "arguments-overlap": "arguments of a launch share memory that the specialized kernel takes to be apart",
+    "rows-overlap": "rows that a launch stores reach into each other, which the specialized kernel takes not to",
     "promoted": "tiles that went through pointers go through tensor descriptors; nothing else has changed",
     "not-promoted": "tiles that go through pointers are not shown to be a tensor descriptor's",
     "torch-compile": "code of torch.compile launches Triton's own compilation of the kernel",
@@ -118,6 +119,12 @@ def render(remark: Remark, *, context: bool = True) -> str:
     if remark.note:
         lines.append(f"note: {remark.note}")
     return "\n".join(lines)
+
+
+def in_words(remarks: Iterable[Remark]) -> tuple[str, ...]:
+    """What they say, each once, with its place."""
+    texts = ((remark.message, place_text(remark.location)) for remark in remarks)
+    return tuple(dict.fromkeys(f"{message} ({place})" if place else message for message, place in texts))
 
 
 def place_text(location: Location) -> str:

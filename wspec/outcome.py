@@ -11,7 +11,7 @@ from rich.console import Console
 
 from wspec import bridge, ir
 from wspec.bridge import Group, KernelSource, Resources, Result
-from wspec.diagnostics import Remark, render
+from wspec.diagnostics import Remark, in_words, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
 from wspec.options import Options
@@ -65,6 +65,11 @@ class Report:
         return tuple(bridge.names_of(self.result.disjoint, self.source.ast.signature))
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        """What must not be so in a launch, in words: it looks at its numbers, and else runs the plain kernel."""
+        return in_words(remark for _, remark in self.result.rows)
+
+    @property
     def choice(self) -> list[tuple[str, float]]:
         """What a launch may choose between, the chosen one first, with the cycles that the model expects.
 
@@ -100,6 +105,7 @@ class Report:
         if self.guarded:
             pairs = ", ".join(f"{one} and {other}" for one, other in self.guarded)
             parts.append(f"a launch runs the plain kernel where two of these share memory: {pairs}")
+        parts += [f"a launch runs the plain kernel where {words}" for words in self.conditions]
         if self.result.promotion is not None:
             parts.append("\n".join(self.result.promotion.in_words()))
         if self.choice:

@@ -55,4 +55,5 @@ def read_final(final: str) -> ir.Operation:
 def proof_of(report: Report, limit_s: float) -> Proof:
     """The same without how long it took, so that equal kernels have equal proofs."""
     errors, undecided = (tuple(one.remark() for one in kind) for kind in (report.errors, report.undecided))
-    return Proof(report.summary(timed=False), errors, undecided, timed_out=report.seconds >= limit_s)
+    rows = tuple((one.apart, one.remark()) for one in report.conditions)
+    return Proof(report.summary(timed=False), errors, undecided, timed_out=report.seconds >= limit_s, rows=rows)

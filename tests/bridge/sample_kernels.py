@@ -38,6 +38,32 @@ def gemm(a_desc, b_desc, c_ptr, K, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constex
 
 
 @triton.jit
+def strided_gemm(
+    a_desc, b_desc, c_ptr, M, N, K, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for k in tl.range(0, K, BLOCK_K):
+        acc = tl.dot(a_desc.load([row, k]), b_desc.load([k, column]), acc)
+    rows, columns = row + tl.arange(0, BLOCK_M)[:, None], column + tl.arange(0, BLOCK_N)[None, :]
+    c_ptrs = c_ptr + rows * stride_cm + columns * stride_cn
+    tl.store(c_ptrs, acc.to(tl.bfloat16), mask=(rows < M) & (columns < N))
+
+
+@triton.jit
+def own_descriptor_gemm(
+    a_desc, b_desc, c_ptr, M, N, K, stride_cm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    row, column = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+    c_desc = tl.make_tensor_descriptor(c_ptr, [M, N], [stride_cm, 1], [BLOCK_M, BLOCK_N])
+    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for k in tl.range(0, K, BLOCK_K):
+        acc = tl.dot(a_desc.load([row, k]), b_desc.load([k, column]), acc)
+    c_desc.store([row, column], acc.to(tl.bfloat16))
+
+
+@triton.jit
 def device_descriptor(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     x = tl.make_tensor_descriptor(x_ptr, [n], [1], [BLOCK])
     y = tl.make_tensor_descriptor(y_ptr, [n], [1], [BLOCK])

@@ -81,8 +81,9 @@ CALLS: dict[str, frozenset[int | str]] = {
     "warp_id": frozenset(),
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
-         "set_number", "use", "select", "ult", "umod", "smin", "smax", "read", "read_volatile", "write", "add",
-         "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at", "write_rows"),
+         "set_number", "use", "select", "ult", "umod", "smin", "smax", "ceildiv", "read", "read_volatile", "write",
+         "add", "extui", "extsi", "trunc", "convert", "keep", "fetch", "all_of", "byte", "tma_store_back", "at",
+         "write_rows", "write_tile", "write_tile_of_rows"),
         frozenset(),
     ),
 }  # fmt: skip
@@ -376,6 +377,9 @@ class Calls:
     def smin(self, left: Value, right: Value) -> Value:
         return self.builder.binary("arith.minsi", left, right)
 
+    def ceildiv(self, left: Value, right: Value) -> Value:
+        return self.builder.binary("arith.ceildivsi", left, right)
+
     def smax(self, left: Value, right: Value) -> Value:
         return self.builder.binary("arith.maxsi", left, right)
 
@@ -411,6 +415,34 @@ class Calls:
             offsets = binary("arith.addi", offsets, binary("arith.muli", number, by))
         first = make("tt.splat", [pointer], [places]).result
         self.write(make("tt.addptr", [first, offsets], [places]).result, count)
+
+    def write_tile(self, pointer: Value, row: Value, column: Value, stride: Value, columns: Value) -> None:
+        """A number to each element of a tile of 64 x 64 of a matrix of so many columns."""
+        self._write_tile(pointer, (row, column), stride, columns, 1)
+
+    def write_tile_of_rows(self, pointer: Value, row: Value, column: Value, stride: Value, rows: Value) -> None:
+        """The same of a matrix of so many rows."""
+        self._write_tile(pointer, (row, column), stride, rows, 0)
+
+    def _write_tile(self, pointer: Value, begins: tuple[Value, Value], stride: Value, end: Value, axis: int) -> None:
+        make, binary = self.builder.create, self.builder.binary
+        whole, bits = TensorType((64, 64), I32, BLOCKED), TensorType((64, 64), I1, BLOCKED)
+        places = TensorType((64, 64), pointer.type, BLOCKED)
+        each = []
+        for at, first in enumerate(begins):
+            line = TensorType((64,), I32, Layout("ttg.slice", (("dim", 1 - at), ("parent", BLOCKED))))
+            count = make("tt.make_range", [], [line], {"start": i32(0), "end": i32(64)}).result
+            place = binary("arith.addi", make("tt.splat", [first], [line]).result, count)
+            shape = (64, 1) if at == 0 else (1, 64)
+            one = make("tt.expand_dims", [place], [TensorType(shape, I32, BLOCKED)], {"axis": i32(1 - at)}).result
+            each.append(make("tt.broadcast", [one], [whole]).result)
+        less: dict[str, Attribute] = {"predicate": IntegerAttr(2, I64)}
+        inside = make("arith.cmpi", [each[axis], make("tt.splat", [end], [whole]).result], [bits], less).result
+        lines = binary("arith.muli", each[0], make("tt.splat", [stride], [whole]).result)
+        first = make("tt.splat", [pointer], [places]).result
+        place = make("tt.addptr", [first, binary("arith.addi", lines, each[1])], [places]).result
+        flags: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
+        make("tt.store", [place, each[0], inside], [], flags)
 
     def at(self, pointer: Value, offset: Value) -> Value:
         """So many elements behind a pointer."""

@@ -11,6 +11,7 @@ import pytest
 from tests.check.script import kernel
 from wspec.check import check
 from wspec.check.congruence import Congruence
+from wspec.host_descriptors import lie_apart
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.types import ArrayAttr, DictAttr, i32
@@ -191,46 +192,67 @@ def kernel(p: ptr, n, m):
             for i in range(0, n, 1):
                 write_rows(at(p, {2}), {1}, {3})
 """
+NEVER, ALWAYS = None, ()
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "begin", "stride", "apart"),
-    [
-        ("i * 128", "i * 128 + 64", "0", "m", True),
-        ("i * 128", "i * 128 + 64", "n", "m", True),
-        ("i * 64", "i * 64 + 64", "0", "m", False),
-        ("i * 128", "i * 128 + 63", "0", "m", False),
-        ("0", "64", "0", "m", True),
-        ("0", "64", "i * m", "m", False),  # rows of other iterations
-        ("0", "64", "i * 64", "m", False),
-        ("0", "64", "0", "m + i", False),  # rows that lie elsewhere in other iterations
-        ("i * n", "i * n + 64", "0", "m", False),
-        ("i * 128", "i * 128 + 64", "0", "3", True),
-        ("0", "64", "i * 384", "3", True),
-        ("0", "64", "i * 192", "3", False),
-    ],
-)
-def test_rows_of_two_tasks(one: str, other: str, begin: str, stride: str, apart: bool) -> None:
-    report = check(kernel(ROWS.format(one, other, begin, stride)))
-    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "more", "apart"),
-    [
-        ("i * 128", "i * 128 + 64", "n, k", True),
-        ("i * 128", "i * 128 + 64", "n, m", True),
-        ("i * 128", "i * 128 + 64", "i * 128, m", True),
-        ("i * 128", "i * 128 + 64", "i * 64, m", True),
-        ("i * 128", "i * 128 + 64", "(n - i) * 64, m", False),  # rows of the same stride are added
-        ("0", "64", "i, k", False),  # k may be m
-        ("0", "64", "i, m * 2", False),
-    ],
-)
-def test_rows_of_two_strides(one: str, other: str, more: str, apart: bool) -> None:
-    text = ROWS.replace("{3})", "{3}, {4})").replace("n, m", "n, m, k").format(one, other, "0", "m", more)
+def holds(text: str, *numbers: int, grid: tuple[int, int, int] = (8, 2, 1)) -> bool:
+    """Is a script proved for a launch with these numbers behind its pointer?"""
     report = check(kernel(text))
-    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+    codes = {finding.code for finding in report.findings}
+    assert codes <= {"global-order"}, str(report)
+    values = dict(enumerate((0, *numbers)))
+    return not codes and all(lie_apart(one.apart, grid, values) for one in report.conditions)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "begin", "stride", "at_least"),
+    [
+        ("i * 128", "i * 128 + 64", "0", "m", 1),  # one column
+        ("i * 128", "i * 128 + 64", "n", "m", 1),
+        ("i * 64", "i * 64 + 64", "0", "m", NEVER),
+        ("i * 128", "i * 128 + 63", "0", "m", NEVER),
+        ("0", "64", "0", "m", 1),
+        ("0", "64", "i * m", "m", NEVER),  # rows of other iterations
+        ("0", "64", "i * 64", "m", 7 * 64 + 1),
+        ("0", "64", "0", "m + i", NEVER),  # rows that lie elsewhere in other iterations
+        ("0", "64", "read(at(p, i))", "m", NEVER),
+        ("0", "64", "0", "read(p)", NEVER),  # a launch does not know how far rows lie apart
+        ("i * n", "i * n + 64", "0", "m", NEVER),
+        ("i * 128", "i * 128 + 64", "0", "3", ALWAYS),
+        ("0", "64", "i * 384", "3", ALWAYS),
+        ("0", "64", "i * 192", "3", NEVER),
+    ],
+)
+def test_rows_of_two_tasks(one: str, other: str, begin: str, stride: str, at_least: int | tuple[()] | None) -> None:
+    """`at_least`: what m must be, in a launch of eight iterations."""
+    text = ROWS.format(one, other, begin, stride)
+    if not isinstance(at_least, int):
+        report = check(kernel(text))
+        assert report.ok == (at_least is ALWAYS) and not report.conditions, str(report)
+        return
+    assert holds(text, 8, at_least) and not holds(text, 8, at_least - 1)
+    assert holds(text, 8, -at_least) and not holds(text, 8, 1 - at_least), "rows that go backwards"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "more", "right", "wrong"),
+    [
+        ("i * 128", "i * 128 + 64", "n, k", [(64, 64)], [(0, 64)]),
+        ("i * 128", "i * 128 + 64", "n, m", [(64, 0)], [(0, 0)]),
+        ("i * 128", "i * 128 + 64", "i * 128, m", [(1, 0)], [(0, 0)]),
+        ("i * 128", "i * 128 + 64", "i * 64, m", [(1, 0)], [(0, 0)]),
+        ("i * 128", "i * 128 + 64", "(n - i) * 64, m", [], [(64, 0), (1, 0)]),  # rows of the same stride are added
+        ("0", "64", "i, k", [(8, 1), (1, 128), (100, 3)], [(7, 1), (1, 127), (8, 8), (0, 5)]),  # k may be m
+        ("0", "64", "i, m * 2", [], [(1, 0)]),
+    ],
+)
+def test_rows_of_two_strides(
+    one: str, other: str, more: str, right: list[tuple[int, int]], wrong: list[tuple[int, int]]
+) -> None:
+    """For pairs of m and k, in a launch of eight iterations."""
+    text = ROWS.replace("{3})", "{3}, {4})").replace("n, m", "n, m, k").format(one, other, "0", "m", more)
+    assert all(holds(text, 8, m, k) for m, k in right)
+    assert not any(holds(text, 8, m, k) for m, k in wrong)
 
 
 WALKED = """
@@ -247,38 +269,111 @@ WALK = "range(pid(0), n, 132)"
 
 
 @pytest.mark.parametrize(
-    ("walk", "row", "begin", "apart"),
+    ("walk", "row", "begin", "columns"),
     [
-        (WALK, "t // k * 128", "t % k * 64", True),
-        (WALK, "t % k * 128", "t // k * 64", True),
-        (WALK, "(t // k * 8 + t % smin(k - t // k * 8, 8)) * 128", "t % k // smin(k - t // k * 8, 8) * 128", True),
-        (WALK, "t % k % 7 * 128", "t % k // 7 * 64 + t // k * n", True),  # a number of a batch
-        ("range(pid(0), n, k)", "t // m * 128", "t % 8 * 64", True),
-        (WALK, "t % k * 128", "t // 33 * 64", True),
-        (WALK, "t // k * 64", "t % k * 64", False),
-        (WALK, "t // k * 128 + t % k", "t % k * 64", False),
-        (WALK, "t // k * 128", "t % k * m", False),  # counted in rows
-        (WALK, "t // k * 128", "t % k * (m * 64)", False),
-        (WALK, "t // k * 128", "t * 64", False),  # columns that no other block has
-        (WALK, "t % 132 * 128", "t // 132 * 64", False),
-        (WALK, "t % 132 * 128", "t // 264 * 64", False),
-        (WALK, "t // k * 128", "t % k * 64 + pid(0) * 4096", False),
-        (WALK, "t // k * 128 + pid(0) * 128", "t % k * 64", False),
-        (WALK, "t // k * 128", "t % k * 64 + pid(1) * n", True),
-        (WALK, "t // k * 128", "t % k * 64 + (t - pid(0))", False),
-        (WALK, "t // k * 128", "(t - pid(0)) % k * 64", False),
-        (WALK, "t // k * 128", "read(at(p, t % k))", False),
-        ("range(pid(0), n, k)", "t % k * 128", "t // k * 64", False),
-        ("range(0, n, 132)", "t // k * 128", "t % k * 64", False),  # each block all tiles
-        ("range(pid(0), n, 1)", "t // k * 128", "t % k * 64", False),
-        ("range(pid(0) * 132, n, 1)", "t // k * 128", "t % k * 64", False),
-        (WALK, "pid(0) * 64", "t % k * 64", False),
-        (WALK, "pid(0) * 64", "0", True),  # the next block's rows too, as in the plain kernel
+        (WALK, "t // k * 128", "t % k * 64", 6 * 64 + 1),  # from there on
+        (WALK, "t % k * 128", "t // k * 64", 71 * 64 + 1),
+        ("range(pid(0), n, k)", "t // m * 128", "t % 8 * 64", 7 * 64 + 1),
+        (
+            "range(0, ceildiv(n - pid(0), 132), 1)",
+            "(pid(0) + t * 132) // k * 128",
+            "(pid(0) + t * 132) // k * 64",
+            71 * 64 + 1,
+        ),
+        ("range(0, ceildiv(n, 132), 1)", "t * 128", "t * 64", 3 * 64 + 1),
+        (WALK, "t // k * 64", "t % k * 64", NEVER),
+        (WALK, "t // k * 128 + t % k", "t % k * 64", NEVER),
+        (WALK, "t // k * 128", "t % k * m", NEVER),  # counted in rows
+        (WALK, "t // k * 128", "t % k * (m * 64)", NEVER),
+        (WALK, "t // k * 128", "t * 64", 499 * 64 + 1),
+        (WALK, "t % 132 * 128", "t // 132 * 64", 3 * 64 + 1),
+        (WALK, "t // k * 128", "t % k * 64 + pid(0) * 4096", 6 * 64 + 1),
+        (WALK, "t // k * 128", "read(at(p, t % k))", NEVER),
+        (WALK, "pid(0) * 64", "t % k * 64", 6 * 64 + 1),
+        (WALK, "pid(0) * 64", "0", 1),
     ],
 )
-def test_tiles_that_blocks_walk_through(walk: str, row: str, begin: str, apart: bool) -> None:
-    report = check(kernel(WALKED.format(walk=walk, row=row, begin=begin)))
-    assert {finding.code for finding in report.findings} == (set() if apart else {"global-order"}), str(report)
+def test_tiles_that_a_block_walks_through(walk: str, row: str, begin: str, columns: int | None) -> None:
+    """500 tiles, 7 beside each other: `columns` is how far rows must lie apart."""
+    text = WALKED.format(walk=walk, row=row, begin=begin)
+    if columns is None:
+        report = check(kernel(text))
+        assert {finding.code for finding in report.findings} == {"global-order"}, str(report)
+    else:
+        assert holds(text, 500, columns, 7) and not holds(text, 500, columns - 1, 7)
+
+
+MASKED = """
+def kernel(p: ptr, n, m, k):
+    with specialize():
+        with task(4):
+            for t in range(pid(0), n, 132):
+                write_tile(p, t // 4 * 128, t % 4 * 64, m, k)
+        with task(4):
+            for t in range(pid(0), n, 132):
+                write_tile(p, t // 4 * 128 + 64, t % 4 * 64, m, k)
+"""
+
+
+def test_columns_end_where_a_mask_does() -> None:
+    """A matrix of 200 columns in tiles of 64: its rows lie 200 apart, the tiles reach to 256."""
+    assert holds(MASKED, 100, 200, 200) and not holds(MASKED, 100, 199, 200)
+    assert holds(MASKED, 100, 256, 1 << 20) and not holds(MASKED, 100, 255, 1 << 20)
+    assert holds(MASKED, 100, 1 << 20, 1 << 20)
+    other = MASKED.replace(", m, k)", ", m, n)", 2).replace("p: ptr, n, m, n", "p: ptr, n, m, k")  # in one of the tasks
+    assert not holds(other, 250, 200, 200) and holds(other, 250, 250, 200)
+    none = MASKED.replace("write_tile(p, t // 4 * 128 + 64", "write_tile_of_rows(p, t // 4 * 128 + 64")
+    assert not holds(none, 100, 255, 200) and holds(none, 100, 256, 200), "none in one of the tasks"
+
+
+def test_a_mask_looks_at_a_part_of_the_place() -> None:
+    """What never changes stands beside it."""
+    text = MASKED.replace("write_tile(p,", "write_tile(at(p, k * 8 + pid(1) * n),")
+    assert holds(text, 100, 200, 200) and not holds(text, 100, 199, 200)
+    text = MASKED.replace("write_tile(p,", "write_tile(at(p, t * 1000),")
+    assert not holds(text, 100, 200, 200)
+    assert not holds(text, 100, 99 * 1000 + 255, 200) and holds(text, 100, 99 * 1000 + 256, 200), "no mask ends that"
+
+
+def test_ends_that_are_counted_from_different_places() -> None:
+    text = MASKED.replace("k):", "k, c):").replace("write_tile(p, t // 4 * 128,", "write_tile(at(p, c), t // 4 * 128,")
+    text = text.replace("128 + 64, t % 4 * 64,", "128 + 64, t % 4 * 64 + c,")
+    assert not holds(text, 100, 255, 200, -1000) and holds(text, 100, 256, 200, -1000)
+
+
+@pytest.mark.parametrize(
+    ("group", "tiles"), [("1", [(1, 1), (3, 5), (16, 33), (40, 64)]), ("8", [(1, 1), (3, 8), (16, 32), (40, 64)])]
+)
+def test_tiles_of_a_product_in_groups(group: str, tiles: list[tuple[int, int]]) -> None:
+    """Rows as far apart as there are columns do; without a mask where all groups are of one size."""
+    first = f"t // (k * {group}) * {group}"
+    row = f"({first} + t % smin(n // k - {first}, {group})) * 128"
+    begin = f"t % (k * {group}) // smin(n // k - {first}, {group}) * 64"
+    text = WALKED.format(walk=WALK, row=row, begin=begin)
+    for across, down in tiles:
+        assert holds(text, across * down, across * 64, across)
+        assert not holds(text, across * down, across * 64 - 64, across)
+    masked = MASKED.replace("t // 4 * 128", row).replace("t % 4 * 64", begin).replace("m, k)", "m, k, c)", 1)
+    masked = masked.replace(", m, k)", ", m, c)")
+    for across, down in ((1, 1), (3, 5), (16, 33), (40, 63)):
+        assert holds(masked, across * down, across * 64 - 8, across, across * 64 - 8)
+        assert not holds(masked, across * down, across * 64 - 9, across, across * 64 - 8)
+
+
+def test_a_mask_of_rows_says_nothing_of_columns() -> None:
+    text = MASKED.replace("write_tile(", "write_tile_of_rows(")
+    assert not holds(text, 100, 255, 100) and holds(text, 100, 256, 100)
+    text = text.replace("t // 4 * 128", "0").replace("t % 4 * 64", "0")  # of which both begin at one number
+    assert not holds(text, 100, 8, 8) and holds(text, 100, 64, 8)
+
+
+@pytest.mark.parametrize(("begin", "stride"), [("0", "read(q)"), ("read(at(q, t % k))", "m"), ("t * 64", "read(q)")])
+def test_what_a_launch_does_not_know_is_undecided(begin: str, stride: str) -> None:
+    """What is loaded, though nothing writes it."""
+    text = WALKED.replace("p: ptr,", "p: ptr, q: ptr,").replace(", m)", ", {stride})")
+    text = text.format(walk=WALK, begin=begin, row="t // k * 128", stride=stride)
+    report = check(kernel(text), disjoint=Disjoint(every=True))
+    assert {finding.code for finding in report.findings} == {"global-order"} and not report.conditions, str(report)
 
 
 _OF_TILES = ("t // k", "t % k", "t // 3", "t % 6", "k", "t % k // 2", "pid(0)", "t", "pid(1)", "t // n", "t // k // 2")
@@ -291,39 +386,37 @@ def _number(draw: random.Random, depth: int) -> str:
     return draw.choice(kinds).format(_number(draw, depth - 1), _number(draw, draw.randrange(depth)))
 
 
-def _of_blocks(row: str, begin: str, n: int, m: int, k: int) -> tuple[list[tuple[set[int], set[int]]], int]:
-    """The places that the tasks of each of four blocks store to, and how far columns lie from each other."""
-    found, columns = [], set[int]()
+def _meet(row: str, begin: str, n: int, m: int, k: int) -> bool:
+    """Do the two tasks of one of four blocks store to one place?"""
     for block in range(4):
         tasks = set[int](), set[int]()
-        for t in range(block, n * 4, 4):
+        for t in range(block, n, 4):
             known = {"t": t, "n": n, "m": m, "k": k, "pid": (block, 1).__getitem__, "smin": min}
             first, column = eval(row, known), eval(begin, known)
-            columns.add(column)
             for task, places in enumerate(tasks):
                 places.update(column + (first + task * 64 + one) * m for one in range(64))
-        found.append(tasks)
-    return found, max(columns) - min(columns)
+        if tasks[0] & tasks[1]:
+            return True
+    return False
 
 
-def test_rows_that_are_proved_apart_meet_only_where_those_of_other_blocks_do() -> None:
-    """Never if a row's columns are fewer than what lies between rows, and hardly ever else."""
-    proved, within, across = 0, 0, 0
+def test_rows_that_are_proved_apart_in_a_launch_never_meet() -> None:
+    """And most of those that do not meet are proved to."""
+    held, missed, met = 0, 0, 0
     for seed in range(400):
         draw = random.Random(seed)
         row = f"({_number(draw, draw.randrange(2))}) * {draw.choice((64, 128, 128, 128))}"
         begin = f"({_number(draw, draw.randrange(2))}) * {draw.choice((1, 4, 64, 'n', 64))}"
-        if not check(kernel(WALKED.format(walk="range(pid(0), n, 4)", row=row, begin=begin))).ok:
+        report = check(kernel(WALKED.format(walk="range(pid(0), n, 4)", row=row, begin=begin)))
+        if not report.ok:
             continue
-        proved += 1
-        for n, m, k in itertools.product((3, 6), (1, 64, 256, 1024), (2, 3, 7)):
-            blocks, columns = _of_blocks(row, begin, n, m, k)
-            if any(one & other for one, other in blocks):
-                assert columns >= m, f"{seed}: rows {row} of {m}, columns {begin}, n {n}, k {k}"
-                within += 1
-                pairs = itertools.combinations([one | other for one, other in blocks], 2)
-                across += any(one & other for one, other in pairs)
-    assert proved > 150 and within > 300 and across > 0.98 * within, (proved, within, across)
+        for n, m, k in itertools.product((12, 23), (1, 64, 256, 1024), (2, 3, 7)):
+            values = dict(enumerate((0, n, m, k)))
+            apart = all(lie_apart(one.apart, (4, 2, 1), values) for one in report.conditions)
+            meet = _meet(row, begin, n, m, k)
+            assert not (apart and meet), f"{seed}: rows {row} of {m}, columns {begin}, n {n}, k {k}"
+            held, missed, met = held + apart, missed + (not apart and not meet), met + meet
+    assert held > 4000 and met > 1000 and missed < held / 4, (held, missed, met)
 
 
 def test_a_scalar_of_a_team_is_no_tile() -> None:

@@ -63,6 +63,7 @@ def test_every_variant() -> None:
     assert found == ["d128_causal", "d128", "d64_causal", "d64", "d256_causal", "d256"]
     assert out.endswith("\n\n6 of 6 proved\n")
     assert out.count("\nassumed: index arithmetic") == 1, "not once for each"
+    assert "\nassumed: rows that are stored through " in out
 
 
 def test_flags_change_the_kernel() -> None:

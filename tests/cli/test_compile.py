@@ -162,6 +162,10 @@ def test_explain() -> None:
     assert "walk through the tiles of the grid" in out and "one stage more takes 64 KiB" in out
     assert "what you can change" in out and "--overlap 0" in out and "--persistent 0" in out
     assert f"\n{PROVED}" in out
+    rows = next(
+        line for line in out.splitlines() if "the plain kernel where rows that are stored through o_desc" in line
+    )
+    assert rows.endswith("tour_kernel.py:28)")
 
 
 def test_explain_a_block_for_every_tile() -> None:

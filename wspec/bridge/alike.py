@@ -95,6 +95,7 @@ class _Binary:
     def __init__(self, alike: Alike, recorded: Recorded, count: int) -> None:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
         self.contents, self.tables, self.constants = bytes(recorded.contents), recorded.tables, alike.constants
+        self.rows = recorded.rows
         self.memory, guard = block_of(recorded, count), recorded.guard
         self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
         self.lay: Lay | None = None
@@ -132,6 +133,8 @@ class _Grid:
         """With these arguments."""
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
+        if binary.rows is not None and not binary.rows.hold(arguments):
+            return _NOT
         waits = early and entry is not None and not entry.settled  # for the table
         contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
         addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)

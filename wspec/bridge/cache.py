@@ -22,6 +22,7 @@ from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, bad_input, from_json, to_json
 from wspec.host_descriptors import Promotion
 from wspec.ir.disjoint import Pair
+from wspec.ir.rows import Apart
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
 from wspec.tile_scheduler import LaunchWay, TileLoop
@@ -48,6 +49,8 @@ class Result:
     module: str = ""  # a digest of the specialized module; empty when there is none
     ways: tuple[LaunchWay, ...] = ()  # what a launch may choose between, this kernel first; none: there is no choice
     promotion: Promotion | None = None  # descriptors that the launch makes; None: the kernel has its user's arguments
+    rows: tuple[tuple[Apart, Remark], ...] = ()
+    """What must hold of a launch's numbers, by positions in the compiled function; what is so where it does not."""
 
     @property
     def is_ours(self) -> bool:
@@ -110,7 +113,8 @@ def load(key: str, source: KernelSource) -> tuple[Result, Group] | None:
         if any(_digest(Path(group[file]).read_bytes()) != digest for file, digest in data["files"].items()):
             return None
         places, here = tuple(data["places"]), files_of(source)
-        return replace(result, remarks=tuple(moved(one, places, here) for one in result.remarks)), group
+        rows = tuple((apart, moved(one, places, here)) for apart, one in result.rows)
+        return replace(result, remarks=tuple(moved(one, places, here) for one in result.remarks), rows=rows), group
     except (KeyError, OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -276,6 +280,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "module": result.module,
         "ways": [way.to_data() for way in result.ways],
         "promotion": None if result.promotion is None else result.promotion.to_data(),
+        "rows": [[apart.to_data(), to_json(remark)] for apart, remark in result.rows],
     }
 
 
@@ -288,4 +293,5 @@ def _result_from(data: dict[str, Any]) -> Result:
         bool(data["specialized"]), remarks, **texts, tile_loop=tiles, blocks_per_sm=int(data["blocks_per_sm"]),
         disjoint=pairs, ways=tuple(LaunchWay.from_data(way) for way in data["ways"]),
         promotion=None if data["promotion"] is None else Promotion.from_data(data["promotion"]),
+        rows=tuple((Apart.from_data(apart), from_json(remark)) for apart, remark in data["rows"]),
     )  # fmt: skip

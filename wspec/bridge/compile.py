@@ -360,6 +360,7 @@ def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: O
     made = Result(
         True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
         compared(verdict.disjoint, verdict.promotion), ways=verdict.ways, promotion=verdict.promotion,
+        rows=ruling.rows,
     )  # fmt: skip
     return _Made(made, finished)
 

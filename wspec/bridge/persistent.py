@@ -30,6 +30,7 @@ from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.overlap_guard import Tell, guarded, silent
 from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
+from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
 from wspec.bridge.table_memory import Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
@@ -54,7 +55,8 @@ CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 
 def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
     """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel.
 
-    Ours is launched where the arguments do not overlap that must not. `tell` takes a remark on where they do.
+    Ours is launched where the arguments do not overlap that must not, nor the rows. `tell` takes a remark on where they
+    do.
     """
     if not result.is_ours:
         return load_plain(source)
@@ -63,6 +65,7 @@ def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell =
         kernel: Any = LaunchableKernel(longer.ast, group, result.blocks_per_sm)
     else:
         kernel = PersistentKernel(longer, group, result.tile_loop, result.blocks_per_sm)
+    kernel = with_rows_apart(kernel, source, longer, result.rows, tell)
     return guarded(promoted(kernel, source, result.promotion, tell), source, result.disjoint, tell)
 
 

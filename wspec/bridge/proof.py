@@ -13,6 +13,7 @@ from wspec.bridge.text import words_go_with_others
 from wspec.diagnostics import Remark, render
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import Location
+from wspec.ir.rows import Apart
 from wspec.options import Options
 
 NOT_CHECKED = "not checked (check=off)"
@@ -26,6 +27,7 @@ class Proof:
     errors: tuple[Remark, ...] = ()
     undecided: tuple[Remark, ...] = ()
     timed_out: bool = False
+    rows: tuple[tuple[Apart, Remark], ...] = ()  # what must hold of a launch, and what is so where it does not
 
     @property
     def line(self) -> str:
@@ -73,6 +75,7 @@ class Ruling:
     line: str
     remarks: tuple[Remark, ...] = ()
     final: bool = True  # False: another time it may be another
+    rows: tuple[tuple[Apart, Remark], ...] = ()  # as Proof has them
 
 
 def rule(name: str, place: Location, text: str, checker: Callable[[str], Proof], options: Options) -> Ruling:
@@ -93,7 +96,7 @@ def rule(name: str, place: Location, text: str, checker: Callable[[str], Proof],
         return Ruling(False, proof.line, _wrong(name, text, proof, options))
     undecided = tuple(_about(f"the specialized {name} is not proved", remark) for remark in proof.undecided)
     if not proof.stops(options):
-        return Ruling(True, proof.line, undecided)
+        return Ruling(True, proof.line, undecided, rows=proof.rows)
     note = "the plain kernel runs instead; check=errors runs the specialized one all the same"
     return Ruling(False, proof.line, _with_note(undecided, note), final=not proof.timed_out)
 

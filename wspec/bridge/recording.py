@@ -23,6 +23,7 @@ class Recorded:
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     guard: Any = None  # that looked at `apart`
+    rows: Any = None  # what looked at rows (`row_guard.RowGuard`)
     chooser: Any = None  # which of several binaries (`choice.Chooser`), and
     chosen: Any = None  # what it said
     tables: Any = None  # of tiles, of which the launch has one (`persistent.Tables`)

@@ -17,7 +17,9 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
     for position, kind in enumerate(signature.values()):
         if kind == "constexpr":
             continue
-        if isinstance(kind, str) and kind.startswith("tensordesc"):
+        if isinstance(kind, tuple | list):
+            found += [None] * _leaves(kind)
+        elif isinstance(kind, str) and kind.startswith("tensordesc"):
             rank = kind.count(",", kind.index("[")) + 1
             found.append(None)
             found += [(position, "shape", axis) for axis in range(rank)]
@@ -27,6 +29,15 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
         else:
             found.append(None)
     return found
+
+
+def _leaves(kind: Any) -> int:
+    """How many arguments of the compiled function a tuple stands for."""
+    if isinstance(kind, tuple | list):
+        return sum(map(_leaves, kind))
+    if isinstance(kind, str) and kind.startswith("tensordesc"):
+        return 3 + 2 * kind[kind.index("[") :].count(",")
+    return int(kind != "constexpr")
 
 
 def reader(

@@ -164,7 +164,7 @@ class Changes:
             case Linear():
                 return all(self._is_of_tile(atom, begun) for atom, _ in part.terms)
             case ("op", name, _, _, _, operands):
-                own = name == _LOAD and self._is_own(operands[0], ())
+                own = name == _LOAD and self.is_own(operands[0], ())
                 return own or all(self._of_tile(one, begun) for one in operands)
             case ("if", *parts):
                 return all(self._of_tile(one, begun) for one in parts)
@@ -192,7 +192,7 @@ class Changes:
             case ("if", *parts):
                 return all(map(self._tree_of_tile, parts))
             case ((str(name), *_), *parts) if "." in name:  # else the position of a loop
-                return (name == _LOAD and self._is_own(parts[0], ())) or all(map(self._tree_of_tile, parts))
+                return (name == _LOAD and self.is_own(parts[0], ())) or all(map(self._tree_of_tile, parts))
         return False
 
     def _is_entry(self, part: Any) -> bool:
@@ -204,7 +204,7 @@ class Changes:
                 return self._is_entry(form)
             case ("op", name, _, _, _, parts) | ((str(name), *_), *parts):
                 if name == _LOAD:
-                    return self._is_own(parts[0], ()) or self._is_entry(parts[0])
+                    return self.is_own(parts[0], ()) or self._is_entry(parts[0])
                 return any(map(self._is_entry, parts))
             case ("if", _, *parts):
                 return all(map(self._is_entry, parts))
@@ -215,23 +215,23 @@ class Changes:
             self._entries[atom] = self._is_entry(self.keys()[atom])
         return self._entries[atom]
 
-    def _is_own(self, pointer: Any, above: tuple[bool, ...]) -> bool:
+    def is_own(self, pointer: Any, above: tuple[bool, ...]) -> bool:
         """Does it point into the launcher's memory? `above`: of loops around, whether what they carry does."""
         match pointer:
             case Linear(terms=((atom, 1),), const=0):
-                return self._is_own(self.keys()[atom], above)
+                return self.is_own(self.keys()[atom], above)
             case ("argument", int(number)):
                 return self._own is not None and number >= self._own
             case ("form", form):
-                return self._is_own(form, above)
+                return self.is_own(form, above)
             case ("up", int(level)):
                 return level <= len(above) and above[-level]
             case ("op", "tt.addptr", _, _, _, (base, _)) | (("tt.addptr", *_), base, _):
-                return self._is_own(base, above)
+                return self.is_own(base, above)
             case ("carried" | "result", *_, ("carry", start, inside)) | ("carry", start, inside):
-                return self._is_own(start, above) and self._is_own(inside, (*above, True))
+                return self.is_own(start, above) and self.is_own(inside, (*above, True))
             case ("if", _, left, right):
-                return self._is_own(left, above) and self._is_own(right, above)
+                return self.is_own(left, above) and self.is_own(right, above)
         return False
 
 

@@ -11,7 +11,7 @@ from wspec.check.clock import TimeIsOver, limited
 from wspec.check.conditions import Extents
 from wspec.check.engine import Engine
 from wspec.check.explore import search
-from wspec.check.findings import Finding, Report
+from wspec.check.findings import Condition, Finding, Report
 from wspec.check.global_order import global_order
 from wspec.check.lifetimes import lifetimes
 from wspec.check.names import Names
@@ -42,8 +42,8 @@ def check(
     """Prove a module free of deadlocks and races, for any trip count, or say what is wrong or could not be decided.
 
     `disjoint`: which arguments of a function are taken to point to memory that does not overlap. The report's
-    assumptions name those pairs. Without it all may overlap: a value that is loaded in two tasks is then the same in
-    both only if the kernel stores nothing.
+    assumptions name those pairs, and what else must hold of a launch's numbers (its `conditions`). Without `disjoint`
+    all may overlap: a value that is loaded in two tasks is then the same in both only if the kernel stores nothing.
     `module` may be any TTGIR, specialized or not; it is not changed. `limit_s`: seconds after which the search is given
     up (reported as undecided), in CPU time of this thread: what else the machine or the process does must not decide
     what is proved. `placement`: where the back end puts what the module keeps in shared memory, and the fences it adds;
@@ -78,7 +78,9 @@ def check(
         (
             *ASSUMPTIONS, *(() if placement is not None else (APART,)),
             *(text for function in functions for text in _assumed(function, disjoint)),
+            *dict.fromkeys(one.words for report in reports for one in report.conditions),
         ),
+        tuple(one for report in reports for one in report.conditions),
     )  # fmt: skip
 
 
@@ -128,9 +130,9 @@ def _function(
             break
         except Grows as grown:
             unknown |= {grown.value}
-    findings = [*resources(module, function, program, names), *found]
+    findings, conditions = [*resources(module, function, program, names), *found], list[Condition]()
     try:
-        _more(findings, function, names, extents, program, disjoint)
+        _more(findings, conditions, function, names, extents, program, disjoint)
         if any(one.code == "overwritten" for one in findings) and not disjoint.every:
             apart = _function(module, function, deadline, EVERY, placement)
             if any(one.kind == "error" for one in apart.findings):  # wrong wherever arguments lie
@@ -140,16 +142,28 @@ def _function(
             findings.append(_over("the time was over before all that tasks touch had been compared", function))
     slots = sum(_slots(program, root) for root in names.barriers)
     buffers = sum(_slots(program, root) for root in range(len(program.roots)) if root not in names.barriers)
-    return Report(tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events)
+    return Report(
+        tuple(findings), tuple(names.tasks), slots, buffers, states, engine.events, conditions=tuple(conditions)
+    )
 
 
 def _more(
-    findings: list[Finding], function: Operation, names: Names, extents: Extents, program: c.Program, disjoint: Disjoint
+    findings: list[Finding],
+    conditions: list[Condition],
+    function: Operation,
+    names: Names,
+    extents: Extents,
+    program: c.Program,
+    disjoint: Disjoint,
 ) -> None:
     """Add what the search does not ask for, as far as the time goes."""
     if any(one.kind == "undecided" for one in findings):
         findings.extend(_overwritten(extents))
-    findings.extend(global_order(function, names.flow, extents.terms, disjoint, names))
+    for found in global_order(function, names.flow, extents.terms, disjoint, names):
+        if isinstance(found, Condition):
+            conditions.append(found)
+        else:
+            findings.append(found)
     if program.placement is None:
         findings.extend(lifetimes(function, program, names))
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from wspec.diagnostics import REASONS, Remark, place_text, render
 from wspec.ir.loc import UNKNOWN, Location
+from wspec.ir.rows import Apart
 
 Kind = Literal["error", "undecided"]
 
@@ -63,6 +64,22 @@ class Finding:
         return Remark(code, f"{message} ({self.code})", self.location, self.path, self.note, severity)
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of the numbers of a launch, or the verdict does not."""
+
+    apart: Apart
+    words: str
+    location: Location = UNKNOWN  # what it is about
+    path: tuple[tuple[str, Location], ...] = ()
+
+    def remark(self) -> Remark:
+        """What is so in a launch of which it does not hold."""
+        message = self.words.replace(" do not ", " ", 1)
+        note = "give it rows that are as far apart as they are long"
+        return Remark("rows-overlap", message, self.location, self.path, note)
+
+
 class Found(Exception):
     """Raised where a path of the search ends with a finding."""
 
@@ -83,6 +100,7 @@ class Report:
     events: int = 0  # synchronizing operations executed over all branches
     seconds: float = 0.0  # of CPU time
     assumptions: tuple[str, ...] = field(default=())
+    conditions: tuple[Condition, ...] = ()  # which a launch has to look at; `assumptions` has them in words
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -43,7 +43,8 @@ def _explain_plan(subject: Subject, plan: Plan) -> None:
     front = subject.front
     said = in_words(function_of(ir.read(front.stages["input"])), compared(front.disjoint, front.promotion))
     made = [] if front.promotion is None else front.promotion.in_words()
-    _section("what was done", [*done(plan, subject.operations), *made, *([said] if said else [])])
+    rows = [f"a launch looks at its numbers, and runs the plain kernel where {words}" for words in subject.conditions]
+    _section("what was done", [*done(plan, subject.operations), *made, *([said] if said else []), *rows])
     _section("why", why(plan, machine))
     _section("what you can change", changes(plan))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wspec import ir
 from wspec.cli.child import in_child
-from wspec.diagnostics import Remark, WspecError, bad_input, unknown
+from wspec.diagnostics import Remark, WspecError, bad_input, in_words, unknown
 from wspec.host_descriptors import Promotion
 from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
@@ -62,6 +62,7 @@ class Binary:
     remarks: tuple[Remark, ...]
     specialized: bool = True
     proof: str = ""  # the checker's verdict, in a line
+    conditions: tuple[str, ...] = ()  # in which launches the plain kernel runs, for the proof does not hold
 
 
 class Subject(ABC):
@@ -110,6 +111,11 @@ class Subject(ABC):
     def proof(self) -> str:
         """The checker's verdict on the specialized module, in a line; "" where there is none."""
         return "" if self.binary is None else self.binary.proof
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What must not be so in a launch of the specialized kernel, in words."""
+        return () if self.binary is None else self.binary.conditions
 
     @cached_property
     def operations(self) -> dict[int, ir.Operation]:
@@ -249,6 +255,10 @@ class KernelSubject(Subject):
         return self._report.proof if self.front.specialized else ""
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        return self._report.conditions if self.front.specialized else ()
+
+    @property
     def alone(self) -> Promotion | None:
         from wspec.bridge.text import generic_text, reparse
         from wspec.verdict import Judge
@@ -281,7 +291,9 @@ class KernelSubject(Subject):
         names = {stage: "ttgir" if stage == "final" else stage for stage in BINARY_STAGES}
         stages = {stage: partial(bridge.stage_text, kernel, theirs) for stage, theirs in names.items()}
         cubin: bytes = kernel.asm["cubin"]
-        return Binary(stages, cubin, report.resources, report.remarks, report.specialized, report.proof)
+        return Binary(
+            stages, cubin, report.resources, report.remarks, report.specialized, report.proof, report.conditions
+        )
 
     def _compiled(self, report: Report) -> Any:
         """The CompiledKernel. What is left alone may be a kernel that Triton's own passes fail on."""
@@ -390,7 +402,8 @@ class TextSubject(Subject):
             partial(bridge.sass_text, finished.cubin),
         )  # fmt: skip
         stages = dict(zip(BINARY_STAGES, texts, strict=True))
-        return Binary(stages, finished.cubin, resources, self.remarks, proof=self.proof)
+        conditions = () if self._proof is None else in_words(remark for _, remark in self._proof.rows)
+        return Binary(stages, finished.cubin, resources, self.remarks, proof=self.proof, conditions=conditions)
 
     @property
     def remarks(self) -> tuple[Remark, ...]:

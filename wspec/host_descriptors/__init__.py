@@ -13,6 +13,7 @@ from wspec.host_descriptors.descriptors import (
     compared,
 )
 from wspec.host_descriptors.ranges import LaunchSlice, Sum, Term
+from wspec.host_descriptors.rows import RowsOfLaunch, lie_apart
 from wspec.tile_scheduler.scalars import Unknown
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "LaunchSlice",
     "Made",
     "Promotion",
+    "RowsOfLaunch",
     "Sum",
     "Term",
     "Unknown",
     "compared",
+    "lie_apart",
 ]

@@ -133,12 +133,13 @@ def _interval(
 
 
 def _loop(name: str, first: Interval, end: Interval, step: Interval) -> Interval:
-    """Of the values of a loop's counter, or of how often it has gone round; the loop goes forwards."""
+    """Of the values of a loop's counter, or of how often it has gone round, in iterations that there are; the loop goes
+    forwards."""
     if step[0] < 1:
         return -(1 << 63), (1 << 63) - 1
     if name == COUNTER:
         return 0, max(0, -(-(end[1] - first[0]) // step[0]) - 1)
-    return first[0], max(first[1], end[1] - 1)
+    return first[0], max(first[0], end[1] - 1)
 
 
 def _compared(predicate: int, a: Interval, b: Interval) -> Interval:

@@ -15,6 +15,7 @@ from wspec.bridge.overlap_guard import guarded, silent
 from wspec.bridge.persistent import PersistentKernel
 from wspec.bridge.promoted import promoted, with_descriptors
 from wspec.bridge.recording import recording
+from wspec.bridge.row_guard import with_rows_apart
 from wspec.tile_scheduler import TileLoop
 
 
@@ -34,6 +35,7 @@ def load_appended(source: KernelSource, result: Result, group: Group, argument: 
         kernel: Any = _Longer(longer.ast, group, result.blocks_per_sm, argument)
     else:
         kernel = _LongerPersistent(longer, group, result.tile_loop, result.blocks_per_sm, argument)
+    kernel = with_rows_apart(kernel, source, longer, result.rows, silent)
     return guarded(promoted(kernel, source, result.promotion, silent), source, result.disjoint)
 
 
