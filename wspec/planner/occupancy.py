@@ -39,7 +39,7 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
     for loop, schedule in zip(loops, schedules, strict=True):
         late = set(schedule.stage1)
         block = loop.regions[0].block
-        tiles = [_readers(block, op) for op in block.ops if op in loads]
+        tiles = [_readers(block, op) for op in block.ops if any(inner in loads for inner in op.walk())]
         for at, readers in enumerate(tiles):
             if readers & late and any(other - late for other in tiles[at + 1 :]):
                 return True
@@ -47,7 +47,12 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
 
 
 def _readers(block: Block, load: Operation) -> set[int]:
-    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
+    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block.
+
+    Tiles that are loaded in a branch or a loop inside are read there.
+    """
+    if load.regions:
+        return {id_of(load)}
     values, found = {load.result}, set[int]()
     for op in block.ops:
         if any(value in values for inner in op.walk() for value in inner.operands):
