@@ -84,25 +84,9 @@ def _is_late(value: Value, body: Block, late: set[Operation], index: int) -> boo
 
 
 def _front(stage0: list[Operation]) -> list[Operation]:
-    """The dots of the early part and what they need, in order, up to a loop inside that takes tiles and stays behind.
-
-    The producer fills rings in program order, and such a loop may take more tiles than its ring has buffers: what a dot
-    behind it waits for is not filled before the loop has run.
-    """
-    passable = stage0
-    while True:
-        dots = [op for op in passable if op.name in DOTS]
-        front = _needed(stage0, [value for op in dots for value in op.results])
-        skipped = next((at for at, op in enumerate(passable) if _takes_tiles(op) and op not in front), None)
-        if skipped is None:
-            return front
-        passable = passable[:skipped]
-
-
-def _takes_tiles(op: Operation) -> bool:
-    """Is there a loop in it that waits for tiles?"""
-    loops = (inner for inner in op.walk() if inner.name in ("scf.for", "scf.while"))
-    return any(inner.name == "wspec.wait" for loop in loops for inner in loop.walk())
+    """The dots of the early part and what they need, in order."""
+    dots = [op for op in stage0 if op.name in DOTS]
+    return _needed(stage0, [value for op in dots for value in op.results])
 
 
 def _needed(ops: list[Operation], values: list[Value]) -> list[Operation]:

@@ -39,7 +39,7 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
     for loop, schedule in zip(loops, schedules, strict=True):
         late = set(schedule.stage1)
         block = loop.regions[0].block
-        tiles = [_readers(block, op) for op in block.ops if any(inner in loads for inner in op.walk())]
+        tiles = [_readers(block, op) for op in block.ops if op in loads]
         for at, readers in enumerate(tiles):
             if readers & late and any(other - late for other in tiles[at + 1 :]):
                 return True
@@ -47,12 +47,7 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
 
 
 def _readers(block: Block, load: Operation) -> set[int]:
-    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block.
-
-    Tiles that are loaded in a branch or a loop inside are read there.
-    """
-    if load.regions:
-        return {id_of(load)}
+    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
     values, found = {load.result}, set[int]()
     for op in block.ops:
         if any(value in values for inner in op.walk() for value in inner.operands):
@@ -84,6 +79,7 @@ def keep_in_flight(
 
 
 def choose_occupancy(
+    function: Operation,
     loops: list[Operation],
     sites: list[Site],
     consumer_warps: int,
@@ -99,8 +95,9 @@ def choose_occupancy(
     """
     threads = 32 * consumer_warps // coarsening
     wanted = candidates(loops, options, [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS])
+    least = instruction_need(function)
     for blocks in wanted or [1]:
-        if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
+        if launch_registers(machine, blocks, consumer_warps) < least:
             continue
         tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
@@ -120,7 +117,7 @@ def choose_occupancy(
             ):
                 return blocks, schedules
     blocks = wanted[-1] if wanted else 1
-    start, least = launch_registers(machine, blocks, consumer_warps), instruction_need(loops)
+    start = launch_registers(machine, blocks, consumer_warps)
     if start < least:
         raise decline(
             "registers",

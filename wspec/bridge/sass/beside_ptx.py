@@ -5,8 +5,8 @@ predicates are followed from where they are tested to where they are tested agai
 loops may be unrolled and peeled, and code doubled. What ptxas adds on its own is let pass: waits for products and for
 copies, proxy fences, and a second try where registers are asked for; behind the acquisition of a descriptor also the
 end of a group of stores, where no wait leaves groups under way. What it leaves out, too: a wait for products of which
-all are done, and one for copies that stands earlier, as among products, with nothing copied since. It moves the end of a group of stores past what has nothing to do with it: that is looked at
-together with stores and waits for them alone.
+all are done, and one for copies that stands earlier, as among products, with nothing copied since. It moves the end of
+a group of stores past what has nothing to do with it: that is looked at together with stores and waits for them alone.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def _may(guard: int | None, unless: bool, known: int, holding: int) -> bool:
 
 
 May = tuple[int, ...]
-"""What may come next in the PTX, a set of points as a set of bits, and what is done, all products or all copies; further
-sets of points. Empty: nothing."""
+"""What may come next in the PTX, a set of points as a set of bits, and what is done, all products or copies; further sets
+of points. Empty: nothing."""
 
 _Now = tuple[int, int, May]  # known predicates, those that hold, what may come next
 
