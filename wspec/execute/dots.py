@@ -1,10 +1,10 @@
 """Matrix products, as tensor cores are taken to make them.
 
 A product goes along K in steps of one instruction, which takes 32 bytes of a row (16 numbers of 16 bits). The sum of a
-step and what came before is made in float64, as good as exact for 16-bit and 8-bit operands, and rounded to the result's
-type. So it is the same however a tile is sliced, and however K is divided between dots. A card rounds (or truncates)
-within a step too, with fp8 operands to fewer bits (`maxNumImpreciseAcc`); nobody documents how, so results agree within
-that error and not bit by bit. Integers are exact and wrap.
+step and what came before is made in float64, as good as exact for operands of 16 and 8 bits, and rounded to the
+result's type. So it is the same however a tile is sliced, and however K is divided between dots. A card rounds (or
+truncates) within a step too, with fp8 operands to fewer bits (`maxNumImpreciseAcc`); nobody documents how, so results
+agree within that error and not bit by bit. Integers are exact and wrap.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ def _may(guard: int | None, unless: bool, known: int, holding: int) -> bool:
 
 
 May = tuple[int, ...]
-"""What may come next in the PTX, a set of points as a set of bits, and what is done, all products or copies; further sets
-of points. Empty: nothing."""
+"""What may come next in the PTX, a set of points as a set of bits, and what is done, all products or copies; then more
+sets of points. Empty: nothing."""
 
 _Now = tuple[int, int, May]  # known predicates, those that hold, what may come next
 
