@@ -47,7 +47,7 @@ def dot(
     for k in range(0, max(depth, 1), step):
         one, other = left[..., k : k + step], right[..., k : k + step, :]
         product = _single(one, other, input_precision) if single else one @ other
-        total = round_to(product if total is None else product + _double(total), result)
+        total = round_to(product if total is None else product.add_(total), result)
     assert total is not None
     return total
 
