@@ -23,8 +23,6 @@ def test_round_trip(case: Case, stage: str) -> None:
     theirs = stage in ("cf", "llvm") or case.name.endswith("_ws")
     if theirs and not triton.__version__.startswith("3.6"):
         pytest.skip("made by Triton 3.6's own list of passes")
-    if case.name == "block_pointers" and triton.__version__.startswith("3.9"):
-        pytest.skip("Triton 3.9 has no block pointers")
     assert_round_trips(text_of(case, stage))
 
 
