@@ -24,6 +24,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(folder))
         patch.delenv("TRITON_INTERPRET", raising=False)
+        patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # as it is; 3.9 says in each process that it will change
         for name in _wspec_variables():
             patch.delenv(name, raising=False)
         yield folder

@@ -190,12 +190,14 @@ def _feeds(early_dots: list[Operation], seed: Operation, body: Block) -> bool:
 def _can_carry(body: Block, late: set[Operation], is_channel_load: Callable[[Operation], bool]) -> bool:
     """Only numbers can be carried round the loop, not the buffers of channels, and effects must keep their order.
 
-    A loop inside that takes tiles would, of the last iteration, stand behind the loop: for the checker one of another
-    length than the producer's, and a deadlock.
+    Nothing moves where a loop inside takes tiles. Rings are filled in program order, and it may take more than its ring
+    has buffers: what waits for a tile from behind it must not stand before it, nor may groups take turns around it. And
+    where a launch says how often it runs, that iterations before and in the loop together take what the producer brings
+    is not proved.
     """
     if any(not op.results and op.name != "scf.yield" for op in body.ops):
         return False
-    loops = (inner for op in late for inner in op.walk() if inner.name == "scf.for")
+    loops = (inner for op in body.ops for inner in op.walk() if inner.name in ("scf.for", "scf.while"))
     if any(is_channel_load(inner) for loop in loops for inner in loop.walk()):
         return False
     for op in late:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, KERNEL, done, refused, wspec
 from tests.support import kernels
+from wspec.bridge import text
+from wspec.bridge.versions import INSTALLED
 from wspec.cli import child
+from wspec.cli.inputs import open_input
+from wspec.cli.parser import make_parser
 from wspec.diagnostics import WspecError
+from wspec.ir import read
+from wspec.ir.stages import views_are_whole
 from wspec.kernels import attention
 from wspec.specs.kernel_file import load_kernel
 
@@ -121,6 +128,17 @@ def test_a_kernel_that_triton_itself_does_not_compile(tmp_path: Path) -> None:
     said = refused("compile", *kernel, "--sig", f"{tiles}, tiles=i32, length=i32, BM=128, BN=128, D=64")
     assert "flat.py:6:1: error: Triton does not compile flattened as it is: its passes fail" in said
     assert "'scf.if' op" in said and "bug in wspec" not in said
+
+
+def test_a_module_from_a_file_is_for_the_installed_back_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's own does not say what a front end's says of it: here that it wants views of whole buffers."""
+    path = tmp_path / "kernel.ttgir"
+    path.write_text("module {\n  tt.func @nothing() {\n    tt.return\n  }\n}\n")
+    for whole in (False, True):
+        monkeypatch.setattr(text, "INSTALLED", replace(INSTALLED, whole_views=whole))
+        subject = open_input(make_parser().parse_args(["plan", str(path)]))
+        module = read(subject.front.stages["ttgir"])
+        assert views_are_whole(next(op for op in module.walk() if op.name == "tt.func")) == whole
 
 
 USES = """

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.execute.one_op import run, same
-from wspec.execute.dots import BF16X3, BF16X6, IEEE, TF32, TF32X3, dot
+from wspec.execute.dots import BF16X3, BF16X6, IEEE, STEP_BYTES, TF32, TF32X3, dot
 from wspec.execute.errors import ExecutionError
-from wspec.execute.rounding import truncate_tf32
+from wspec.execute.rounding import round_to, truncate_tf32
 
 FP8 = torch.float8_e4m3fn
 
@@ -20,10 +20,27 @@ def _seed() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, FP8, torch.float8_e5m2])
 def test_short_operands(dtype: torch.dtype) -> None:
-    a, b, acc = torch.randn(32, 64).to(dtype), torch.randn(64, 16).to(dtype), torch.randn(32, 16)
-    exact = a.float().double() @ b.float().double() + acc.double()
-    assert same(dot(a, b, acc), exact.float())
-    assert same(dot(a, b, None, dtype=torch.float16), (exact - acc.double()).float().half())
+    depth = STEP_BYTES // dtype.itemsize
+    a, b, acc = torch.randn(32, depth).to(dtype), torch.randn(depth, 16).to(dtype), torch.randn(32, 16)
+    exact = a.float().double() @ b.float().double()
+    assert same(dot(a, b, acc), (exact + acc.double()).float())
+    assert same(dot(a, b, None, dtype=torch.float16), round_to(exact, torch.float16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, FP8, torch.float32])
+def test_a_product_is_rounded_at_each_step(dtype: torch.dtype) -> None:
+    """So K may be divided between dots, and nothing changes."""
+    a, b, acc = torch.randn(64, 128).to(dtype), torch.randn(128, 32).to(dtype), torch.randn(64, 32)
+    whole = dot(a, b, acc)
+    halves = dot(a[:, 64:], b[64:], dot(a[:, :64], b[:64], acc))
+    steps, depth = acc, STEP_BYTES // dtype.itemsize
+    for k in range(0, 128, depth):
+        part = a[:, k : k + depth].float().double() @ b[k : k + depth].float().double()
+        steps = (part + steps.double()).float()
+    assert same(whole, halves) and same(whole, steps)
+    once = (a.float().double() @ b.float().double() + acc.double()).float()
+    assert not same(whole, once)
+    torch.testing.assert_close(whole, once)
 
 
 def test_a_slice_of_a_product() -> None:
@@ -39,7 +56,7 @@ def test_f16_accumulators() -> None:
 
 
 def test_input_precision() -> None:
-    a, b, acc = torch.randn(16, 64), torch.randn(64, 16), torch.randn(16, 16)
+    a, b, acc = torch.randn(16, 8), torch.randn(8, 16), torch.randn(16, 16)  # one step
     exact = a.double() @ b.double() + acc.double()
 
     def error(precision: int) -> float:

@@ -9,7 +9,7 @@ Bounds are doubled against the accumulators of tensor cores, which cut off rathe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,30 @@ TORCH = {
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """What a product adds up: the sum of their sizes, what divides them all, and how many there are."""
+
+    size: Array
+    granule: float
+    count: int
+
+    def order(self, before: Array) -> Array:
+        """What the order may make of the sum that begins with `before`."""
+        size = self.size + np.abs(before)
+        inexact = size > min(self.granule, _granule(before)) * 2.0**EXACT_BITS
+        return np.where(inexact, (self.count + 2) * UNIT * size, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Bounded:
-    """Values and the bounds of their errors, of one shape. Of truths (0 or 1), an error of 1 says "perhaps not"."""
+    """Values and the bounds of their errors, of one shape. Of truths (0 or 1), an error of 1 says "perhaps not".
+
+    `parts`: of a product that begins with nothing. What is added to it Triton lets it begin with.
+    """
 
     value: Array
     error: Array
+    parts: Parts | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,7 +90,8 @@ def rounded(value: Array, error: Array) -> Bounded:
 
 def add(a: Bounded, b: Bounded) -> Bounded:
     with np.errstate(all="ignore"):
-        return rounded(a.value + b.value, a.error + b.error)
+        orders = [one.parts.order(other.value) for one, other in ((a, b), (b, a)) if one.parts is not None]
+        return rounded(a.value + b.value, a.error + b.error + sum(orders))
 
 
 def subtract(a: Bounded, b: Bounded) -> Bounded:
@@ -213,16 +233,16 @@ def product(a: Bounded, b: Bounded, acc: Bounded | None, tf32: bool) -> Bounded:
     before = exact(np.zeros((a.shape[0], b.shape[1]))) if acc is None else acc
     with np.errstate(all="ignore"):
         value = a.value @ b.value + before.value
-        size = np.abs(a.value) @ np.abs(b.value) + np.abs(before.value)
+        granule = _granule(a.value) * _granule(b.value)
+        parts = Parts(np.abs(a.value) @ np.abs(b.value), granule, a.shape[1])
         error = before.error
         if not a.sure:
             error = error + a.error @ (np.abs(b.value) + b.error)
         if not b.sure:
             error = error + np.abs(a.value) @ b.error
-        granule = min(_granule(a.value) * _granule(b.value), _granule(before.value))
-        inexact = size > granule * 2.0**EXACT_BITS
-        order = np.where(inexact, (a.shape[1] + 2) * UNIT * size, 0.0)
-        return rounded(value, error + order + _overflow(size, value))
+        overflow = _overflow(parts.size + np.abs(before.value), value)
+        found = rounded(value, error + parts.order(before.value) + overflow)
+        return replace(found, parts=parts) if acc is None else found
 
 
 def _overflow(size: Array, value: Array) -> Array:

@@ -8,7 +8,7 @@ from tests.fuzz.bounded import Array
 from tests.fuzz.reference import Memory
 
 Truths = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-MANY = 0.01  # of a tensor's elements: so few may differ in a last bit, since sums are rounded once from float64
+MANY = 0.01  # of a tensor's elements: so few may differ in a last bit, since a slice of a float64 product may
 SLIGHT = 2.0**-6  # of the largest number: what a last bit may have grown to
 
 

@@ -189,6 +189,20 @@ def test_products_hold(left: list[np.ndarray], right: list[np.ndarray], tf32: bo
     assert (np.abs(actual - found.value) <= found.error).all()
 
 
+def test_what_is_added_to_a_product_may_come_first() -> None:
+    """Triton makes it what the dot begins with; so sums on the way may be larger than the result."""
+    a, b, other = np.array([[4096.0, -4096.0]]), np.array([[2048.0], [2048.0]]), np.array([[0.25]])
+    found = nb.product(nb.exact(a), nb.exact(b), None, tf32=False)
+    assert found.value == 0 and found.error == 0
+    fused = np.float32(np.float32(other + a[0, 0] * b[0]) + a[0, 1] * b[1])
+    assert fused == 0
+    for total in (nb.add(found, nb.exact(other)), nb.add(nb.exact(other), found)):
+        assert total.value == other and np.abs(fused - total.value) <= total.error
+    whole = nb.add(nb.product(nb.exact(a / 4), nb.exact(b), None, tf32=False), nb.exact(np.array([[3.0]])))
+    assert whole.value == 3 and whole.error == 0
+    assert nb.add(nb.maximum(found, found), nb.exact(other)).error == 0, "which is no product any more"
+
+
 def test_exactness() -> None:
     """No error where float32 makes none, in whatever order it adds; one where it may."""
     small, third = nb.exact([[0.5, -2.0, 3.0]]), nb.exact(np.array([[1 / 3, 2 / 3, 1.0]], np.float32))

@@ -76,8 +76,8 @@ def judged(path: Path, gate: str) -> Row:
     from wspec.verdict import Judge
 
     row = Row(name_of(path))
-    text = bridge.generic_text(reparse(path.read_text()))
-    module = ir.read(text)
+    module = bridge.for_back_end(ir.read(bridge.generic_text(reparse(path.read_text()))))
+    text = ir.print_module(module)
     dots = [op for op in module.walk() if DOT in op.name]
     row.in_loop = any(one.name in LOOPS for dot in dots for one in dot.ancestors())
     row.kind = kind_of(dots)

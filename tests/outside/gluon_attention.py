@@ -18,6 +18,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tests.support.gluon_names import load_tile, store_tile
+
 
 @gluon.jit
 def _load(desc, row, ring, full, empty, turn, DEPTH: gl.constexpr, ACQUIRE: gl.constexpr):
@@ -26,7 +28,7 @@ def _load(desc, row, ring, full, empty, turn, DEPTH: gl.constexpr, ACQUIRE: gl.c
     if ACQUIRE:
         mbarrier.wait(empty.index(slot), phase ^ 1)
     mbarrier.expect(full.index(slot), desc.block_type.nbytes)
-    tma.async_copy_global_to_shared(desc, [row, 0], full.index(slot), ring.index(slot))
+    load_tile(desc, [row, 0], full.index(slot), ring.index(slot))
 
 
 @gluon.jit
@@ -38,7 +40,7 @@ def _fetch(
     BN: gl.constexpr = k.block_shape[0]
     head = gl.program_id(1) * steps * BN
     mbarrier.expect(q_full, q.block_type.nbytes)
-    tma.async_copy_global_to_shared(q, [head + gl.program_id(0) * q.block_shape[0], 0], q_full, q_tile)
+    load_tile(q, [head + gl.program_id(0) * q.block_shape[0], 0], q_full, q_tile)
     if FAULT == "order":
         _load(k, head, k_ring, k_full, k_empty, 0, DEPTH, True)
         for step in range(steps - 1):
@@ -108,7 +110,7 @@ def _attend(
     out.store(acc.to(gl.float16))
     fence_async_shared()
     row = gl.program_id(1) * steps * BN + gl.program_id(0) * q_tile.shape[0] + NUMBER * ROWS
-    tma.async_copy_shared_to_global(o, [row, 0], out)
+    store_tile(o, [row, 0], out)
     tma.store_wait(0)
 
 

@@ -18,6 +18,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tests.support.gluon_names import load_tile, store_tile
+
 
 @gluon.jit
 def _fetch(a, b, a_ring, b_ring, full, empty, steps, DEPTH: gl.constexpr, FAULT: gl.constexpr):
@@ -37,8 +39,8 @@ def _fetch(a, b, a_ring, b_ring, full, empty, steps, DEPTH: gl.constexpr, FAULT:
         elif FAULT != "no acquire":
             mbarrier.wait(empty.index(slot), phase ^ 1)
         mbarrier.expect(full.index(slot), count)
-        tma.async_copy_global_to_shared(a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot))
-        tma.async_copy_global_to_shared(b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot))
+        load_tile(a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot))
+        load_tile(b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot))
 
 
 @gluon.jit
@@ -87,7 +89,7 @@ def _multiply(
     if FAULT != "no fence":
         fence_async_shared()
     row = gl.program_id(0) * a_ring.shape[1] + NUMBER * ROWS
-    tma.async_copy_shared_to_global(c, [row, gl.program_id(1) * BN], out)
+    store_tile(c, [row, gl.program_id(1) * BN], out)
     if FAULT != "no store wait":
         tma.store_wait(0)
 

@@ -19,6 +19,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tests.support.gluon_names import load_elements, load_tile, store_tile
+
 
 @gluon.jit
 def _ask(a, b, a_ring, b_ring, full, step, wanted, DEPTH: gl.constexpr, FAULT: gl.constexpr):
@@ -30,12 +32,8 @@ def _ask(a, b, a_ring, b_ring, full, step, wanted, DEPTH: gl.constexpr, FAULT: g
         mbarrier.expect(full.index(slot), both - a.block_type.nbytes, pred=wanted)
     else:
         mbarrier.expect(full.index(slot), both, pred=wanted)
-    tma.async_copy_global_to_shared(
-        a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot), pred=wanted
-    )
-    tma.async_copy_global_to_shared(
-        b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot), pred=wanted
-    )
+    load_tile(a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot), pred=wanted)
+    load_tile(b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot), pred=wanted)
 
 
 @gluon.jit
@@ -72,7 +70,7 @@ def tma_gemm(a, b, c, steps, DEPTH: gl.constexpr, FAULT: gl.constexpr):
     out.store(acc.to(gl.float16))
     if FAULT != "no fence":
         fence_async_shared()
-    tma.async_copy_shared_to_global(c, [gl.program_id(0) * BM, gl.program_id(1) * BN], out)
+    store_tile(c, [gl.program_id(0) * BM, gl.program_id(1) * BN], out)
     tma.store_wait(0)
     for each in gl.static_range(DEPTH):
         mbarrier.invalidate(full.index(each))
@@ -86,7 +84,7 @@ def _copy(base, row, column, stride, tile, wanted):
     columns = column + gl.arange(0, tile.shape[1], gl.SliceLayout(0, layout))
     at = base + rows[:, None] * stride + columns[None, :]
     mask = (rows[:, None] >= 0) & (columns[None, :] >= 0) & wanted
-    async_copy.async_copy_global_to_shared(tile, at, mask=mask)
+    load_elements(tile, at, mask=mask)
 
 
 @gluon.jit

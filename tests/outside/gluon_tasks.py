@@ -21,6 +21,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tests.support.gluon_names import load_elements, load_tile, store_tile
+
 
 @gluon.jit
 def _fetch_tiles(a, b, a_ring, b_ring, full, empty, tiles, columns, steps, DEPTH: gl.constexpr, FAULT: gl.constexpr):
@@ -33,8 +35,8 @@ def _fetch_tiles(a, b, a_ring, b_ring, full, empty, tiles, columns, steps, DEPTH
             slot, phase = turn % DEPTH, turn // DEPTH & 1
             mbarrier.wait(empty.index(slot), phase ^ 1)
             mbarrier.expect(full.index(slot), both)
-            tma.async_copy_global_to_shared(a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot))
-            tma.async_copy_global_to_shared(b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot))
+            load_tile(a, [row, step * a.block_shape[1]], full.index(slot), a_ring.index(slot))
+            load_tile(b, [step * b.block_shape[0], column], full.index(slot), b_ring.index(slot))
             turn += 1
 
 
@@ -77,7 +79,7 @@ def _store_tiles(c, out, done, stored, tiles, columns, FAULT: gl.constexpr):
             mbarrier.wait(done, 0)
         elif FAULT != "stores early":
             mbarrier.wait(done, made & 1)
-        tma.async_copy_shared_to_global(c, [tile // columns * out.shape[0], tile % columns * out.shape[1]], out)
+        store_tile(c, [tile // columns * out.shape[0], tile % columns * out.shape[1]], out)
         if FAULT == "frees early":
             mbarrier.arrive(stored)
         tma.store_wait(0)
@@ -118,7 +120,7 @@ def _copy_tile(base, row, column, stride, tile):
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     rows = row + gl.arange(0, tile.shape[0], gl.SliceLayout(1, layout))
     columns = column + gl.arange(0, tile.shape[1], gl.SliceLayout(0, layout))
-    async_copy.async_copy_global_to_shared(tile, base + rows[:, None] * stride + columns[None, :])
+    load_elements(tile, base + rows[:, None] * stride + columns[None, :])
 
 
 @gluon.jit
@@ -196,7 +198,7 @@ def _fetch_rows(x, ring, full, empty, steps, DEPTH: gl.constexpr, FAULT: gl.cons
         mbarrier.wait(empty.index(slot), phase ^ 1)
         mbarrier.expect(full.index(slot), x.block_type.nbytes)
         row = (gl.program_id(0) * steps + step) * x.block_shape[0]
-        tma.async_copy_global_to_shared(x, [row, 0], full.index(slot), ring.index(slot))
+        load_tile(x, [row, 0], full.index(slot), ring.index(slot))
 
 
 @gluon.jit
@@ -218,7 +220,7 @@ def _scale_rows(y, ring, out, full, empty, steps, factor, DEPTH: gl.constexpr, F
         out.store((tile.to(gl.float32) * factor).to(gl.float16))
         if FAULT != "no write fence":
             fence_async_shared()
-        tma.async_copy_shared_to_global(y, [(gl.program_id(0) * steps + step) * y.block_shape[0], 0], out)
+        store_tile(y, [(gl.program_id(0) * steps + step) * y.block_shape[0], 0], out)
     tma.store_wait(0)
 
 

@@ -82,7 +82,10 @@ def test_what_triton_fails_to_specialize(name: str, driver: FakeDriver, capsys: 
 def test_what_triton_specializes_wrongly(driver: FakeDriver, capsys: pytest.CaptureFixture[str]) -> None:
     """Of one that hangs as Triton 3.6 specializes it, the plain kernel does not have that either."""
     breaker = BREAKERS["odd_rows"]
-    own = breaker.kernel.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
+    try:
+        own = breaker.kernel.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
+    except RuntimeError:
+        pytest.skip("this Triton's passes fail on it")
     if "ttg.warp_specialize(" not in own.asm["ttgir"]:
         pytest.skip("this Triton does not specialize it")
     kernel = wspec.compile(breaker.kernel, enabled=False)

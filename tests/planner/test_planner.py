@@ -194,6 +194,16 @@ def test_registers_that_there_are_not() -> None:
     assert remark.code == "registers"
 
 
+def test_a_dot_beside_the_loops_must_find_its_registers_too() -> None:
+    """ptxas assembles it within what a thread has at launch, or ends (C7602)."""
+    types = {**GEMM, "b_desc": desc(64, 32), "w_desc": desc(32, 128)}
+    case = Case("wide", ODD["dot_behind"].fn, types, {**TILE, "BN": 32}, {"gate": "off"})
+    remark = reason(case, blocks=2)
+    assert remark.code == "registers"
+    assert remark.message == "a dot needs 90 registers a thread when the kernel starts, 2 blocks an SM leave 80"
+    assert plan_of(case).blocks_per_sm == 1
+
+
 # ---------------------------------------------------------------------------------------------------------- the gate
 
 

@@ -11,6 +11,7 @@ from tests.roundtrip import kernels_dots as dots
 from tests.roundtrip import kernels_gluon as gluon
 from tests.roundtrip import kernels_values as values
 from tests.roundtrip.stages import Case
+from wspec.bridge.versions import INSTALLED
 from wspec.kernels import attention, elementwise, matmul
 
 ALL = ("ttir", "before", "final", "cf", "llvm")
@@ -60,7 +61,8 @@ def _value_cases() -> Iterator[Case]:
     yield Case("integers", values.integers, {**ints, "y_ptr": "*i32:16", "out_ptr": "*i64:16"}, {"BLOCK": 128})
     yield Case("transcendental", values.transcendental, {**F32, "out_ptr": "*bf16:16"}, {"BLOCK": 128})
     yield Case("random", values.random, {"out_ptr": "*fp32:16", "seed": "i64"}, {"BLOCK": 128})
-    yield Case("block_pointers", values.block_pointers, {**F32, "M": "i64", "N": "i64"}, {"BLOCK": 32})
+    if INSTALLED.release != "3.9":  # which has none any more
+        yield Case("block_pointers", values.block_pointers, {**F32, "M": "i64", "N": "i64"}, {"BLOCK": 32})
     yield Case("static_range", values.static_range, {"x_ptr": "*fp16:16", "stride": "i32:1"}, {"BLOCK": 32})
     yield Case("mapped", values.mapped, F32, {"BLOCK": 128})
 

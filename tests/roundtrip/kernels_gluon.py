@@ -15,6 +15,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from tests.support.gluon_names import load_elements, load_tile, store_tile
+
 
 @gluon.jit
 def _load(a, b, a_ring, b_ring, full, empty, K, BK: gl.constexpr, DEPTH: gl.constexpr):
@@ -22,8 +24,8 @@ def _load(a, b, a_ring, b_ring, full, empty, K, BK: gl.constexpr, DEPTH: gl.cons
         slot = step % DEPTH
         mbarrier.wait(empty.index(slot), step // DEPTH & 1 ^ 1)
         mbarrier.expect(full.index(slot), a.block_type.nbytes + b.block_type.nbytes)
-        tma.async_copy_global_to_shared(a, [gl.program_id(0) * 128, step * BK], full.index(slot), a_ring.index(slot))
-        tma.async_copy_global_to_shared(b, [step * BK, gl.program_id(1) * 128], full.index(slot), b_ring.index(slot))
+        load_tile(a, [gl.program_id(0) * 128, step * BK], full.index(slot), a_ring.index(slot))
+        load_tile(b, [step * BK, gl.program_id(1) * 128], full.index(slot), b_ring.index(slot))
 
 
 @gluon.jit
@@ -40,7 +42,7 @@ def _multiply(c, a_ring, b_ring, full, empty, K, BK: gl.constexpr, DEPTH: gl.con
     out = gl.allocate_shared_memory(gl.float16, [128, 128], c.layout)
     out.store(acc.to(gl.float16))
     fence_async_shared()
-    tma.async_copy_shared_to_global(c, [gl.program_id(0) * 128, gl.program_id(1) * 128], out)
+    store_tile(c, [gl.program_id(0) * 128, gl.program_id(1) * 128], out)
     tma.store_wait(0)
 
 
@@ -73,7 +75,7 @@ def layouts(x_ptr, out_ptr, n):
     columns = gl.arange(0, 16, gl.SliceLayout(0, blocked))
     at = rows[:, None] * 16 + columns[None, :]
     buffer = gl.allocate_shared_memory(gl.float32, [2, 32, 16], gl.SwizzledSharedLayout(4, 1, 8, [1, 0]))
-    async_copy.async_copy_global_to_shared(buffer.index(0), x_ptr + at, mask=at < n)
+    load_elements(buffer.index(0), x_ptr + at, mask=at < n)
     async_copy.commit_group()
     async_copy.wait_group(0)
     first = buffer.index(0).load(blocked)

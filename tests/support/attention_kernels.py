@@ -75,6 +75,24 @@ def attention_two_loops(
 
 
 @triton.jit
+def scores_around_a_loop(
+    q_desc, k_desc, u_desc, w_desc, v_desc, o_desc, length, inner,
+    BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, TRIPS: tl.constexpr,
+):  # fmt: skip
+    """Between two products of an iteration a loop takes so many tiles, or with 0 as many as the launch says."""
+    row = tl.program_id(0) * BM
+    acc, beside = tl.zeros([BM, D], tl.float32), tl.zeros([BM, BN], tl.float32)
+    q = q_desc.load([row, 0])
+    for start in tl.range(0, length, BN):
+        scores = tl.dot(q, k_desc.load([start, 0]).T)
+        for other in tl.range(0, TRIPS * BN if TRIPS else inner, BN):
+            beside = tl.dot(q, u_desc.load([other, 0]).T, beside)
+        scores += tl.dot(q, w_desc.load([start, 0]).T)
+        acc = tl.dot(tl.abs(scores).to(q.dtype), v_desc.load([start, 0]), acc)
+    o_desc.store([row, 0], (acc + tl.sum(beside, 1)[:, None]).to(q.dtype))
+
+
+@triton.jit
 def attention_grouped(
     q_desc, k_desc, v_desc, o_desc, scale, length, group, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
 ):

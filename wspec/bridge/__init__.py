@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
     from wspec.bridge.sass.resources import sass as sass_text
     from wspec.bridge.shared_memory import placement
-    from wspec.bridge.text import BridgeError, generic_text, reparse, to_pretty
+    from wspec.bridge.text import BridgeError, for_back_end, generic_text, reparse, to_pretty
     from wspec.bridge.trial import on_trial
     from wspec.bridge.tuning import Choice, Tuning, tuned
     from wspec.bridge.versions import unknown_version
@@ -66,7 +66,7 @@ _NAMES = {
     "sass.miscompiled": "sass_line wrong_by_itself",
     "sass.resources": "Resources kernel_resources resources stage_text",
     "shared_memory": "placement",
-    "text": "BridgeError generic_text reparse to_pretty",
+    "text": "BridgeError for_back_end generic_text reparse to_pretty",
     "trial": "on_trial",
     "tuning": "Choice Tuning tuned",
     "versions": "unknown_version",

@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 from triton._C.libtriton import ir, nvidia
 
 from wspec.bridge.versions import INSTALLED
+from wspec.ir.core import Operation
+from wspec.ir.stages import WHOLE_VIEWS
+from wspec.ir.types import i32
 
 T = TypeVar("T")
 _stderr_lock = threading.RLock()
@@ -53,6 +56,13 @@ def reparse(text: str, context: Any = None) -> Any:
         except BridgeError as error:
             raise _with_lines(error, file.name, text) from None
     module.context = context  # keeps the context alive as long as the module
+    return module
+
+
+def for_back_end(module: Operation) -> Operation:
+    """A module that comes from elsewhere, in place, with what a front end's says of the installed back end."""
+    if INSTALLED.whole_views:
+        module.attributes[f'"{WHOLE_VIEWS}"'] = i32(1)
     return module
 
 

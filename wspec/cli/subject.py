@@ -360,11 +360,12 @@ class TextSubject(Subject):
     """A module as text: TTGIR right before Triton's pipeliner, or a module that was specialized already."""
 
     def __init__(self, text: str, file: str, options: Options, plan: Plan | None) -> None:
+        from wspec.bridge.text import for_back_end
         from wspec.cli.modules import invalid, read_module
 
         load_machine(options.machine)
         self.file, self.options, self.plan = file, options, plan
-        self.module = read_module(text, file)
+        self.module = for_back_end(read_module(text, file))
         if problems := ir.verify(self.module):
             raise invalid(problems, file)
         if all(op.name != "tt.func" for op in self.module.walk()):

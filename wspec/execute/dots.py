@@ -1,9 +1,10 @@
 """Matrix products, as tensor cores are taken to make them.
 
-Products and sums are made in float64 and rounded once, to the result's type: as good as exact for 16-bit and 8-bit
-operands, and the same however a tile is sliced. A card rounds (or truncates) its partial sums on the way, with fp8
-operands to fewer bits (`maxNumImpreciseAcc`), and in f16 accumulators at every step; nobody documents the order, so
-results agree within that error and not bit by bit. Integers are exact and wrap.
+A product goes along K in steps of one instruction, which takes 32 bytes of a row (16 numbers of 16 bits). The sum of a
+step and what came before is made in float64, as good as exact for operands of 16 and 8 bits, and rounded to the
+result's type. So it is the same however a tile is sliced, and however K is divided between dots. A card rounds (or
+truncates) within a step too, with fp8 operands to fewer bits (`maxNumImpreciseAcc`); nobody documents how, so results
+agree within that error and not bit by bit. Integers are exact and wrap.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from wspec.execute.rounding import round_to, truncate_tf32
 from wspec.ir.core import Operation
 
 TF32, TF32X3, IEEE, BF16X3, BF16X6 = range(5)  # inputPrecision
+STEP_BYTES = 32  # of a row of A, which one instruction multiplies
 
 
 def dot(
@@ -38,11 +40,16 @@ def dot(
         raise ExecutionError("a dot without an accumulator needs the type of its result")
     if not a.dtype.is_floating_point:
         return _integers(a, b, acc, result)
-    if a.dtype == torch.float32 and b.dtype == torch.float32:
-        total = _single(a, b, input_precision)
-    else:
-        total = _double(a) @ _double(b)
-    return round_to(total if acc is None else total + _double(acc), result)
+    depth, step = a.shape[-1], STEP_BYTES // a.element_size()
+    single = a.dtype == torch.float32 and b.dtype == torch.float32
+    left, right = (a, b) if single else (_double(a), _double(b))
+    total = acc
+    for k in range(0, max(depth, 1), step):
+        one, other = left[..., k : k + step], right[..., k : k + step, :]
+        product = _single(one, other, input_precision) if single else one @ other
+        total = round_to(product if total is None else product.add_(total), result)
+    assert total is not None
+    return total
 
 
 def _double(values: torch.Tensor) -> torch.Tensor:

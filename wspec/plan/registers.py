@@ -91,13 +91,14 @@ def launch_registers(machine: Machine, blocks: int, consumer_warps: int) -> int:
     return min(START_REGISTERS, machine.registers // (32 * (consumer_warps + 4) * blocks) // 8 * 8)
 
 
-def instruction_need(loops: list[Operation]) -> int:
-    """Registers the widest tensor core instruction must find at launch: ptxas assembles it within that number.
+def instruction_need(function: Operation) -> int:
+    """Registers the widest tensor core instruction must find at launch: ptxas assembles it within that number (C7602).
 
-    An instruction of N columns holds N / 2 accumulators a thread; ptxas 12.8 asks for 26 more.
+    It may stand beside the loops. An instruction of N columns holds N / 2 accumulators a thread; ptxas 12.8 asks for 26
+    more.
     """
     widest = 0
-    for dot in (op for loop in loops for op in loop.walk() if op.name in DOTS):
+    for dot in (op for op in function.walk() if op.name in DOTS):
         layout = dot.result.type.encoding if isinstance(dot.result.type, TensorType) else None
         shape = layout.ints("instrShape") if isinstance(layout, Layout) else ()
         widest = max(widest, shape[1] if len(shape) > 1 else 0)
@@ -125,6 +126,6 @@ def check_registers(plan: Plan, function: Operation, loops: list[Operation], mac
     if asked > start * (warps + WARP_GROUP):
         why = f"the tasks ask for more than the {start} registers a thread there are"
         raise Declined(Remark("registers", why, function.location, note="ask for fewer registers or fewer blocks"))
-    if start < (least := instruction_need(loops)):
+    if start < (least := instruction_need(function)):
         why = f"a dot needs {least} registers a thread when the kernel starts, the plan leaves {start}"
         raise Declined(Remark("registers", why, loops[0].location, note="use smaller tiles or fewer blocks"))

@@ -40,7 +40,7 @@ def choose_registers(
     spare = start * warps - producer.registers * WARP_GROUP
     spare -= sum(needed[helper.name] * helper.warps * helper.replicas for helper in own)
     given = options.consumer_registers or min(CONSUMER_REGISTERS, spare // groups // 8 * 8)
-    least, wanted = instruction_need(loops), consumer_need(loops, (), 32 * groups)
+    least, wanted = max(map(instruction_need, functions.values())), consumer_need(loops, (), 32 * groups)
     if start < least or given < wanted:
         raise decline(
             "registers",

@@ -79,6 +79,7 @@ def keep_in_flight(
 
 
 def choose_occupancy(
+    function: Operation,
     loops: list[Operation],
     sites: list[Site],
     consumer_warps: int,
@@ -94,8 +95,9 @@ def choose_occupancy(
     """
     threads = 32 * consumer_warps // coarsening
     wanted = candidates(loops, options, [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS])
+    least = instruction_need(function)
     for blocks in wanted or [1]:
-        if launch_registers(machine, blocks, consumer_warps) < instruction_need(loops):
+        if launch_registers(machine, blocks, consumer_warps) < least:
             continue
         tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
@@ -115,7 +117,7 @@ def choose_occupancy(
             ):
                 return blocks, schedules
     blocks = wanted[-1] if wanted else 1
-    start, least = launch_registers(machine, blocks, consumer_warps), instruction_need(loops)
+    start = launch_registers(machine, blocks, consumer_warps)
     if start < least:
         raise decline(
             "registers",

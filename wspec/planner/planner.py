@@ -152,7 +152,7 @@ def _without_chain(
         own, memory = own_bytes(function, staging), rings(staging)
         try:
             blocks, schedules = choose_occupancy(
-                loops, sites, replicas * consumer_warps, memory, machine, options, size_of(function)
+                function, loops, sites, replicas * consumer_warps, memory, machine, options, size_of(function)
             )
             channels, smem = memory(blocks)
         except Declined:

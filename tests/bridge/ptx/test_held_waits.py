@@ -10,6 +10,7 @@ import pytest
 from tests.support.goldens import ROOT
 from wspec import bridge
 from wspec.bridge.ptx.edits import PtxEdits
+from wspec.bridge.sass.resources import ptxas_version
 from wspec.cli.inputs import open_kernel
 from wspec.cli.parser import make_parser
 
@@ -91,6 +92,8 @@ def test_only_an_arrival_between_two_waits_is_put_off() -> None:
 @pytest.mark.parametrize("hold", [True, False])
 def test_ptxas_keeps_a_held_wait_behind_exponentials(hold: bool) -> None:
     """In the loop of attention, from a product's wait to the next: what this file is for, on what ptxas makes of it."""
+    if not hold and not ptxas_version().startswith("12."):
+        pytest.skip("ptxas 13.4 (Triton 3.9) leaves exponentials there by itself in some of the loops")
     offline = open_kernel(
         make_parser().parse_args(["plan", f"{ROOT}/kernels/attention.py:attention_fwd", "--variant", "d128"])
     ).offline

@@ -154,6 +154,23 @@ def test_a_wait_with_nothing_to_wait_for_may_be_left_out() -> None:
     assert compare(one, straight(DOT, SYNC, all_done, SYNC)).difference
 
 
+def test_a_wait_for_copies_may_stand_earlier() -> None:
+    """Not before the copies, nor behind what it is to come before."""
+    store = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%r1, {%r2, %r3}], [%r4];"
+    wait = "cp.async.bulk.wait_group.read 0;"
+    one = ptx(store, "cp.async.bulk.commit_group;", PRODUCT, "bar.sync 3, 128;", wait, "bar.sync 2, 128;")
+    stored, commit, waits = Label("store"), Label("commit"), Label("copies wait", 0)
+    assert compare(one, straight(stored, commit, DOT, OTHER, waits, SYNC)) == Compared()
+    assert compare(one, straight(stored, commit, waits, DOT, OTHER, SYNC)) == Compared()
+    assert compare(one, straight(stored, waits, commit, DOT, OTHER, SYNC)).difference
+    assert compare(one, straight(waits, stored, commit, DOT, OTHER, SYNC)).difference
+    assert compare(one, straight(stored, commit, Label("copies wait", 1), DOT, OTHER, SYNC)).difference
+    assert compare(one, straight(stored, commit, DOT, OTHER, SYNC, waits)).difference
+    again = ptx(*2 * (store, "cp.async.bulk.commit_group;", wait, "bar.sync 2, 128;"))
+    once = straight(stored, commit, waits, SYNC, stored, commit, SYNC)
+    assert compare(again, once).difference, "what was stored since is not waited for"
+
+
 def test_what_is_under_a_predicate_must_be_somewhere() -> None:
     one = ptx(*3 * ("@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;",), "bar.sync 2, 128;")
     assert compare(one, straight(INIT, INIT, INIT, SYNC)) == Compared()

@@ -10,6 +10,7 @@ from wspec.bridge.sass.clobbered import _of_code, clobbered
 from wspec.bridge.sass.kept_operands import innermost, products_of
 from wspec.bridge.sass.machine_code import read_sass
 from wspec.bridge.sass.miscompiled import of_plain
+from wspec.bridge.sass.resources import ptxas_version
 from wspec.bridge.without_request import WithoutRequest
 from wspec.ir.loc import FileLoc
 
@@ -105,7 +106,10 @@ def test_loops() -> None:
 
 
 def test_what_ptxas_makes_of_a_kernel() -> None:
-    """Packed sequences through boxes of three dimensions: Triton leaves Q in registers, P is in registers too."""
+    """Packed sequences through boxes of three dimensions: Triton leaves Q in registers, P is in registers too.
+
+    ptxas 13.4 (Triton 3.9) copies Q for each product, and is right.
+    """
     breaker = BREAKERS["varlen"]
     options = {**breaker.constants, "num_warps": breaker.warps, "num_stages": breaker.stages}
     ast = from_arguments(breaker.kernel, breaker.arguments("cpu"), options).ast
@@ -117,6 +121,9 @@ def test_what_ptxas_makes_of_a_kernel() -> None:
     text, cubin = plain.asm["ptx"], plain.asm["cubin"]
     assert any(stays for _, stays in products_of(text))
     wrong = clobbered(products_of(text), cubin)
-    assert wrong
     remark = of_plain("varlen", FileLoc("breakers.py", 1, 0), text, cubin)
+    if not ptxas_version().startswith("12."):
+        assert wrong == [] and remark is None
+        return
+    assert wrong
     assert remark is not None and remark.code == "miscompiled" and str(wrong[0]) in remark.message

@@ -248,7 +248,7 @@ def test_kernels_of_triton() -> None:
     kernel = bridge.load_kernel(gemm_source(), bridge.Result(False, ()), {})
     text = bridge.stage_text(kernel, "sass")
     assert wrong_in(text) == []
-    first = re.search(r"^.*\*/ +ULDC\S* UR.*\n", text, re.MULTILINE)
+    first = re.search(r"^.*\*/ +S2R R.*\n", text, re.MULTILINE)
     assert first is not None and wrong_in(text.replace(first[0], "", 1)), "one instruction less"
 
 

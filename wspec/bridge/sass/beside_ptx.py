@@ -5,8 +5,8 @@ predicates are followed from where they are tested to where they are tested agai
 loops may be unrolled and peeled, and code doubled. What ptxas adds on its own is let pass: waits for products and for
 copies, proxy fences, and a second try where registers are asked for; behind the acquisition of a descriptor also the
 end of a group of stores, where no wait leaves groups under way. What it leaves out, too: a wait for products of which
-all are done. It moves the end of a group of stores past what has nothing to do with it: that is looked at
-together with stores and waits for them alone.
+all are done, and one for copies that stands earlier, as among products, with nothing copied since. It moves the end of
+a group of stores past what has nothing to do with it: that is looked at together with stores and waits for them alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _ENDS = frozenset(("commit", "flush"))
 _COUNTED = frozenset(("product wait", "copies wait", "fewer", "more"))
 _REGISTERS = frozenset(("fewer", "more"))
 _FOR_ALL = Label("product wait", 0)
+_PRODUCTS_DONE, _COPIES_DONE = 1, 2
+_COPIES = frozenset(("store", "reduce", "commit", "flush", "element", "element commit"))
 _PTX = (
     ("mbarrier.try_wait", "wait"), ("mbarrier.test_wait", "wait"), ("mbarrier.arrive.expect_tx", "expect"),
     ("mbarrier.arrive", "arrive"), ("mbarrier.init", "init"), ("mbarrier.inval", "inval"),
@@ -166,8 +168,8 @@ def _may(guard: int | None, unless: bool, known: int, holding: int) -> bool:
 
 
 May = tuple[int, ...]
-"""What may come next in the PTX, a set of points as a set of bits, and whether all products are done; further sets of
-points. Empty: nothing."""
+"""What may come next in the PTX, a set of points as a set of bits, and what is done, all products or copies; then more
+sets of points. Empty: nothing."""
 
 _Now = tuple[int, int, May]  # known predicates, those that hold, what may come next
 
@@ -236,12 +238,16 @@ class Automaton:
                     self.points.append(inside[block.number][-1])
         self.end = len(self.points)
         self._optional = sum(1 << point.number for point in self.points if point.guard)
-        self._waits = sum(1 << point.number for point in self.points if point.label.name == "product wait")
+        products, copies = (
+            sum(1 << point.number for point in self.points if point.label.name == f"{kind} wait")
+            for kind in ("product", "copies")
+        )
+        self._waits = (0, products, copies, products | copies)  # that have nothing to wait for, by what is done
         waits = [point.label for point in self.points if point.label.name == "copies wait"]
         self.extra = _EXTRA if any(label.first for label in waits) else _EXTRA | {"flush"}
         first = self._link(blocks, inside)
         self.first = first
-        self.begin: May = (self._closed(first, self._optional), True)
+        self.begin: May = (self._closed(first, self._optional), _PRODUCTS_DONE)
         for point in self.points:
             again = 1 << point.number if point.label.name == "more" else 0  # until it is given them
             point.follow = self._closed(point.next, self._optional) | again
@@ -282,21 +288,19 @@ class Automaton:
 
     def after(self, may: May, label: Label) -> May:
         """What may come behind an instruction of the machine code; nothing where it may not come."""
-        before, is_done = self.now(may), may[1]
+        before, done = self.now(may), may[1]
         found = before if label.name in self.extra else 0
         for number in bits_of(before & self.like(label)):
             found |= self.points[number].follow
-        if label.name == "product" or label == _FOR_ALL:
-            is_done = label == _FOR_ALL
-        return (found, is_done) if found else ()
+        return (found, _done(done, label)) if found else ()
 
     def now(self, may: May) -> int:
-        """The points that may come: where all products are done, also those behind waits for products."""
-        return self._closed(may[0], self._optional | self._waits) if may[1] else may[0]
+        """The points that may come: where all products or copies are done, also those behind waits for them."""
+        return self._closed(may[0], self._optional | self._waits[may[1]]) if may[1] else may[0]
 
-    def past_waits(self, points: int) -> int:
-        """With all that comes behind waits for products."""
-        return self._closed(points, self._waits)
+    def past_waits(self, points: int, done: int) -> int:
+        """With all that comes behind waits for what is done."""
+        return self._closed(points, self._waits[done])
 
     def may_end(self, may: May) -> bool:
         return bool(self.now(may) >> self.end & 1)
@@ -309,15 +313,15 @@ class Nearest:
     def __init__(self, ptx: Automaton) -> None:
         self._ptx, self.kinds = ptx, ptx.kinds
         self._found = 0
-        self._ranks: dict[tuple[int, bool], May] = {}
-        self.begin: May = (*ptx.begin, *self._ranked(ptx.first, "", True))
+        self._ranks: dict[tuple[int, int], May] = {}
+        self.begin: May = (*ptx.begin, *self._ranked(ptx.first, "", ptx.begin[1]))
 
-    def _ranked(self, points: int, guard: str, is_done: bool) -> May:
+    def _ranked(self, points: int, guard: str, done: int) -> May:
         """Points, those behind what is left out, and so on; `guard`: of what was executed.
 
-        Where all products are done, a wait for them is nothing that is left out.
+        Where all products or copies are done, a wait for them is nothing that is left out.
         """
-        first = self._ptx.past_waits(points) if is_done else points
+        first = self._ptx.past_waits(points, done)
         ranks, seen = [first], first
         while True:
             more = 0
@@ -325,28 +329,28 @@ class Nearest:
                 point = self._ptx.points[number] if number < self._ptx.end else None
                 if point is not None and point.guard and point.guard != guard:
                     more |= point.next
-            more = (self._ptx.past_waits(more) if is_done else more) & ~seen
+            more = self._ptx.past_waits(more, done) & ~seen
             if not more:
                 return tuple(ranks)
             ranks.append(more)
             seen |= more
 
     def after(self, may: May, label: Label) -> May:
-        full, is_done, *ranks = may
-        on = self._ptx.after((full, is_done), label)
+        full, done, *ranks = may
+        on = self._ptx.after((full, done), label)
         like = self._ptx.like(label)
         found = next((rank & like for rank in ranks if rank & like), 0)
         if not found and label.name in self._ptx.extra:
             return (*on, *ranks)
-        found = found or self._ptx.now((full, is_done)) & like
+        found = found or self._ptx.now((full, done)) & like
         self._found |= found
-        return (*on, *self._merged(found, bool(on[1]))) if on else ()
+        return (*on, *self._merged(found, on[1])) if on else ()
 
-    def _merged(self, found: int, is_done: bool) -> May:
-        key = found, is_done
+    def _merged(self, found: int, done: int) -> May:
+        key = found, done
         if key not in self._ranks:
             points = map(self._point, bits_of(found))
-            each = [self._ranked(point.next & ~(1 << point.number), point.guard, is_done) for point in points]
+            each = [self._ranked(point.next & ~(1 << point.number), point.guard, done) for point in points]
             longest = max(map(len, each), default=0)
             self._ranks[key] = tuple(sum_of(ranks[at] for ranks in each if at < len(ranks)) for at in range(longest))
         return self._ranks[key]
@@ -368,6 +372,17 @@ class Nearest:
                 if not any(self._found >> other.number & 1 for other in beside):
                     return point.label
         return None
+
+
+def _done(done: int, label: Label) -> int:
+    """What is done behind an instruction, given what was done before it."""
+    if label.name == "product":
+        return done & ~_PRODUCTS_DONE
+    if label == _FOR_ALL:
+        return done | _PRODUCTS_DONE
+    if label.name in _COPIES:
+        return done & ~_COPIES_DONE
+    return done | _COPIES_DONE if label == Label("copies wait", 0) else done
 
 
 def bits_of(found: int) -> Iterator[int]:
