@@ -333,8 +333,10 @@ class _Splitting:
             product: Polynomial = {ONE: factor}
             for number in monomial:
                 atom = self.tiles.addresses.atoms[number]
-                is_wide = isinstance(atom, Value) and isinstance(atom.type, ScalarType) and atom.type.bits >= 64
-                product = multiply(product, self.tiles.addresses.of(atom).sum if is_wide else {(number,): 1})
+                sum: Polynomial = {(number,): 1}
+                if isinstance(atom, Value) and isinstance(atom.type, ScalarType) and atom.type.bits >= 64:
+                    sum = self.tiles.addresses.of(atom).sum
+                product = multiply(product, sum)
             found = add(found, product)
         atoms = self.tiles.addresses.atoms
         return {
@@ -429,7 +431,7 @@ class _Splitting:
                 more = _without(stride, other[0])
                 if other[0] and more and (stride, apart) in kept and not self.tiles.is_found(kept[other]):
                     moved = {tuple(sorted((*varying, *more))): factor for varying, factor in terms.items()}
-                    kept[other] = add(kept[other], moved)
+                    kept[other] = dict(add(kept[other], moved))
                     del kept[stride, apart]
                     break
         return {key: dict(terms) for key, terms in kept.items() if terms}

@@ -199,11 +199,11 @@ def _corners(compute: Callable[[int, int], int]) -> Rule:
 
 def _divided(compute: Callable[[int, int], int]) -> Rule:
     """A quotient rises or falls in each operand where the divisor keeps its sign; the divisor is not zero."""
-    corners = _corners(compute)
 
     def rule(a: Interval, b: Interval) -> Interval | None:
-        parts = [corners(a, part) for part in ((b[0], min(b[1], -1)), (max(b[0], 1), b[1])) if part[0] <= part[1]]
-        return (min(low for low, _ in parts), max(high for _, high in parts)) if parts else None
+        divisors = (b[0], min(b[1], -1)), (max(b[0], 1), b[1])
+        ends = [compute(x, y) for part in divisors if part[0] <= part[1] for x in a for y in part]
+        return (min(ends), max(ends)) if ends else None
 
     return rule
 

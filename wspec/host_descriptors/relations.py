@@ -136,17 +136,18 @@ class Relations:
                 dividend, divisor = self.scalars[at].operands
                 rest = list(scalars)
                 rest.remove(at)
-                times = self._divided(rest, factor, divisor)
-                if times is None:
+                if (others := self._divided(rest, factor, divisor)) is None or not self._is_exact(at):
                     continue
+                left, times, more = others
                 found = {one: number for one, number in form.items() if one != scalars}
-                _add(found, (*times[0], dividend), times[1])
-                _add(found, (*times[0], self._rest(dividend, divisor)), -times[1])
+                _add(found, (*left, dividend), times)
+                _add(found, (*left, self._rest(dividend, divisor)), -times)
+                _add(found, scalars, more)
                 return found
         return form
 
-    def _divided(self, scalars: list[int], factor: int, divisor: int) -> tuple[list[int], int] | None:
-        """A product without one that it is a multiple of."""
+    def _divided(self, scalars: list[int], factor: int, divisor: int) -> tuple[list[int], int, int] | None:
+        """A product without a divisor that is in it, how often that is, and what of the factor is left."""
         parts = self._apart({(divisor,): 1})
         if len(parts) != 1:
             return None
@@ -156,7 +157,8 @@ class Relations:
             if one not in left:
                 return None
             left.remove(one)
-        return None if factor % times else (left, factor // times)
+        often, more = divmod(factor, times)
+        return (left, often, more) if often else None
 
     def _rest(self, dividend: int, divisor: int) -> int:
         """The remainder's position, which no scalar may have had."""
