@@ -28,40 +28,39 @@ def narrow_conversions(module: Operation) -> None:
             layout = op.result.type.encoding if isinstance(op.result.type, TensorType) else None
             if not isinstance(layout, Layout) or layout.name not in _TARGETS:
                 continue
-            if _is_made_of_vectors(op.operands[0]) and any(map(_vector, _cone(op.operands[0]))):
+            parts = _parts(op.operands[0])
+            if parts is not None and any(part.name == "tt.broadcast" for part in parts):
                 found[op.result] = _again(op.operands[0], layout, made)
         if found:
             replace_uses(function, found)
             prune(function.regions[0].block)
 
 
-def _vector(op: Operation) -> Value | None:
-    """What a tile has in each row, or in each column; None of other tiles."""
-    source = op.operands[0].op if op.name == "tt.broadcast" else None
-    return source.operands[0] if source is not None and source.name == "tt.expand_dims" else None
-
-
-def _is_made_of_vectors(value: Value) -> bool:
-    """Is a tile computed of vectors and scalars alone?"""
+def _parts(value: Value) -> list[Operation] | None:
+    """What a tile is computed of, as far as it is tiles; None where that is more than vectors and scalars."""
     op = value.op
-    if op is None or op.regions or not isinstance(value.type, TensorType) or len(value.type.shape) != 2:
-        return False
-    if op.name == "arith.constant":
-        return isinstance(op.attr("value"), DenseAttr)
+    if op is None or op.regions or len(_shape(value)) != 2:
+        return None
+    if _is_source(op):
+        return [op]
     row = info(op.name)
     elementwise = row is not None and row.category == "elementwise" and op.name != "tt.elementwise_inline_asm"
-    if op.name == "tt.splat" or ((vector := _vector(op)) is not None and len(_shape(vector)) == 1):
-        return True
-    return elementwise and bool(op.operands) and all(map(_is_made_of_vectors, op.operands))
+    if not op.operands or not (elementwise or op.name == "tt.broadcast"):
+        return None
+    found = [op]
+    for operand in op.operands:
+        inside = _parts(operand)
+        if inside is None:
+            return None
+        found += inside
+    return found
 
 
-def _cone(value: Value) -> list[Operation]:
-    """What a tile is computed of, as far as it is tiles."""
-    op = value.op
-    if op is None:
-        return []
-    inside = op.name in ("tt.splat", "arith.constant") or _vector(op) is not None
-    return [op] if inside else [op, *(one for operand in op.operands for one in _cone(operand))]
+def _is_source(op: Operation) -> bool:
+    """Does it make a tile of a vector or a number?"""
+    if op.name == "arith.constant":
+        return isinstance(op.attr("value"), DenseAttr)
+    return op.name == "tt.splat" or (op.name == "tt.expand_dims" and len(_shape(op.operands[0])) == 1)
 
 
 def _shape(value: Value) -> tuple[int, ...]:
@@ -75,31 +74,21 @@ def _again(value: Value, layout: Layout, made: dict[tuple[Value, Layout], Value]
     if value.type.encoding == layout:
         return value
     if key not in made:
-        build, type = Builder.before(op), TensorType(value.type.shape, value.type.element, layout)
-        made[key] = _created(build, op, type, made)
+        operands = list(op.operands) if _is_source(op) else [_again(one, layout, made) for one in op.operands]
+        build = Builder.before(op)  # behind what was made for its operands
+        type = TensorType(value.type.shape, value.type.element, layout)
+        properties, known = dict(op.properties), op.attr("value")
+        if op.name == "arith.constant" and isinstance(known, DenseAttr):
+            properties["value"] = DenseAttr(known.text, type)
+        if op.name == "tt.expand_dims":
+            operands = [_converted(build, op.operands[0], layout, op.int_attr("axis") or 0)]
+        made[key] = build.create(op.name, operands, [type], properties).result
     return made[key]
 
 
-def _created(build: Builder, op: Operation, type: TensorType, made: dict[tuple[Value, Layout], Value]) -> Value:
-    layout = type.encoding
-    assert isinstance(layout, Layout)
-    vector = _vector(op)
-    if vector is not None:
-        expand = op.operands[0].op
-        assert expand is not None and isinstance(vector.type, TensorType) and isinstance(expand.result.type, TensorType)
-        axis = expand.int_attr("axis") or 0
-        part = TensorType(vector.type.shape, vector.type.element, _slice(layout, axis))
-        narrow = TensorType(expand.result.type.shape, type.element, layout)
-        converted = build.create("ttg.convert_layout", [vector], [part]).result
-        row = build.create("tt.expand_dims", [converted], [narrow], expand.properties).result
-        return build.create("tt.broadcast", [row], [type]).result
-    if op.name == "arith.constant":
-        known = op.attr("value")
-        assert isinstance(known, DenseAttr)
-        return build.create("arith.constant", [], [type], {"value": DenseAttr(known.text, type)}).result
-    operands = op.operands if op.name == "tt.splat" else [_again(one, layout, made) for one in op.operands]
-    return build.create(op.name, operands, [type], op.properties).result
-
-
-def _slice(layout: Layout, dim: int) -> Layout:
-    return Layout("ttg.slice", (("dim", dim), ("parent", layout)))
+def _converted(build: Builder, vector: Value, layout: Layout, dim: int) -> Value:
+    """A vector as a part of a tile has it along the other dimension."""
+    assert isinstance(vector.type, TensorType)
+    part = Layout("ttg.slice", (("dim", dim), ("parent", layout)))
+    type = TensorType(vector.type.shape, vector.type.element, part)
+    return vector if vector.type == type else build.create("ttg.convert_layout", [vector], [type]).result

@@ -33,7 +33,10 @@ def scaled(a, b, rows, columns, out, k, BM: tl.constexpr, BN: tl.constexpr, BK: 
             place = first // BK
             product = product * tl.load(rows + m * 2 + place)[:, None] * tl.load(columns + n * 2 + place)[None, :]
         total += product
-    if KIND != 1:
+    if KIND == 2:  # what is computed of both
+        same = tl.load(rows + m)[:, None] * 2.0 > tl.load(columns + n)[None, :]
+        total = tl.where(same, total, 0.0)
+    elif KIND == 0:
         total = total * tl.load(rows + m)[:, None] * tl.load(columns + n)[None, :]
     tl.store(out + m[:, None] * BN + n[None, :], total.to(tl.float16))
 
@@ -42,10 +45,10 @@ def wide(module: Operation) -> int:
     """Bytes of the tiles whose layout is changed, but for what is stored at last."""
     types = [op.result.type for op in module.walk() if op.name == "ttg.convert_layout"]
     tiles = [type for type in types if isinstance(type, TensorType) and len(type.shape) == 2]
-    return sum(type.shape[0] * type.shape[1] * 4 for type in tiles if str(type.element) == "f32")
+    return sum(type.shape[0] * type.shape[1] * 4 for type in tiles if str(type.element) in ("f32", "i1"))
 
 
-@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("kind", [0, 1, 2])
 def test_scales_of_rows_and_columns(kind: int) -> None:
     made = offline(scaled, TYPES, {"BM": 128, "BN": 256, "BK": 32, "KIND": kind}, num_warps=8, num_stages=3)
     text = bridge.lower(made.source)[1]

@@ -172,7 +172,7 @@ def _read(root: Block, users: list[Operation], value: Value, buffer: Value, buil
 
 
 def is_a_left_factor(type: Type) -> bool:
-    """Can the tensor core read a buffer as a left factor: in rows, or elements of 16 bits, which it takes either way?"""
+    """Can the tensor core read a buffer as a left factor: in rows, or in columns of elements of 16 bits?"""
     if not isinstance(type, MemDescType) or not isinstance(type.encoding, Layout):
         return False
     two_bytes = isinstance(type.element, ScalarType) and type.element.bits == 16
