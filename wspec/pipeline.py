@@ -24,6 +24,7 @@ from wspec.passes.epilogue_overlap.overlap_epilogue import overlap_epilogue
 from wspec.passes.finish import finish
 from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
+from wspec.passes.narrow_conversions import narrow_conversions
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
 from wspec.passes.ping_pong.ping_pong import ping_pong
 from wspec.passes.pointer_promotion.choice import operands, pays_alone
@@ -91,12 +92,13 @@ def specialize(module: Operation, options: Options, *, plan: Plan | None = None,
 
 def prepare(module: Operation, options: Options) -> Promoted:
     """What a plan is made for, in place: without early returns, whiles that count, fused loops and idle barriers, with
-    left operands where their boxes are and descriptors in the place of pointers where that is the same, and operations
-    numbered. Raises Declined."""
+    vectors whose layout is changed before they are tiles, left operands where their boxes are, descriptors in the place
+    of pointers where that is the same, and operations numbered. Raises Declined."""
     nest_returns(module)
     count_whiles(module)
     unfuse_loops(module)
     drop_idle_barriers(module)
+    narrow_conversions(module)
     share_boxed_operands(module)
     promoted = promote(module) if options.promote is not False else Promoted(None)
     promoted = _with_shorter_steps(module, promoted, load_machine(options.machine).smem_bytes)

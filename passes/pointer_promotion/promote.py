@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wspec.diagnostics import Remark
-from wspec.host_descriptors import ALIGNMENT, MOST, HostDescriptor, LaunchSlice, Promotion
+from wspec.host_descriptors import ALIGNMENT, MOST, Bound, HostDescriptor, LaunchSlice, Promotion
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import value_name
@@ -37,10 +37,20 @@ from wspec.ir.types import (
     TensorType,
     Type,
 )
-from wspec.passes.pointer_promotion.addresses import Addresses, Monomial, NotAffine, Polynomial, Room, is_before
+from wspec.passes.pointer_promotion.addresses import (
+    Addresses,
+    Monomial,
+    NotAffine,
+    Polynomial,
+    Room,
+    add,
+    index,
+    is_before,
+    shape_of,
+)
 from wspec.passes.pointer_promotion.dead import Seen, check_unseen
 from wspec.passes.pointer_promotion.masks import NotATile
-from wspec.passes.pointer_promotion.tiles import Tile, Tiles
+from wspec.passes.pointer_promotion.tiles import ANY, Tile, Tiles
 from wspec.plan.arguments import add_arguments
 from wspec.plan.graph import LOADS, STORES, memory_base
 
@@ -125,13 +135,33 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
             raise NotATile("the kernel also stores through that argument")
         if any(memory_base(other) is None for other in accesses if other.name in STORES):
             raise NotATile("the kernel also stores to memory that it is not clear which it is")
-        check_unseen(function, tiles, op.result, tile.dead)
+        try:
+            check_unseen(function, tiles, op.result, tile.dead)
+        except Seen as seen:
+            tile = replace(tile, bounds=(*tile.bounds, *_none_dead(tiles, tile, seen)), dead=())
         _check_buffers(function, tile)
     elif tile.dead:
         raise NotATile("rows that begin again are stored")
     elif same:
         raise NotATile("the kernel uses that argument elsewhere")
     return tile
+
+
+def _none_dead(tiles: Tiles, tile: Tile, seen: Seen) -> list[Bound]:
+    """That no rows begin again in the launch, where they would be stored: a kernel that does that counts on it.
+
+    Raises Seen where something else sees them, and where only the kernel knows.
+    """
+    found = []
+    if seen.op.name != "tt.store":
+        raise seen
+    shape = shape_of(tile.op.result.type)
+    for one in tile.dead:
+        room = add(one.end, one.inner, -1)
+        if tiles.is_found(add(room, {(index(one.dim),): 1})):
+            raise seen
+        found.append(Bound(tiles.sum(room, shape), 1, ANY, "rows that begin again may be seen"))
+    return found
 
 
 def _aligned(function: Operation) -> set[int]:

@@ -21,7 +21,9 @@ have no such bounds: that the bits they have are enough is taken for granted, as
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,6 +54,10 @@ MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 ANY = 1 << 80  # beyond all integers of a launch
+
+
+_Terms = dict[tuple[Monomial, int], dict[Monomial, int]]
+"""By their stride, and how many of it they come in where that is a number: terms that vary, without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +234,8 @@ class _Splitting:
         found: dict[int, tuple[Polynomial, Polynomial | None]] = {}
         for dim in order:  # what masks and wrapping rows say
             if dim not in by_itself and (place_and_end := self._ended(dim)) is not None:
+                if dim == inner:
+                    self._check_columns(place_and_end[0])
                 found[dim] = place_and_end
                 self._take(dim, place_and_end[0])
         for dim in order:  # the others have what is left of their stride
@@ -241,7 +249,7 @@ class _Splitting:
                 sides += self._counted(dim, found[dim][0], by_itself[dim])
             else:
                 sides.append(self._side(dim, *found[dim], is_last=dim == inner))
-        outer = self._outer()
+        outer = self._outer(MOST_DIMS - len(sides))
         offset = {monomial: factor for monomial, factor in self.rest.items() if factor}
         dimensions = _reaching((*outer, *sides)) if self.op.results and by_itself else (*outer, *sides)
         if len(dimensions) > MOST_DIMS:
@@ -302,11 +310,40 @@ class _Splitting:
                 self._bound_start(start)
         return Dimension(self.shape[dim], self.strides[dim], place, end, dim, is_free)
 
+    def _check_columns(self, place: Polynomial) -> None:
+        """Columns cannot be counted: what the mask says of where they begin must be in the address. Raises NotATile."""
+        varies = {one: n for one, n in self._varying(place).items() if self.rest.get(one) != n}
+        if varies and not self.tiles.is_found(varies):
+            raise NotATile("where its columns end varies between programs")
+
     def _bound_start(self, start: Polynomial) -> None:
         """A mask must not leave out first rows or columns in the launch. Raises NotATile."""
-        if start.get(ONE, 0) < 0 or self.tiles.is_found(start, through_counters=False):
+        if self.tiles.is_found(start, through_counters=False):
+            start = self._without_turns(start)
+        least = max((n for one, n in start.items() if one and self.tiles.is_fixed(one)), default=0)  # of the first tile
+        if (start.get(ONE, 0) < 0 and least <= 0) or self.tiles.is_found(start, through_counters=False):
             raise NotATile("its mask begins elsewhere than a tensor does")
-        self.bounds.append(Bound(self.tiles.sum(start), 0, ANY, "a mask may leave out the first rows or columns"))
+        if start:
+            self.bounds.append(Bound(self.tiles.sum(start), 0, ANY, "a mask may leave out the first rows or columns"))
+
+    def _without_turns(self, start: Polynomial) -> Polynomial:
+        """What the least of it is, whatever a loop adds each time, where 64 bits are enough for that."""
+        found: Polynomial = {}
+        for monomial, factor in start.items():
+            product: Polynomial = {ONE: factor}
+            for number in monomial:
+                atom = self.tiles.addresses.atoms[number]
+                sum: Polynomial = {(number,): 1}
+                if isinstance(atom, Value) and isinstance(atom.type, ScalarType) and atom.type.bits >= 64:
+                    sum = self.tiles.addresses.of(atom).sum
+                product = multiply(product, sum)
+            found = add(found, product)
+        atoms = self.tiles.addresses.atoms
+        return {
+            monomial: factor
+            for monomial, factor in found.items()
+            if factor < 0 or not monomial or not all(isinstance(atoms[one], Operation) for one in monomial)
+        }
 
     def _ended(self, dim: int) -> tuple[Polynomial, Polynomial] | None:
         """(place, end) along a dimension that has an end."""
@@ -325,6 +362,9 @@ class _Splitting:
                 raise NotATile("rows of it begin again at another end than its mask has")
         elif rooms:
             place = {monomial: -factor for monomial, factor in rooms[0].items() if not self.tiles.is_fixed(monomial)}
+            mine = self._divisible(dim)
+            if min(place.values(), default=0) < 0 and self._varying(mine) == place:
+                place = mine  # tiles come backwards: what they begin at is part of where they are
             end = add(rooms[0], place)
         else:
             return None
@@ -332,20 +372,17 @@ class _Splitting:
             raise NotATile("where its rows end varies between programs")
         return place, end
 
+    def _varying(self, polynomial: Polynomial) -> Polynomial:
+        return {monomial: factor for monomial, factor in polynomial.items() if not self.tiles.is_fixed(monomial)}
+
     def _divisible(self, dim: int) -> Polynomial:
         """The terms that are a multiple of a dimension's stride, without it."""
         ((stride, times),) = self.strides[dim].items()
         found = {}
         for monomial, factor in self.rest.items():
-            left = list(monomial)
-            if factor % times:
-                continue
-            try:
-                for one in stride:
-                    left.remove(one)
-            except ValueError:
-                continue
-            found[tuple(left)] = factor // times
+            left = _without(monomial, stride)
+            if left is not None and factor % times == 0:
+                found[left] = factor // times
         return found
 
     def _of_last(self) -> Polynomial:
@@ -361,9 +398,9 @@ class _Splitting:
             and not (_may_be_stride(factor * self.bytes) and self.tiles.is_found({monomial: factor}, False))
         }
 
-    def _outer(self) -> tuple[Dimension, ...]:
-        """Further dimensions, for terms that vary."""
-        found: dict[tuple[Monomial, int], dict[Monomial, int]] = {}
+    def _outer(self, most: int) -> tuple[Dimension, ...]:
+        """Further dimensions, for terms that vary; no more than there is room for, where their strides allow it."""
+        found: _Terms = {}
         for monomial, factor in list(self.rest.items()):
             varying = tuple(one for one in monomial if not self.tiles.is_fixed((one,)))
             if not varying:
@@ -372,11 +409,63 @@ class _Splitting:
             found.setdefault((stride, 0 if stride else abs(factor)), {})[varying] = factor
             del self.rest[monomial]
         dimensions = []
-        for (stride, _), terms in found.items():
+        for (stride, _), terms in self._fewer(self._gathered(found), most).items():
             apart = math.gcd(*terms.values())
+            if stride and min(terms.values()) < 0:
+                terms |= self._fixed_places(stride)
+                apart = math.gcd(*terms.values())
             place = {varying: factor // apart for varying, factor in terms.items()}
             dimensions.append(Dimension(1, {stride: apart}, place, None, None, self.tiles.is_found(place)))
         return tuple(dimensions)
+
+    def _gathered(self, found: _Terms) -> _Terms:
+        """With terms that are taken away (`b` in `b - b / n * n`) where there is another term of their stride.
+
+        Alone they would be places before the first one.
+        """
+        kept = dict(found)
+        for (stride, apart), terms in found.items():
+            if not stride or min(terms.values()) >= 0 or self.tiles.is_found(terms):
+                continue
+            for other in kept:
+                more = _without(stride, other[0])
+                if other[0] and more and (stride, apart) in kept and not self.tiles.is_found(kept[other]):
+                    moved = {tuple(sorted((*varying, *more))): factor for varying, factor in terms.items()}
+                    kept[other] = dict(add(kept[other], moved))
+                    del kept[stride, apart]
+                    break
+        return {key: dict(terms) for key, terms in kept.items() if terms}
+
+    def _fewer(self, found: _Terms, most: int) -> _Terms:
+        """With one dimension for two whose strides have common factors, until there are so many."""
+        kept = dict(found)
+        while len(kept) > most:
+            shared = {
+                (one, other): _common(one[0], other[0])
+                for one, other in itertools.combinations(kept, 2)
+                if not self.tiles.is_found(kept[one]) and not self.tiles.is_found(kept[other])
+            }
+            pair = max(shared, key=lambda pair: len(shared[pair]), default=None)
+            if pair is None or not shared[pair]:
+                break
+            together: dict[Monomial, int] = {}
+            for key in pair:
+                more = _without(key[0], shared[pair]) or ()
+                moved = {tuple(sorted((*varying, *more))): factor for varying, factor in kept.pop(key).items()}
+                together = dict(add(together, moved))
+            already = kept.pop((shared[pair], 0), {})
+            kept[shared[pair], 0] = dict(add(together, already))
+        return kept
+
+    def _fixed_places(self, stride: Monomial) -> dict[Monomial, int]:
+        """What of the offset is so many strides: where tiles come backwards, it is where the first of them is."""
+        found = {}
+        for monomial, factor in list(self.rest.items()):
+            place = _without(monomial, stride)
+            if place is not None:
+                found[place] = factor
+                del self.rest[monomial]
+        return found
 
     def _bounds(self, dimensions: Sequence[Dimension], offset: Polynomial) -> tuple[Bound, ...]:
         found = list(self.bounds)
@@ -414,6 +503,21 @@ class _Splitting:
         ((stride, times),) = free.stride.items()
         if stride == ONE and (times <= 0 or -(-SPAN // (times * self.bytes)) > MOST_BEFORE):
             raise NotATile(f"the kernel alone knows its row, and rows lie only {times * self.bytes} bytes apart")
+
+
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """The other factors of a product; None if it has not all of these."""
+    left = list(monomial)
+    for one in factors:
+        if one not in left:
+            return None
+        left.remove(one)
+    return tuple(left)
+
+
+def _common(one: Monomial, other: Monomial) -> Monomial:
+    """The factors that two products share."""
+    return tuple((Counter(one) & Counter(other)).elements())
 
 
 def _may_be_stride(size: int) -> bool:

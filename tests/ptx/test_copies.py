@@ -338,6 +338,18 @@ def test_each_thread_is_looked_at_where_threads_exchange_addresses() -> None:
     assert pairs == {(4 * lane, 31 - lane) for lane in range(32)}
 
 
+def test_threads_exchange_bytes_and_words() -> None:
+    """A mask whose layout is changed lies in bytes."""
+    bytes = EXCHANGED.replace("shl.b32 \t%r2, %r1, 2;", "mov.b32 \t%r2, %r1;").replace("%r2, 124;", "%r2, 31;")
+    bytes = bytes.replace("st.shared.b32", "st.shared.b8").replace("ld.shared.b32", "ld.shared.b8")
+    pairs = [
+        {(one.place, one.source[0]) for copy in copies_of(text).in_launch(LAUNCH, lambda: False, {}).copies
+         for one in copy.by}
+        for text in (bytes, EXCHANGED.replace("ld.shared.b32", "ld.shared.b8"))
+    ]  # fmt: skip
+    assert pairs == [{(lane, 31 - lane) for lane in range(32)}, {(4 * lane, 31 - lane) for lane in range(32)}]
+
+
 def test_each_bit_of_a_lane_is_looked_at() -> None:
     """Otherwise two bits may change places: the first lane has neither, and the last one both."""
     alone = EXCHANGED.replace("ld.shared.b32 \t%r5, [%r4];", "mov.b32 \t%r5, %r4;")

@@ -166,6 +166,27 @@ def test_what_lies_in_no_buffer_is_asked_for_by_nobody() -> None:
         show(WRITE, FENCE, PRODUCT, buffers=[range(252, 2048)])  # the last thread's
 
 
+DESCRIBE = "mov.b32 %r40, global_smem; add.s32 %r41, %r40, PLACE; bfe.u32 %r42, %r41, 4, 14; cvt.u64.u32 %rd3, %r42;"
+FROM_PLACE = PRODUCT.replace("%rd1, %rd2", "{%r50, %r51, %r52, %r53}, %rd2")
+
+
+def described(place: int) -> tuple[str, ...]:
+    """A product whose second factor begins there."""
+    return (DESCRIBE.replace("PLACE", str(place)), "or.b64 %rd2, %rd3, 4611686293305294848;", FENCE, FROM_PLACE)
+
+
+def test_a_product_asks_for_what_it_reads() -> None:
+    """What was written to another buffer may be on its way still."""
+    buffers = [range(256), range(1024, 2048)]
+    show(WRITE, *described(1024), buffers=buffers)
+    show(WRITE, *described(1536), buffers=buffers)
+    for wrong in (described(0), described(128), described(4096)):  # the last one: in no buffer that is known
+        with pytest.raises(PtxError, match="wrote"):
+            show(WRITE, *wrong, buffers=buffers)
+    with pytest.raises(PtxError, match="wrote"):
+        show(WRITE, *described(1024), buffers=[range(2048)])
+
+
 # --------------------------------------------------------------------------------------------- registers
 
 

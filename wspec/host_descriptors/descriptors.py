@@ -20,6 +20,7 @@ from wspec.host_descriptors.ranges import (
     interval_of,
     intervals,
 )
+from wspec.host_descriptors.relations import Relations
 from wspec.ir.disjoint import Disjoint, Pair
 from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
@@ -133,8 +134,11 @@ class Promotion:
         """What to pass in a launch with these arguments (by position), or why the kernel must run as it was."""
         known = intervals(self.scalars, grid, values)
         multiples = divisors(self.scalars, known)
+        relations = Relations(self.scalars, known)
         for bound in self.bounds:
             low, high = interval_of(bound.sum, known)
+            if low < bound.low or high > bound.high:
+                low, high = relations.interval_of(bound.sum)
             if low < bound.low or high > bound.high:
                 return bound.what
             if bound.multiple > 1 and divisor_of(bound.sum, multiples) % bound.multiple:

@@ -95,7 +95,10 @@ def intervals(scalars: Sequence[Scalar], grid: tuple[int, int, int], values: Map
     found: list[Interval] = []
     for scalar in scalars:
         whole = -(1 << (scalar.bits - 1)), (1 << (scalar.bits - 1)) - 1
-        low, high = _interval(scalar, [found[at] for at in scalar.operands], grid, values, whole)
+        of = [found[at] for at in scalar.operands]
+        if scalar.name == "select":
+            of = _where_chosen(scalars, scalar, of, found)
+        low, high = _interval(scalar, of, grid, values, whole)
         found.append((low, high) if whole[0] <= low and high <= whole[1] else whole)
     return found
 
@@ -142,6 +145,28 @@ def _loop(name: str, first: Interval, end: Interval, step: Interval) -> Interval
     return first[0], max(first[0], end[1] - 1)
 
 
+def _where_chosen(
+    scalars: Sequence[Scalar], select: Scalar, of: Sequence[Interval], known: Sequence[Interval]
+) -> list[Interval]:
+    """The operands of a choice, where what it chooses is also what it compared: `x if x > 0 else 0`."""
+    condition, *options = select.operands
+    found, test = list(of), scalars[condition]
+    name = PREDICATES[test.value] if test.name == "cmpi" else ""
+    if name[:1] != "s":
+        return found
+    for at, option in enumerate(options):
+        if option not in test.operands:
+            continue
+        other = known[test.operands[option == test.operands[0]]]
+        is_less = ((name[1] == "l") == (option == test.operands[0])) == (at == 0)
+        apart = int((name[2] == "t") == (at == 0))
+        low, high = known[option]
+        low, high = (low, min(high, other[1] - apart)) if is_less else (max(low, other[0] + apart), high)
+        if low <= high:  # else it is never chosen
+            found[1 + at] = low, high
+    return found
+
+
 def _compared(predicate: int, a: Interval, b: Interval) -> Interval:
     """Of an i1, whose truth is -1."""
     name = PREDICATES[predicate]
@@ -174,18 +199,23 @@ def _corners(compute: Callable[[int, int], int]) -> Rule:
 
 
 def _divided(compute: Callable[[int, int], int]) -> Rule:
-    """A quotient rises or falls in each operand where the divisor keeps its sign."""
-    corners = _corners(compute)
-    return lambda a, b: corners(a, b) if b[0] > 0 or b[1] < 0 else None
+    """A quotient rises or falls in each operand where the divisor keeps its sign; the divisor is not zero."""
+
+    def rule(a: Interval, b: Interval) -> Interval | None:
+        divisors = (b[0], min(b[1], -1)), (max(b[0], 1), b[1])
+        ends = [compute(x, y) for part in divisors if part[0] <= part[1] for x in a for y in part]
+        return (min(ends), max(ends)) if ends else None
+
+    return rule
 
 
 def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def _remainder(a: Interval, b: Interval) -> Interval | None:
+def remainder_interval(a: Interval, b: Interval) -> Interval | None:
     """It has the sign of the dividend, and is smaller than the divisor and not larger than the dividend."""
-    if b[0] <= 0 <= b[1]:
+    if b == (0, 0):
         return None
     most = max(abs(b[0]), abs(b[1])) - 1
     return max(min(a[0], 0), -most), min(max(a[1], 0), most)
@@ -205,8 +235,8 @@ _ARITHMETIC: dict[str, Rule] = {
     "ceildivsi": _divided(lambda a, b: -(-a // b)),
     "ceildivui": _unsigned(_divided(lambda a, b: -(-a // b))),
     "floordivsi": _divided(lambda a, b: a // b),
-    "remsi": _remainder,
-    "remui": _unsigned(_remainder),
+    "remsi": remainder_interval,
+    "remui": _unsigned(remainder_interval),
     "minsi": _corners(min),
     "maxsi": _corners(max),
     "minui": _unsigned(_corners(min)),
@@ -257,12 +287,18 @@ def interval_of(sum: Sum, of: Sequence[Interval]) -> Interval:
     """Of a sum of products, with each scalar's interval."""
     low = high = 0
     for term in sum:
-        ends = term.factor, term.factor
-        for at in term.scalars:
-            found = [x * y for x in ends for y in of[at]]
-            ends = min(found), max(found)
+        ends = term_interval(term.factor, term.scalars, of)
         low, high = low + ends[0], high + ends[1]
     return low, high
+
+
+def term_interval(factor: int, scalars: Sequence[int], of: Sequence[Interval]) -> Interval:
+    """Of a number times scalars."""
+    ends = factor, factor
+    for at in scalars:
+        found = [x * y for x in ends for y in of[at]]
+        ends = min(found), max(found)
+    return ends
 
 
 def divisor_of(sum: Sum, of: Sequence[int]) -> int:

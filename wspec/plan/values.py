@@ -35,6 +35,7 @@ from wspec.ir.types import (
     StringAttr,
     TensorDescType,
     TensorType,
+    Type,
     UnitAttr,
     i32,
 )
@@ -159,14 +160,23 @@ def _read(root: Block, users: list[Operation], value: Value, buffer: Value, buil
     """Operands of dots are read in place, everything else is loaded into registers."""
     loaded: Value | None = None
     for user in users:
-        left = user.name == "ttg.convert_layout" and _only_left_operand(root, user.result)
+        may_be_left = is_a_left_factor(buffer.type)
+        left = user.name == "ttg.convert_layout" and may_be_left and _only_left_operand(root, user.result)
         if user.name == "ttg.local_alloc" or left:
             _rename(root, user.result, buffer)
-        elif user.name == DOT and user.operands[0] is value:
+        elif user.name == DOT and user.operands[0] is value and may_be_left:
             user.operands[0] = buffer
         else:
             loaded = loaded or build.create("ttg.local_load", [buffer], [value.type]).result
             user.operands[:] = [loaded if operand is value else operand for operand in user.operands]
+
+
+def is_a_left_factor(type: Type) -> bool:
+    """Can the tensor core read a buffer as a left factor: in rows, or in columns of elements of 16 bits?"""
+    if not isinstance(type, MemDescType) or not isinstance(type.encoding, Layout):
+        return False
+    two_bytes = isinstance(type.element, ScalarType) and type.element.bits == 16
+    return two_bytes or type.encoding.get("transposed") is not True
 
 
 def _only_left_operand(root: Block, value: Value) -> bool:

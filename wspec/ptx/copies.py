@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from wspec.ptx.events import shape_of
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
+from wspec.ptx.stored import WORD, Stored
 from wspec.ptx.syntax import Instruction
 
 MOST_BLOCKS = 400  # that are passed in one launch
@@ -43,7 +44,6 @@ BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 _MARKS = ("mbarrier.try_wait.parity.", "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk.commit_group",
           "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group")  # fmt: skip
-_WORD = 4  # bytes of shared memory that are followed together
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
 
 _IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
@@ -304,7 +304,7 @@ def _mark(one: Instruction) -> tuple[Instruction, Mark] | None:
 
 def _words_of(buffers: Iterable[range]) -> frozenset[int]:
     """The first bytes of the words that are touched."""
-    return frozenset(at for one in buffers for at in range(one.start - one.start % _WORD, one.stop, _WORD))
+    return frozenset(at for one in buffers for at in range(one.start - one.start % WORD, one.stop, WORD))
 
 
 def _lanes(warp: int, warps: int) -> set[int]:
@@ -368,13 +368,13 @@ class _Run:
         launch: Launch,
         threads: int,
         seen: Sequence[int],
-        buffers: Container[int],
+        buffers: frozenset[int],
         turns: int,
     ) -> None:
         self._evaluation, self._launch, self._threads = evaluation, launch, threads
         self._seen, self._buffers, self._turns = seen, buffers, turns
         self._times = Counter[Instruction]()
-        self._words: dict[int, int] = {}  # that the role's threads have stored
+        self._stored = Stored(self._buffers)  # by the role's threads
         self._held: dict[str, Value] = {name: getattr(launch, what)[at] for name, (what, at) in _IDS.items()}
         self._held |= {name: evaluation.constant(name) for name in _THREAD}
 
@@ -445,7 +445,7 @@ class _Run:
         base = self._evaluation.value(source.base, self._held)
         if base is None or where not in ("global", "shared"):
             return unknown
-        read = self._launch.memory if where == "global" else self._stored
+        read = self._launch.memory if where == "global" else self._stored.read
         return [self._read(base, source.offset + at * size, size, read) for at in wanted]
 
     @staticmethod
@@ -462,13 +462,6 @@ class _Run:
 
     # ---- shared memory
 
-    def _stored(self, address: int, size: int) -> int | None:
-        """None where that is not known."""
-        words = [self._words.get(address + at) for at in range(0, size, _WORD)]
-        if size % _WORD or None in words:
-            return None
-        return sum((word or 0) << 8 * _WORD * at for at, word in enumerate(words))
-
     def _store(self, one: Instruction, guard: Value) -> None:
         """Nothing is known any more behind a store that cannot be followed."""
         operands = one.operands
@@ -476,27 +469,21 @@ class _Run:
         size = width(one.opcode.rpartition(".")[2]) // 8
         base = self._evaluation.value(target.base, self._held) if isinstance(target, Address) else None
         if not isinstance(target, Address) or base is None or guard is None or space(one) != "shared":
-            self._words.clear()
+            self._stored.forget()
             return
         items = operands[1].items if isinstance(operands[1], Several) else operands[1:]
         places = [place + target.offset for place in self._each(base)]
-        if not size or size % _WORD or any(place % _WORD for place in places):
-            self._words.clear()
+        if not size or any(place % min(size, WORD) for place in places):
+            self._stored.forget()
             return
         threads = [at for at, holds in enumerate(self._each(guard)) if holds]
-        words, buffers = self._words, self._buffers
         for number, item in enumerate(items):
             value = self.value(item)
             each = None if value is None else self._each(value)
-            if each is None and not words:
+            if each is None and not self._stored:
                 continue
             for at in threads:
-                place = places[at] + number * size
-                for word in range(0, size, _WORD):
-                    if each is None or place + word in buffers:
-                        words.pop(place + word, None)
-                    else:
-                        words[place + word] = each[at] >> 8 * word & 0xFFFFFFFF
+                self._stored.write(places[at] + number * size, size, None if each is None else each[at])
 
     def copy(self, one: Instruction) -> Copy:
         guard = self.guard(one)

@@ -65,20 +65,30 @@ def show_tiles(
     tasks = [_Task(role, Copies(blocks, role, writers, buffers)) for role in roles]
     tasks = [task for task in tasks if task.copies.all or task.copies.marks]
     left = {one for task in tasks for one in task.copies.all}
+    why_not = ""
     for number in range(max(fewest, MOST_LAUNCHES)):
-        asked = [task for task in tasks if number < fewest or task.asks_again or not left.isdisjoint(task.copies.all)]
+        asked = [
+            task
+            for task in tasks
+            if task.patience and (number < fewest or task.asks_again or not left.isdisjoint(task.copies.all))
+        ]
         launch = draws.launch(number) if asked else None
         for task in asked:
             assert launch is not None
             try:
                 left -= _compared(function, task, launch, places, left if number >= fewest else None)
-            except NotFollowed as error:
-                if task.copies.all:
-                    return str(error)
+            except NotFollowed as error:  # maybe not in this launch
+                task.patience -= 1
+                why_not = str(error) if task.copies.all else why_not
     if not left:
         return ""
+    if why_not:
+        return why_not
     one = min(left, key=lambda one: one.start)
     return f"where '{one}' begins in global memory is not known: no launch was found that comes to it"
+
+
+_PATIENCE = 3  # launches in which the TTGIR of a task may not be followed
 
 
 class _Task:
@@ -88,6 +98,7 @@ class _Task:
         self.role, self.copies = role, copies
         self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
         self.passed = 0  # blocks
+        self.patience = _PATIENCE
         self.ended = False
 
     @property
@@ -258,6 +269,8 @@ class _Match:
             raise PtxError(f"which elements '{copy.one}' copies is not known")
         for place, (source,), copied in copy.by if self.compared < self._thorough else copy.by[:1]:
             if place is None or copied is None or (copied and source is None):
+                if place is not None and (index := element_at(kind, place - start)) is not None:
+                    self._task.element(op, scope, index)  # raises where the TTGIR divides by zero, as the PTX does
                 raise PtxError(f"which elements '{copy.one}' copies cannot be followed")
             if not 0 <= place - start <= size_bytes(kind) - size or copied not in (0, size):
                 return False

@@ -31,7 +31,7 @@ from wspec.ptx import flow
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, evaluation_of
-from wspec.ptx.operands import Operand
+from wspec.ptx.operands import Operand, Several
 from wspec.ptx.reach import reached
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
@@ -50,6 +50,7 @@ _WORDS = {
 }
 _WIDTH = re.compile(r"(?:\.v(\d))?\.[bufs](\d+)$")
 _ROW = 16  # bytes of a row of a matrix
+_PLACE_BITS, _PLACE_BYTES = 14, 16  # of a matrix descriptor: its lowest bits are where the matrix begins, in such steps
 _ANYWHERE = range(1 << 32)
 
 Places = tuple[tuple[int, ...], int]
@@ -157,7 +158,10 @@ class _Task:
             if self._is_disturbed(one, state):
                 found |= WROTE if _reads(one) else READ
         else:
-            found |= needs & (WROTE if state.kept else 0) | needs & (READ if state.read else 0)
+            kept = [wrote for wrote, _ in state.kept]
+            if kept and one.opcode.startswith("wgmma.mma_async") and (factors := self._factors(one)) is not None:
+                kept = [wrote for wrote in kept if any(_meet(_span(wrote), factor) for factor in factors)]
+            found |= needs & (WROTE if kept else 0) | needs & (READ if state.read else 0)
         return next((bit for bit in _WORDS if found & bit), None)
 
     def _is_disturbed(self, one: Instruction, state: State) -> bool:
@@ -184,6 +188,37 @@ class _Task:
     def _region(self, one: Instruction) -> range:
         """The bytes that an access whose place is no constant may touch."""
         return self._reached.get(one, _ANYWHERE)
+
+    def _factors(self, product: Instruction) -> list[range] | None:
+        """The buffers that a product reads, by where its descriptors say that it begins; None where not known."""
+        found = []
+        for at in (1, 2):
+            if isinstance(product.operands[at], Several):
+                continue
+            held = self._evaluation.value(product.operands[at], {})
+            places = range(held, held + 1) if isinstance(held, int) else self._described[at].get(product)
+            if places is None or places.start >> _PLACE_BITS != (places.stop - 1) >> _PLACE_BITS:
+                return None
+            mask = (1 << _PLACE_BITS) - 1
+            span = range((places.start & mask) * _PLACE_BYTES, (places.stop - 1 & mask) * _PLACE_BYTES + 1)
+            inside = [buffer for buffer in self._buffers or () if _meet(buffer, span)]
+            if not inside:
+                return None
+            found += inside
+        return found
+
+    @functools.cached_property
+    def _described(self) -> dict[int, dict[Instruction, range]]:
+        """What the descriptors of products may be, by which operand they are."""
+        inside = [one for number in self._role.blocks for one in self._blocks[number].instructions]
+        products = [one for one in inside if one.opcode.startswith("wgmma.mma_async")]
+        return {
+            at: reached(
+                self._blocks, self._role, self._writers, self._evaluation,
+                {one: (one.operands[at], 1) for one in products if not isinstance(one.operands[at], Several)},
+            )
+            for at in (1, 2)
+        }  # fmt: skip
 
     def _after(self, one: Instruction, state: State) -> State:
         places = self._places(one) if _reads(one) or _writes(one) else None

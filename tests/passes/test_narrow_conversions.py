@@ -1,0 +1,89 @@
+"""Vectors change their layout before they become tiles, and what is computed stays the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from wspec import bridge
+from wspec.api import offline
+from wspec.execute import Kernel
+from wspec.execute.arguments import parameters
+from wspec.ir import read
+from wspec.ir.core import Operation
+from wspec.ir.types import TensorType
+from wspec.ir.verify import check_valid
+from wspec.passes.narrow_conversions import narrow_conversions
+
+TYPES = {"a": "*fp16:16", "b": "*fp16:16", "rows": "*fp32:16", "columns": "*fp32:16", "out": "*fp16:16", "k": "i32:16"}
+
+
+@triton.jit
+def scaled(a, b, rows, columns, out, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, KIND: tl.constexpr):
+    """Scales of rows and columns: behind the loop, in each iteration, or the scales' own tile is stored."""
+    m, n, at = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for first in range(0, k, BK):
+        product = tl.dot(
+            tl.load(a + m[:, None] * k + first + at[None, :]), tl.load(b + (first + at)[:, None] * BN + n[None, :])
+        )
+        if KIND == 1:
+            place = first // BK
+            product = product * tl.load(rows + m * 2 + place)[:, None] * tl.load(columns + n * 2 + place)[None, :]
+        total += product
+    if KIND == 2:  # what is computed of both
+        same = tl.load(rows + m)[:, None] * 2.0 > tl.load(columns + n)[None, :]
+        total = tl.where(same, total, 0.0)
+    elif KIND == 0:
+        total = total * tl.load(rows + m)[:, None] * tl.load(columns + n)[None, :]
+    tl.store(out + m[:, None] * BN + n[None, :], total.to(tl.float16))
+
+
+def wide(module: Operation) -> int:
+    """Bytes of the tiles whose layout is changed, but for what is stored at last."""
+    types = [op.result.type for op in module.walk() if op.name == "ttg.convert_layout"]
+    tiles = [type for type in types if isinstance(type, TensorType) and len(type.shape) == 2]
+    return sum(type.shape[0] * type.shape[1] * 4 for type in tiles if str(type.element) in ("f32", "i1"))
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_scales_of_rows_and_columns(kind: int) -> None:
+    made = offline(scaled, TYPES, {"BM": 128, "BN": 256, "BK": 32, "KIND": kind}, num_warps=8, num_stages=3)
+    text = bridge.lower(made.source)[1]
+    module, plain = read(text), read(text)
+    narrow_conversions(module)
+    check_valid(module)
+    assert wide(plain) >= 128 * 256 * 4 and wide(module) == 0
+    again = read(text)
+    narrow_conversions(again)
+    assert sum(1 for _ in again.walk()) <= sum(1 for _ in plain.walk()) + 4  # nothing is left of the other tiles
+
+    def run(kernel: Operation) -> torch.Tensor:
+        numbers = torch.Generator().manual_seed(0)
+        shapes = {"a": (128, 64), "b": (64, 256), "rows": (256,), "columns": (512,), "out": (128, 256)}
+        given = {name: torch.randn(shape, generator=numbers) for name, shape in shapes.items()}
+        given = {name: one if name in ("rows", "columns") else one.half() for name, one in given.items()}
+        ready = Kernel(kernel)
+        ready.run((1, 1, 1), {one.name: {**given, "k": 64}[one.name] for one in parameters(ready.function)})
+        return given["out"]
+
+    assert torch.equal(run(module), run(plain))
+
+
+@triton.jit
+def loaded(a, b, rows, columns, out, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, KIND: tl.constexpr):
+    """A tile that is loaded is no vector."""
+    m, n, at = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.dot(tl.load(a + m[:, None] * k + at[None, :]), tl.load(b + at[:, None] * BN + n[None, :]))
+    total += tl.load(rows + m[:, None] * BN + n[None, :])
+    tl.store(out + m[:, None] * BN + n[None, :], total.to(tl.float16))
+
+
+def test_tiles_that_are_loaded_stay() -> None:
+    made = offline(loaded, TYPES, {"BM": 128, "BN": 256, "BK": 32, "KIND": 0}, num_warps=8, num_stages=3)
+    text = bridge.lower(made.source)[1]
+    module = read(text)
+    narrow_conversions(module)
+    assert wide(module) == wide(read(text)) > 0
