@@ -25,7 +25,6 @@ from wspec.bridge.tensor_maps import Unlike
 _CANNOT = (TypeError, AttributeError, ValueError, IndexError, struct.error, Unlike)
 """What is out of the ordinary goes its own way."""
 
-_NOT = False, None
 _MOST = 4096  # grids that are remembered
 
 
@@ -59,17 +58,15 @@ class Alike:
         run = getattr(compiled, "wspec_quick", None) or compiled.run
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
-    def launch(
-        self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]
-    ) -> tuple[bool, Ready | None]:
+    def launch(self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]) -> Ready | None:
         """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
-        with the tensors that they are the whole of. Whether that was done, and what does so again.
+        with the tensors that they are the whole of. What does so again, if that was done.
 
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
         x, y, z = (*grid, 1, 1)[:3]
         if x * y * z <= 0 or self._grids is None:
-            return _NOT
+            return None
         read, grids = self._grids
         try:
             key = read(x, y, z, arguments)
@@ -77,11 +74,11 @@ class Alike:
             if found is None or (found.entry is not None and found.entry() is None):
                 found = None if is_capturing() else self._grid((x, y, z), arguments, place)
                 if found is None:
-                    return _NOT
+                    return None
                 keep(grids, key, found, _MOST)
             return found.launch(arguments)
         except _CANNOT:
-            return _NOT
+            return None
 
     def _grid(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> _Grid | None:
         chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments), place[0])
@@ -129,21 +126,21 @@ class _Grid:
         early = block.starts_early
         self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
-    def launch(self, arguments: Sequence[Any]) -> tuple[bool, Ready | None]:
+    def launch(self, arguments: Sequence[Any]) -> Ready | None:
         """With these arguments."""
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
         if binary.rows is not None and not binary.rows.hold(arguments):
-            return _NOT
+            return None
         waits = early and entry is not None and not entry.settled  # for the table
         contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
         addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
         again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
         if not again(*addresses):
-            return _NOT
+            return None
         if entry is not None:
             entry.settled = True
         if waits:
             contents[EARLY] = 1
             again.become(bytes(contents))
-        return True, again
+        return again
