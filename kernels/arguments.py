@@ -18,6 +18,9 @@ TMA_ALIGNMENT_BYTES = 16
 MAX_GRID_YZ = 65535
 """Most blocks along the second and third grid axis (CUDA programming guide, compute capabilities)."""
 
+SHARED_MEMORY_BYTES = 232448
+"""Shared memory one block may use on sm_90: 227 KiB (CUDA programming guide, compute capabilities)."""
+
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 

@@ -30,27 +30,28 @@ import triton.language as tl
 from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
 from wspec.bridge.launcher import keep
-from wspec.bridge.ready import MOST, Memo, are_alike, current_stream, like_before
+from wspec.bridge.ready import MOST, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
     MAX_GRID_YZ,
+    SHARED_MEMORY_BYTES,
     TMA_ALIGNMENT_BYTES,
     check_cuda,
-    check_no_grad,
-    check_same,
-    check_tensor,
     on_device,
     tma_descriptors,
-    tma_strides,
 )
+from wspec.kernels.attention_inputs import HEAD_DIMS, check_forms, check_inputs, check_scale, check_shapes
+from wspec.kernels.attention_tiles import Config, default_config, plain_configs, shared_memory_bytes, tiles
+from wspec.kernels.front import Calls, Key
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
 
-HEAD_DIMS = (64, 128, 256)
-SHARED_MEMORY_BYTES = 232448
-"""Shared memory one block may use on sm_90: 227 KiB (CUDA programming guide, compute capabilities)."""
-
+__all__ = [
+    "HEAD_DIMS", "SHARED_MEMORY_BYTES", "Config", "Launch", "attention", "attention_fwd", "attention_fwd_ws",
+    "attention_reference", "check_forms", "check_inputs", "check_scale", "check_shapes", "default_config",
+    "plain_configs", "shared_memory_bytes", "tiles",
+]  # fmt: skip
 LOG2_E = math.log2(math.e)
 SMALLEST_SCALE = 2.0**-126
 """Stands for a scale of 0, by which a masked score of minus infinity must not be multiplied."""
@@ -137,131 +138,6 @@ def attention_fwd(
     lse_row = lse_ptr + (batch * heads + head).to(tl.int64) * seqlen_q
     tl.store(lse_row + rows, lse, mask=rows < seqlen_q)
     o_desc.store([batch, head, first, 0], out.to(q.dtype).reshape(1, 1, BLOCK_M, HEAD_DIM))
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """A tile of block_m queries by block_n keys, and how many warps and pipeline stages work on it.
-
-    coarsening: how many neighbouring tiles share what they read, when the kernel is specialized; 1: the launch chooses.
-    """
-
-    block_m: int = 128
-    block_n: int = 128
-    num_warps: int = 8
-    num_stages: int = 2
-    coarsening: int = 1
-
-    def __str__(self) -> str:
-        shares = f" team {self.coarsening}" if self.coarsening > 1 else ""
-        return f"{self.block_m}x{self.block_n} w{self.num_warps} s{self.num_stages}{shares}"
-
-
-def shared_memory_bytes(config: Config, head_dim: int, element_bytes: int = 2) -> int:
-    """Shared memory of the plain kernel under Triton's own pipeliner: Q, and num_stages buffers of K and of V.
-
-    The output tile reuses them after the loop. Barriers add 8 bytes a stage and buffer; 1 KiB is set aside for them
-    and for alignment.
-    """
-    q_bytes = config.block_m * head_dim * element_bytes
-    kv_bytes = 2 * config.num_stages * config.block_n * head_dim * element_bytes
-    return q_bytes + kv_bytes + 1024
-
-
-def accumulator_registers(config: Config, head_dim: int) -> int:
-    """32-bit registers a thread needs for the output and score accumulators alone, out of the 255 it can have."""
-    return config.block_m * (head_dim + config.block_n) // (32 * config.num_warps)
-
-
-def plain_configs(head_dim: int) -> list[Config]:
-    """An honest grid for the unspecialized kernel: every tile, warp count and depth that can run well on sm_90.
-
-    Tiles of 64 or 128 queries by 32 to 256 keys, 4 or 8 warps, 2 to 4 stages. Left out: what exceeds shared memory by
-    `shared_memory_bytes`, warps with fewer than 16 rows (wgmma works on 64 rows a warp group), and accumulators
-    that alone need more than 224 registers a thread, which spill.
-    """
-    _check_head_dim(head_dim)
-    grid = [
-        Config(block_m, block_n, num_warps, num_stages)
-        for block_m in (64, 128)
-        for block_n in (32, 64, 128, 256)
-        for num_warps in (4, 8)
-        for num_stages in (2, 3, 4)
-    ]
-    return [config for config in grid if _can_run_well(config, head_dim)]
-
-
-def _can_run_well(config: Config, head_dim: int) -> bool:
-    return (
-        config.block_m >= 16 * config.num_warps
-        and shared_memory_bytes(config, head_dim) <= SHARED_MEMORY_BYTES
-        and accumulator_registers(config, head_dim) <= 224
-    )
-
-
-@functools.cache
-def tiles(head_dim: int) -> tuple[Config, Config]:
-    """What `default_config` chooses between for the specialized kernel: the lower or narrower tile, and the other.
-
-    Where the exponentials take as long as the products (head_dim 64) both are low, so that warp groups hide them from
-    each other: a team of three on tiles that share K and V, or, as the launch chooses, two blocks an SM. Elsewhere high
-    tiles read K and V less often. Raises ValueError for a head dimension the kernel does not have.
-    """
-    _check_head_dim(head_dim)
-    low = Config(64, 64, num_warps=4, num_stages=2)
-    if head_dim == 64:
-        return low, Config(64, 128, num_warps=4, num_stages=2)
-    return low, Config(128, 64 if head_dim == 256 else 128, num_warps=8, num_stages=2)
-
-
-SMS = 132
-"""Of an H200."""
-
-LOW_TILE_TIME = {64: 1.05, 128: 1.15, 256: 1.15}
-"""Head dimension -> time of a score in the first of `tiles` over that in the second; AROUND_TILE: scores of a row that
-take as long as what a tile does before and behind its loop. Least regret over 246 cases of 50 to 2,048 tokens and 16 to
-1,536 heads on an H200 (docs/results/launches.md)."""
-
-AROUND_TILE = 128
-
-
-def default_config(
-    head_dim: int, seqlen_q: int = 4096, causal: bool = False, seqlen_k: int | None = None, heads: int = 1024
-) -> Config:
-    """The tile of the specialized kernel when nobody chose one: of `tiles`, that in which the launch should end first.
-
-    Rows and keys are counted as the tiles pad them; the time is that of an SM's share of all tiles or, where SMs are
-    idle, of the longest tile. seqlen_k: as many as queries if None; heads: of queries, of all sequences together.
-    Lengths between two multiples of 32 are alike.
-
-    Raises ValueError for a head dimension the kernel does not have.
-    """
-    keys = seqlen_q if seqlen_k is None else seqlen_k
-    return _sooner(head_dim, ((seqlen_q - 1) | 31) + 1, causal, ((keys - 1) | 31) + 1, heads)
-
-
-@functools.lru_cache(maxsize=4096)
-def _sooner(head_dim: int, seqlen_q: int, causal: bool, keys: int, heads: int) -> Config:
-    low, high = tiles(head_dim)
-    slower = LOW_TILE_TIME[head_dim] * _scores(low, seqlen_q, keys, causal, heads)
-    return low if slower < _scores(high, seqlen_q, keys, causal, heads) else high
-
-
-def _scores(tile: Config, seqlen_q: int, seqlen_k: int, causal: bool, heads: int) -> float:
-    """How many scores the launch takes as long as that one SM computes."""
-    rows, columns = tile.block_m, tile.block_n
-    most = least = -(-seqlen_k // columns) * columns
-    if causal:  # the rows of the first tile see the fewest keys, and those between about the mean
-        seen = seqlen_k - seqlen_q + rows
-        if seen < seqlen_k:
-            least = -(-seen // columns) * columns if seen > 0 else 0
-    share = -(-seqlen_q // rows) * heads * ((least + most) / 2 + AROUND_TILE) / SMS
-    return rows * (share if share > most + AROUND_TILE else most + AROUND_TILE)
-
-
-def _check_head_dim(head_dim: int) -> None:
-    if head_dim not in HEAD_DIMS:
-        raise ValueError(f"head_dim: expected one of {HEAD_DIMS}, got {head_dim}")
 
 
 @functools.cache
@@ -352,9 +228,10 @@ _operator = operator(
     _fake,
 )
 _SCALES = (float, int, type(None))
-_launches = Memo()
-"""By what decides a launch, the launch to be made again, where its log-sum-exp may go if nobody reads it (0: nowhere),
-and the kernel, whose identity is part of that."""
+_calls = Calls()
+_launches = _calls.launches
+"""With where a launch's log-sum-exp may go if nobody reads it (0: nowhere), and the kernel, whose identity is part of
+the key."""
 UNREAD_ROWS = 1 << 20  # 4 MiB; what takes longer to compute than memory takes to be had gets memory of its own
 
 
@@ -366,65 +243,58 @@ def _unread(device: torch.device, stream: int) -> torch.Tensor:
 
 
 @dataclass(slots=True)
-class _Others:
-    """What calls have in common that differ in shapes and strides only: all else about them was looked at once."""
+class _Class:
+    """What calls have in common that have a head dimension, and what stands in a key behind strides."""
 
     scale_log2: float
     config: Config | None
     kernel: Any  # its identity is part of the key
     unread: torch.Tensor | None  # where the log-sum-exp goes; None: it is asked for
-    launches: dict[Config, Alike] = field(default_factory=dict)
+    binaries: dict[Config, Alike] = field(default_factory=dict)
     near: dict[tuple[int, int, int], tuple[Alike, int]] = field(default_factory=dict)
     """By what `default_config` looks at, what launches, and rows of the tile."""
 
 
-_others = Memo()
-"""By the head dimension and what stands in a key behind strides."""
-
-
 def _of_another_shape(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, key: tuple[Any, ...]
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, key: Key
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """`attention`, of an ordinary key, like one before; None where there was none, or it is not so after all."""
     (batch, heads, rows, head_dim), (_, kv_heads, keys, _) = key[:2]
-    others: _Others | None = _others.get((head_dim, key[6:]))
+    known: _Class | None = _calls.classes.get((head_dim, key[6:]))
     lines = batch * heads
-    if others is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ):
+    if known is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ):
         return None
-    lse = others.unread
+    lse = known.unread
     if lse is None:
         lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
     elif lines * rows > UNREAD_ROWS:
         return None
     near = (rows - 1) >> 5, (keys - 1) >> 5, lines
-    found = others.near.get(near)
+    found = known.near.get(near)
     if found is None:
-        tile = others.config or default_config(head_dim, rows, key[12], keys, lines)
-        launch = others.launches.get(tile)
-        if launch is None:
+        tile = known.config or default_config(head_dim, rows, key[11], keys, lines)
+        binary = known.binaries.get(tile)
+        if binary is None:
             return None
-        found = launch, tile.block_m
-        keep(others.near, near, found, MOST)
-    launch, block_m = found
+        found = binary, tile.block_m
+        keep(known.near, near, found, MOST)
+    binary, block_m = found
     out = torch.empty_like(q)
-    given = q, k, v, out, lse, others.scale_log2, rows, keys, heads, heads // kv_heads
-    done, again = launch.launch((-(-rows // block_m), heads, batch), given, (key[9], key[-1]))
-    if not done:
-        return None
-    _launches.keep(key, (again, 0 if others.unread is None else lse.data_ptr(), others.kernel))
-    return out, lse
+    given = q, k, v, out, lse, known.scale_log2, rows, keys, heads, heads // kv_heads
+    grid, unread = (-(-rows // block_m), heads, batch), 0 if known.unread is None else lse.data_ptr()
+    return (out, lse) if _calls.launch(binary, grid, given, key, unread, known.kernel) else None
 
 
 def _key(
     q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any, return_lse: bool
-) -> tuple[Any, ...] | None:
+) -> Key | None:
     """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
     if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES:
         return None
     device = q.get_device()
     return (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-        device, k.get_device(), v.get_device(), causal, scale, config, id(kernel), return_lse, current_stream(device),
+        k.get_device(), v.get_device(), causal, scale, config, id(kernel), return_lse, device, current_stream(device),
     )  # fmt: skip
 
 
@@ -437,7 +307,7 @@ def _attention(
     return_lse: bool,
     config: Config | None,
     kernel: Any,
-    key: tuple[Any, ...] | None,
+    key: Key | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs that were not seen before; what was launched is kept under the key."""
     if key is not None and _are_ordinary(key):
@@ -462,14 +332,15 @@ def _attention(
     tile = config or _tile_for(q, k, causal)
     runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
     like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
-    launch = like_before(runs, like, (key[9], stream)) if key is not None and stream >= 0 and not turned else None
-    if key is not None and launch is not None:
-        known, nobody = (q.shape[3], key[6:]), None if return_lse else _unread(q.device, stream)
-        others = _others.get(known)
-        if others is None:
-            others = _Others(_numbers(q, k, scale)[0], config, kernel, nobody)
-            _others.keep(known, others)
-        others.launches[tile] = launch
+    binary = None if turned else _calls.binary(runs, like, key)
+    if key is not None and binary is not None:
+        common = q.shape[3], key[6:]
+        known = _calls.classes.get(common)
+        if known is None:
+            nobody = None if return_lse else _unread(q.device, stream)
+            known = _Class(_numbers(q, k, scale)[0], config, kernel, nobody)
+            _calls.classes.keep(common, known)
+        known.binaries[tile] = binary
         made = _of_another_shape(q, k, v, key)
         if made is not None:
             return made if return_lse else made[0]
@@ -486,8 +357,8 @@ def _attention(
             Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
         return (out, lse) if return_lse else out
     again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
-    if again is not None and stream >= 0 and not turned:
-        _launches.keep(key, (again, lse.data_ptr() if unread else 0, kernel))
+    if not turned:
+        _calls.remember(key, again, lse.data_ptr() if unread else 0, kernel)
     return (out, lse) if return_lse else out
 
 
@@ -561,64 +432,16 @@ def _batch_parts(batch: int) -> list[slice]:
     return [slice(at, at + MAX_GRID_YZ) for at in range(0, batch, MAX_GRID_YZ)]
 
 
-def check_inputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, need_cuda: bool = True) -> None:
-    """Raises TypeError or ValueError naming the argument that `attention` cannot take."""
-    check_forms(q, k, v)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if need_cuda:
-            check_cuda(name, tensor)
-        if tensor.numel():
-            tma_strides(name, tensor)
-
-
-def check_forms(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """The same of what can be told without the tensors' memory."""
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        check_tensor(name, tensor, 4, HALF_DTYPES)
-        check_no_grad(name, tensor)
-    check_shapes(q, k, v)
-    if q.shape[-1] not in HEAD_DIMS:
-        raise ValueError(f"q: head dimension must be one of {HEAD_DIMS}, got {q.shape[-1]}")
-    if q.shape[1] > MAX_GRID_YZ:
-        raise ValueError(f"q: at most {MAX_GRID_YZ} heads, got {q.shape[1]}")
-    for name, tensor in (("k", k), ("v", v)):
-        check_same(name, tensor, "q", q)
-
-
-def _are_ordinary(key: tuple[Any, ...]) -> bool:
+def _are_ordinary(key: Key) -> bool:
     """Would `check_forms` find nothing in tensors of that `_key`? No in case of doubt."""
-    shape, other, third, _, _, _, dtype, k_dtype, v_dtype, device, k_device, v_device = key[:12]
+    shape, other, third, _, _, _, dtype, k_dtype, v_dtype, k_device, v_device = key[:11]
     if dtype not in HALF_DTYPES or k_dtype is not dtype or v_dtype is not dtype or third != other:
         return False
-    if len(shape) != 4 or len(other) != 4 or not device == k_device == v_device:
+    if len(shape) != 4 or len(other) != 4 or not key[-2] == k_device == v_device:
         return False
     (batch, heads, _, head_dim), (kv_batch, kv_heads, _, kv_dim) = shape, other
     same = kv_batch == batch and kv_dim == head_dim and head_dim in HEAD_DIMS
     return same and 0 < kv_heads <= heads <= MAX_GRID_YZ and not heads % kv_heads
-
-
-def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Raises ValueError naming the argument whose shape does not fit the others'."""
-    batch, heads, _, head_dim = q.shape
-    if k.shape[0] != batch:
-        raise ValueError(f"k: batch {k.shape[0]} differs from q's {batch}")
-    if k.shape[3] != head_dim:
-        raise ValueError(f"k: head dimension {k.shape[3]} differs from q's {head_dim}")
-    if v.shape != k.shape:
-        raise ValueError(f"v: shape {tuple(v.shape)} differs from k's {tuple(k.shape)}")
-    if (heads % k.shape[1] if k.shape[1] else heads) != 0:
-        raise ValueError(f"k: {k.shape[1]} heads do not divide q's {heads} heads")
-
-
-def check_scale(scale: float | None, head_dim: int) -> float:
-    """The softmax scale to use; raises TypeError or ValueError naming `scale` if it is no finite number."""
-    if scale is None:
-        return 1.0 / math.sqrt(head_dim)
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise TypeError(f"scale: expected a number, got {type(scale).__name__}")
-    if not math.isfinite(scale):
-        raise ValueError(f"scale: must be finite, got {scale}")
-    return float(scale)
 
 
 def attention_reference(

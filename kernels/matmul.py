@@ -22,10 +22,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
-from wspec.bridge.ready import Memo, are_alike, current_stream, like_before
+from wspec.bridge.ready import are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
+    SHARED_MEMORY_BYTES,
     TMA_ALIGNMENT_BYTES,
     ceil_div,
     check_cuda,
@@ -36,14 +37,13 @@ from wspec.kernels.arguments import (
     special,
     tma_descriptors,
 )
+from wspec.kernels.front import Calls, Key
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.reference import exact_float32_products
 
 Variant = Literal["descriptor", "pointer"]
 VARIANTS: tuple[Variant, ...] = ("descriptor", "pointer")
 OUT_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-SHARED_MEMORY_BYTES = 232448
-"""Shared memory one block may use on sm_90: 227 KiB (CUDA programming guide, compute capabilities)."""
 
 
 @triton.jit
@@ -253,54 +253,48 @@ _operator = operator(
     lambda *args, **named: _computed(*args, **named),
     _fake,
 )
-_launches = Memo()
-"""By what decides a launch: the launch to be made again, what it writes, and the kernel, part of the key."""
+_calls = Calls()
+_launches = _calls.launches
+"""With what a launch writes, and the kernel, whose identity is part of the key."""
 
 
 @dataclass(slots=True)
-class _Others:
-    """What products have in common that differ in the rows of A only: all else about them was looked at once."""
+class _Class:
+    """What products have in common that have a key but for A's rows and strides."""
 
     dtype: torch.dtype
     width: int  # of C in memory
     turned: bool
     kernel: Any  # its identity is part of the key
-    launches: dict[tuple[Any, ...], Alike] = field(default_factory=dict)  # by the tile, and what is `special` of rows
+    binaries: dict[tuple[Any, ...], Alike] = field(default_factory=dict)  # by the tile, and what is `special` of rows
 
 
-_others = Memo()
-"""By a key without A's rows and strides."""
-
-
-def _of_other_rows(a: torch.Tensor, b: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor | None:
+def _of_other_rows(a: torch.Tensor, b: torch.Tensor, key: Key) -> torch.Tensor | None:
     """`matmul` like one before; None where there was none, or it is not so after all."""
-    others: _Others | None
-    shape, others = key[0], _others.get((key[1], key[3:]))
-    if others is None or len(shape) != 2 or shape[1] != key[1][0] or not shape[0]:
+    known: _Class | None
+    shape, known = key[0], _calls.classes.get((key[1], key[3:]))
+    if known is None or len(shape) != 2 or shape[1] != key[1][0] or not shape[0]:
         return None
-    (m, k), n, dtype, width = shape, key[1][1], others.dtype, others.width
-    tile = key[10] or default_config(m, n, "descriptor", others.turned)
-    launch = others.launches.get((tile, *special(m)))
-    if launch is None:
+    (m, k), n, dtype, width = shape, key[1][1], known.dtype, known.width
+    tile = key[9] or default_config(m, n, "descriptor", known.turned)
+    binary = known.binaries.get((tile, *special(m)))
+    if binary is None:
         return None
     out = torch.empty((m, width), dtype=dtype, device=a.device)
     written = out if width == n else out[:, :n]
-    given = a, b.t() if others.turned else b, written, m, n, k
-    done, again = launch.launch(_grid(m, n, tile), given, (key[6], key[-1]))
-    if not done:
-        return None
-    _launches.keep(key, (again, (m, width), dtype, n, others.kernel))
-    return written.contiguous()
+    given = a, b.t() if known.turned else b, written, m, n, k
+    done = _calls.launch(binary, _grid(m, n, tile), given, key, (m, width), dtype, n, known.kernel)
+    return written.contiguous() if done else None
 
 
-def _key(a: Any, b: Any, out_dtype: Any, variant: Any, config: Any, kernel: Any) -> tuple[Any, ...] | None:
+def _key(a: Any, b: Any, out_dtype: Any, variant: Any, config: Any, kernel: Any) -> Key | None:
     """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
     if not are_alike((a, b)):
         return None
     device = a.get_device()
     return (
-        a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, device, b.get_device(), out_dtype, variant, config,
-        id(kernel), current_stream(device),
+        a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, b.get_device(), out_dtype, variant, config,
+        id(kernel), device, current_stream(device),
     )  # fmt: skip
 
 
@@ -311,7 +305,7 @@ def _matmul(
     variant: Variant,
     config: Config | None,
     kernel: Any,
-    key: tuple[Any, ...] | None,
+    key: Key | None,
 ) -> torch.Tensor:
     """`matmul` of inputs that were not seen before; what was launched is kept under the key."""
     if key is not None and (made := _of_other_rows(a, b, key)) is not None:
@@ -324,7 +318,7 @@ def _matmul(
         return out.zero_().contiguous()
     runs = specialized_kernel(variant) if kernel is None else kernel
     like = None
-    (m, k), n, stream = a.shape, b.shape[1], -1 if key is None else key[-1]
+    (m, k), n = a.shape, b.shape[1]
     if variant == "descriptor":
         turned = is_transposed(b)
         tile = config or default_config(m, n, variant, turned)
@@ -332,19 +326,19 @@ def _matmul(
             a.dtype, b.dtype, dtype, turned, tile.block_m, tile.block_n, tile.block_k, tile.group_m, tile.num_warps,
             tile.num_stages, *special(m, n, k),
         )  # fmt: skip
-    launch = like_before(runs, like, (key[6], stream)) if key is not None and like is not None and stream >= 0 else None
-    if key is not None and launch is not None:
-        others = _others.get((key[1], key[3:]))
-        if others is None:
-            others = _Others(dtype, out.stride(0), turned, kernel)
-            _others.keep((key[1], key[3:]), others)
-        others.launches[tile, *special(m)] = launch
+    binary = _calls.binary(runs, like, key)
+    if key is not None and binary is not None:
+        common = key[1], key[3:]
+        known = _calls.classes.get(common)
+        if known is None:
+            known = _Class(dtype, out.stride(0), turned, kernel)
+            _calls.classes.keep(common, known)
+        known.binaries[tile, *special(m)] = binary
         if (made := _of_other_rows(a, b, key)) is not None:
             return made
     again = Launch.of(a, b, out, variant=variant, config=config).run(runs, like)
-    aligned = not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES
-    if again is not None and stream >= 0 and aligned:
-        _launches.keep(key, (again, (m, out.stride(0)), dtype, n, kernel))
+    if not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES:
+        _calls.remember(key, again, (m, out.stride(0)), dtype, n, kernel)
     return out.contiguous()
 
 

@@ -30,9 +30,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
-from wspec.bridge.ready import Memo, are_alike, current_stream, like_before
+from wspec.bridge.ready import are_alike, current_stream, like_before
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import TMA_ALIGNMENT_BYTES, ceil_div, check_cuda, on_device, special, tma_descriptors
+from wspec.kernels.front import Calls, Key
 from wspec.kernels.operators import is_traced, operator
 from wspec.kernels.weights import check_int4, check_int8
 
@@ -239,34 +240,31 @@ def _int4_fake(a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> to
 _ARGUMENTS = "(Tensor a, Tensor weight, Tensor scale) -> Tensor"
 _int8_operator = operator("matmul_int8_weights" + _ARGUMENTS, lambda *args: matmul_int8_weights(*args), _int8_fake)
 _int4_operator = operator("matmul_int4_weights" + _ARGUMENTS, lambda *args: matmul_int4_weights(*args), _int4_fake)
-_launches = Memo()
-"""By what decides a launch: the launches to be made again, what they write, and the kernel, part of the key."""
+_calls = Calls()
+_launches = _calls.launches
+"""With what a launch writes, what sums that up, and the kernel, whose identity is part of the key."""
 
 
 @dataclass(slots=True)
-class _Other:
-    """What products have in common that have a tile, and differ in the rows of A only."""
+class _Class:
+    """What products have in common that have a tile, blocks an SM, and a key but for A's rows and strides."""
 
-    launch: Alike
+    binary: Alike
     numbers: tuple[int, ...]  # the kernel's arguments behind its tensors
     early: bool
     kernel: Any  # its identity is part of the key
-
-
-_others = Memo()
-"""By the tile, what an SM has room for, and a key without A's rows and strides."""
 
 
 def _again(
     bits: int, a: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, config: Config | None, kernel: Any
 ) -> torch.Tensor:
     """The product, launched as before where everything but addresses is as before."""
-    key: tuple[Any, ...] | None = None
+    key: Key | None = None
     if are_alike((a, weight, scale)):
         device = a.get_device()
         key = (
             bits, a.shape, a.stride(), weight.shape, scale.shape, weight.stride(), scale.stride(), a.dtype,
-            weight.dtype, scale.dtype, device, weight.get_device(), scale.get_device(), config, id(kernel),
+            weight.dtype, scale.dtype, weight.get_device(), scale.get_device(), config, id(kernel), device,
             current_stream(device),
         )  # fmt: skip
         found = _launches.get(key)
@@ -286,29 +284,26 @@ def _again(
     return launch.made(specialized_kernel(bits, launch.blocks) if kernel is None else kernel, key, kernel)
 
 
-def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> torch.Tensor | None:
+def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor | None:
     """The product like one before; None where there was none, or it is not so after all."""
     if len(key[1]) != 2 or len(key[3]) != 2 or 0 in key[1] or 0 in key[3]:
         return None
-    tile, grid, known = _tile_of(key)
-    other: _Other | None = _others.get(known)
-    if other is None:
+    tile, grid, common = _tile_of(key)
+    known: _Class | None = _calls.classes.get(common)
+    if known is None:
         return None
     m, n = key[1][0], key[3][0]
     sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
-    sums, place = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), (key[12], key[-1])
-    done, again = other.launch.launch(grid, (*inputs, sums, *other.numbers), place)
-    if not done:
-        return None
-    total = Sum(other.early, place)
-    _launches.keep(key, (again, sums_shape, dtype, total, other.kernel))
-    return total(sums)
+    sums, total = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), Sum(known.early, key[-2:])
+    given = *inputs, sums, *known.numbers
+    done = _calls.launch(known.binary, grid, given, key, sums_shape, dtype, total, known.kernel)
+    return total(sums) if done else None
 
 
-def _tile_of(key: tuple[Any, ...]) -> tuple[Config, tuple[int, int, int], tuple[Any, ...]]:
-    """Of a product of that key the tile but for its steps, the grid, and what stands in `_others`."""
+def _tile_of(key: Key) -> tuple[Config, tuple[int, int, int], tuple[Any, ...]]:
+    """Of a product of that key the tile but for its steps, the grid, and what its class has in common."""
     bits, (m, k), (n, width) = key[0], key[1], key[3]
-    tile = key[13] or default_config(m, n, k if bits == 8 else width, bits)
+    tile = key[12] or default_config(m, n, k if bits == 8 else width, bits)
     grid = -(-n // tile.block_n), -(-m // tile.block_m), tile.parts
     return tile, grid, (tile, _blocks(grid, tile), bits, k, key[3:])
 
@@ -362,24 +357,24 @@ class Launch:
             kernel[self.grid](*self.args, **self.meta)
             return Sum(starts_early(kernel) if early is None else early)(self.sums)
 
-    def made(self, kernel: Any, key: tuple[Any, ...] | None, given: Any) -> torch.Tensor:
+    def made(self, kernel: Any, key: Key | None, given: Any) -> torch.Tensor:
         """The same; what makes it again is kept under the key, with the kernel that was `given`."""
         sums, inputs, numbers = self.sums, self.inputs, self.numbers
         with on_device(sums.device):
-            scale, stream = inputs[2], -1 if key is None else key[-1]
-            place = scale.get_device(), stream
+            scale = inputs[2]
+            place = (scale.get_device(), -1) if key is None else key[-2:]
             types = *(one.dtype for one in inputs), sums.dtype
             like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *numbers))
             early = starts_early(kernel)
             aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in inputs)
-            if key is not None and stream >= 0 and aligned and (found := like_before(kernel, like, place)) is not None:
-                _others.keep(_tile_of(key)[2], _Other(found, numbers, early, given))
+            if key is not None and aligned and (binary := _calls.binary(kernel, like, key)) is not None:
+                _calls.classes.keep(_tile_of(key)[2], _Class(binary, numbers, early, given))
                 if (done := _of_other_rows(inputs, key)) is not None:
                     return done
             again = launched(kernel, self.grid, self.args, self.meta, like)
             total = Sum(early, place)
-            if again is not None and key is not None and stream >= 0 and aligned:
-                _launches.keep(key, (again, sums.shape, sums.dtype, total, given))
+            if aligned:
+                _calls.remember(key, again, sums.shape, sums.dtype, total, given)
             return total(sums)
 
     @cached_property
@@ -420,8 +415,8 @@ class Sum:
         aligned = not (sums.data_ptr() | out.data_ptr()) % TMA_ALIGNMENT_BYTES
         like = (sums.shape[0], self._early, *special(count)) if aligned else None
         if like is not None and place[1] >= 0 and (found := like_before(sum_parts_kernel, like, place)) is not None:
-            done, again = found.launch(grid, given, place)
-            if done:
+            again = found.launch(grid, given, place)
+            if again is not None:
                 return again
         meta = {"PARTS": sums.shape[0], "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
         return launched(sum_parts_kernel, grid, given, meta, like, own=True)

@@ -21,9 +21,7 @@ have no such bounds: that the bits they have are enough is taken for granted, as
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,6 +45,7 @@ from wspec.passes.pointer_promotion.addresses import (
     multiply,
 )
 from wspec.passes.pointer_promotion.masks import Mask, Masks, NotATile
+from wspec.passes.pointer_promotion.terms import Terms, fewer, gathered, without
 from wspec.plan.pointer_loads import is_volatile, is_zero_filled, mask_of
 
 MOST_DIMS = 5
@@ -54,10 +53,6 @@ MOST_SIDE = 256  # elements of a box
 LEAST_INNER = 16  # bytes of a box's last dimension
 COLUMN_BYTES = 16  # the copy engine faults where a box begins between multiples of them in its rows
 ANY = 1 << 80  # beyond all integers of a launch
-
-
-_Terms = dict[tuple[Monomial, int], dict[Monomial, int]]
-"""By their stride, and how many of it they come in where that is a number: terms that vary, without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +375,7 @@ class _Splitting:
         ((stride, times),) = self.strides[dim].items()
         found = {}
         for monomial, factor in self.rest.items():
-            left = _without(monomial, stride)
+            left = without(monomial, stride)
             if left is not None and factor % times == 0:
                 found[left] = factor // times
         return found
@@ -400,7 +395,8 @@ class _Splitting:
 
     def _outer(self, most: int) -> tuple[Dimension, ...]:
         """Further dimensions, for terms that vary; no more than there is room for, where their strides allow it."""
-        found: _Terms = {}
+        found: Terms = {}
+        is_found = self.tiles.is_found
         for monomial, factor in list(self.rest.items()):
             varying = tuple(one for one in monomial if not self.tiles.is_fixed((one,)))
             if not varying:
@@ -409,7 +405,7 @@ class _Splitting:
             found.setdefault((stride, 0 if stride else abs(factor)), {})[varying] = factor
             del self.rest[monomial]
         dimensions = []
-        for (stride, _), terms in self._fewer(self._gathered(found), most).items():
+        for (stride, _), terms in fewer(gathered(found, is_found), most, is_found).items():
             apart = math.gcd(*terms.values())
             if stride and min(terms.values()) < 0:
                 terms |= self._fixed_places(stride)
@@ -418,50 +414,11 @@ class _Splitting:
             dimensions.append(Dimension(1, {stride: apart}, place, None, None, self.tiles.is_found(place)))
         return tuple(dimensions)
 
-    def _gathered(self, found: _Terms) -> _Terms:
-        """With terms that are taken away (`b` in `b - b / n * n`) where there is another term of their stride.
-
-        Alone they would be places before the first one.
-        """
-        kept = dict(found)
-        for (stride, apart), terms in found.items():
-            if not stride or min(terms.values()) >= 0 or self.tiles.is_found(terms):
-                continue
-            for other in kept:
-                more = _without(stride, other[0])
-                if other[0] and more and (stride, apart) in kept and not self.tiles.is_found(kept[other]):
-                    moved = {tuple(sorted((*varying, *more))): factor for varying, factor in terms.items()}
-                    kept[other] = dict(add(kept[other], moved))
-                    del kept[stride, apart]
-                    break
-        return {key: dict(terms) for key, terms in kept.items() if terms}
-
-    def _fewer(self, found: _Terms, most: int) -> _Terms:
-        """With one dimension for two whose strides have common factors, until there are so many."""
-        kept = dict(found)
-        while len(kept) > most:
-            shared = {
-                (one, other): _common(one[0], other[0])
-                for one, other in itertools.combinations(kept, 2)
-                if not self.tiles.is_found(kept[one]) and not self.tiles.is_found(kept[other])
-            }
-            pair = max(shared, key=lambda pair: len(shared[pair]), default=None)
-            if pair is None or not shared[pair]:
-                break
-            together: dict[Monomial, int] = {}
-            for key in pair:
-                more = _without(key[0], shared[pair]) or ()
-                moved = {tuple(sorted((*varying, *more))): factor for varying, factor in kept.pop(key).items()}
-                together = dict(add(together, moved))
-            already = kept.pop((shared[pair], 0), {})
-            kept[shared[pair], 0] = dict(add(together, already))
-        return kept
-
     def _fixed_places(self, stride: Monomial) -> dict[Monomial, int]:
         """What of the offset is so many strides: where tiles come backwards, it is where the first of them is."""
         found = {}
         for monomial, factor in list(self.rest.items()):
-            place = _without(monomial, stride)
+            place = without(monomial, stride)
             if place is not None:
                 found[place] = factor
                 del self.rest[monomial]
@@ -503,21 +460,6 @@ class _Splitting:
         ((stride, times),) = free.stride.items()
         if stride == ONE and (times <= 0 or -(-SPAN // (times * self.bytes)) > MOST_BEFORE):
             raise NotATile(f"the kernel alone knows its row, and rows lie only {times * self.bytes} bytes apart")
-
-
-def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
-    """The other factors of a product; None if it has not all of these."""
-    left = list(monomial)
-    for one in factors:
-        if one not in left:
-            return None
-        left.remove(one)
-    return tuple(left)
-
-
-def _common(one: Monomial, other: Monomial) -> Monomial:
-    """The factors that two products share."""
-    return tuple((Counter(one) & Counter(other)).elements())
 
 
 def _may_be_stride(size: int) -> bool:

@@ -350,14 +350,26 @@ def test_kernels_of_a_stream_share_the_memory_and_streams_do_not(memory: SimpleN
     assert partials._made[0, 77].numel() == SLOTS * WORDS + SMS * 128, "larger where a kernel needs more"
 
 
-def test_tiles_stay_whole_where_there_is_no_memory_for_sums(memory: SimpleNamespace) -> None:
+def tiles_at(table: int) -> int:
+    """How many whole tiles the table has that lies there."""
+    rows = ctypes.c_int32.from_address(table).value
+    entries = (ctypes.c_int32 * (8 * rows * SMS)).from_address(table + 32)
+    assert all(entries[at + 6] == -1 == entries[at + 7] for at in range(0, len(entries), 8))
+    return sum(entries[8 * rows * block + 3] for block in range(SMS))
+
+
+def test_tiles_stay_whole_where_there_is_no_memory_for_sums(device: SimpleNamespace, memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     launched(found, 5)
     assert launched(found, 5)[2]
     partials._made.clear()
     memory.full = True
-    _, table, words = launched(found, 5)
-    assert (table, words) == (entry_of(found, (0, STREAM, (5, 1, 1), (640,))).address, 0)
+    assert device.filled == 0, "no table of whole tiles was needed"
+    for _ in range(2):
+        _, table, words = launched(found, 5)
+        assert words == 0 and tiles_at(table) == 5 and device.filled == 1
+    memory.full = False
+    assert launched(found, 5)[2] and device.divided == 1, "tiles are divided again, by the table that is there"
 
 
 def test_a_graph_divides_in_memory_of_its_own(
@@ -374,7 +386,7 @@ def test_a_graph_divides_in_memory_of_its_own(
     entry = entry_of(found, (0, STREAM, (5, 1, 1), (640,)))
     assert entry.divided is not None and (blocks, table, words) == (SMS, entry.divided.address, made[0].data_ptr())
     assert not made[0][: SLOTS * WORDS].any() and made[0].numel() == SLOTS * WORDS + SMS * 64
-    assert found.captured == [entry.memory, entry.divided.memory] and [*partials._made.values()] == known
+    assert found.captured == [entry.divided.memory] and [*partials._made.values()] == known
     device.capturing = False
     assert launched(found, 5)[1] == table and device.divided == 1, "the card has the table, the graph does not write it"
 
@@ -389,8 +401,10 @@ def test_a_graph_that_cannot_divide(
     launched(found, 5)
     device.capturing, memory.full = True, why == "full"
     monkeypatch.setattr(persistent, "CLEARING", 1e9 if why == "costs more" else 0.0)
-    entry = entry_of(found, (0, STREAM, (5, 1, 1), (640,)))
-    assert launched(found, 5, stream=99)[1:] == (entry.address, 0)
+    entries, seen = dict(found.entries), []
+    note = lambda *args: seen.append((tiles_at(args[-2]), args[-1]))  # noqa: E731
+    persistent._over_parts(note, note, found)(5, 1, 1, 99, *BEFORE[1:], 640)
+    assert seen == [(5, 0)] and found.entries == entries, "the graph has a table of its own"
     device.capturing = memory.full = False
     assert launched(found, 5)[2], "launches by themselves do"
 

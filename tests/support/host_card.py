@@ -14,8 +14,9 @@ import triton
 from triton.backends.nvidia import driver as nvidia
 
 from tests.bridge.fake_driver import FakeDriver
-from wspec.bridge import again, cuda, launcher, persistent, ready
-from wspec.kernels import attention, matmul, quantized
+from wspec.bridge import again, cuda, launcher, persistent
+from wspec.kernels import attention, attention_inputs, matmul, quantized
+from wspec.kernels.front import Calls
 
 STREAM = 7
 
@@ -108,13 +109,14 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     sums = torch.zeros(1, dtype=torch.int32)
     monkeypatch.setattr(persistent, "partials_of", lambda *_: sums)
     monkeypatch.setattr(quantized, "starts_early", lambda _: True)
+    monkeypatch.setattr(attention_inputs, "check_cuda", lambda *_: None)
     for module in (attention, matmul, quantized):
         monkeypatch.setattr(module, "are_alike", lambda _: True)
         monkeypatch.setattr(module, "check_cuda", lambda *_: None)
         monkeypatch.setattr(module, "current_stream", lambda _: STREAM)
         monkeypatch.setattr(module, "on_device", lambda _: nullcontext())
-        monkeypatch.setattr(module, "_launches", ready.Memo())
-        monkeypatch.setattr(module, "_others", ready.Memo(), raising=False)
+        monkeypatch.setattr(module, "_calls", Calls())
+        monkeypatch.setattr(module, "_launches", module._calls.launches)
     return made
 
 

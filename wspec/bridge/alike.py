@@ -17,6 +17,7 @@ from typing import Any
 
 from wspec.bridge.again import Ready, block_of, is_capturing, order_of
 from wspec.bridge.laid import Lay, laid
+from wspec.bridge.launch import multiprocessors
 from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
@@ -25,7 +26,6 @@ from wspec.bridge.tensor_maps import Unlike
 _CANNOT = (TypeError, AttributeError, ValueError, IndexError, struct.error, Unlike)
 """What is out of the ordinary goes its own way."""
 
-_NOT = False, None
 _MOST = 4096  # grids that are remembered
 
 
@@ -35,7 +35,7 @@ class Alike:
     def __init__(self, kernel: Any, compiled: Any, constants: Sequence[Any]) -> None:
         self.kernel, self.compiled, self.constants = kernel, compiled, constants
         self._chooser: Any = None
-        self._choice: Callable[..., Any] | None = None  # of a launch what the chooser decides by
+        self._choice: Callable[..., Any] | None = None  # of arguments what the chooser decides by
         self._binaries: dict[Any, _Binary] = {}  # by what the chooser says
         self._grids: tuple[Callable[..., Any], dict[Any, _Grid]] | None = None  # of a launch the key, and by that
 
@@ -46,12 +46,14 @@ class Alike:
         chooser = self._chooser = recorded.chooser
         self._binaries[recorded.chosen] = _Binary(self, recorded, count)
         tables = [one.tables for one in self._binaries.values() if one.tables is not None]
-        slots = {slot for one in tables for _, slot in one.slots}
-        if chooser is not None:
-            slots.update(chooser.slots)
-            self._choice = reader(chooser.slots, nearly=True, on_grid=True)
         nearly = not any(one.exact for one in tables)
-        self._grids = reader(sorted(slots), nearly=nearly, on_grid=True), {}
+        slots = sorted({slot for one in tables for _, slot in one.slots}.union(chooser.slots if chooser else ()))
+        self._grids = reader(slots, nearly=nearly, on_grid=True), {}
+        if chooser is not None and not (nearly and chooser.slots == slots):
+            self._choice = reader(chooser.slots, nearly=True)
+        for one in self._binaries.values():
+            one.reads_key = one.tables is not None and slots == [slot for _, slot in one.tables.slots]
+            one.reads_key = one.reads_key and nearly is not one.tables.exact
 
     def run(self, grid: Sequence[int], arguments: Sequence[Any], stream: int) -> None:
         """Launch the ordinary way, but for Triton's."""
@@ -59,34 +61,42 @@ class Alike:
         run = getattr(compiled, "wspec_quick", None) or compiled.run
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
-    def launch(
-        self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]
-    ) -> tuple[bool, Ready | None]:
+    def launch(self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]) -> Ready | None:
         """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
-        with the tensors that they are the whole of. Whether that was done, and what does so again.
+        with the tensors that they are the whole of. What does so again, if that was done.
 
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
         x, y, z = (*grid, 1, 1)[:3]
         if x * y * z <= 0 or self._grids is None:
-            return _NOT
+            return None
         read, grids = self._grids
         try:
             key = read(x, y, z, arguments)
             found = grids.get(key)
             if found is None or (found.entry is not None and found.entry() is None):
-                found = None if is_capturing() else self._grid((x, y, z), arguments, place)
+                found = None if is_capturing() else self._grid((x, y, z), key[3:], arguments, place)
                 if found is None:
-                    return _NOT
+                    return None
                 keep(grids, key, found, _MOST)
             return found.launch(arguments)
         except _CANNOT:
-            return _NOT
+            return None
 
-    def _grid(self, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]) -> _Grid | None:
-        chosen = None if self._choice is None else self._chooser.of(self._choice(*grid, arguments), place[0])
+    def _grid(
+        self, grid: tuple[int, int, int], numbers: tuple[int, ...], arguments: Sequence[Any], place: tuple[int, int]
+    ) -> _Grid | None:
+        """`numbers`: what decides beside the grid."""
+        chosen = None
+        if self._chooser is not None:
+            values = numbers if self._choice is None else self._choice(arguments)
+            chosen = self._chooser.of(grid, values, multiprocessors(place[0]))
         binary = self._binaries.get(chosen)
-        return None if binary is None else _Grid(binary, grid, arguments, place)
+        if binary is None:
+            return None
+        if binary.tables is not None and not binary.reads_key:
+            numbers = binary.tables.read(arguments)
+        return _Grid(binary, grid, numbers, place)
 
 
 class _Binary:
@@ -95,7 +105,7 @@ class _Binary:
     def __init__(self, alike: Alike, recorded: Recorded, count: int) -> None:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
         self.contents, self.tables, self.constants = bytes(recorded.contents), recorded.tables, alike.constants
-        self.rows = recorded.rows
+        self.rows, self.reads_key = recorded.rows, False  # do tables take the numbers that decide, as they stand there?
         self.memory, guard = block_of(recorded, count), recorded.guard
         self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
         self.lay: Lay | None = None
@@ -112,7 +122,7 @@ class _Grid:
     __slots__ = ("_binary", "_early", "_hidden", "_kept", "_sizes", "entry")
 
     def __init__(
-        self, binary: _Binary, grid: tuple[int, int, int], arguments: Sequence[Any], place: tuple[int, int]
+        self, binary: _Binary, grid: tuple[int, int, int], numbers: tuple[int, ...], place: tuple[int, int]
     ) -> None:
         block, tables = binary.block, binary.tables
         x, y, z = grid
@@ -121,29 +131,28 @@ class _Grid:
         self._hidden: tuple[int, ...] = ()
         self._kept: Sequence[Any] = ()
         if tables is not None:
-            entry = tables.of((*place, grid, tables.read(arguments)))
+            entry, x, self._hidden, self._kept = tables.given(tables.of((*place, grid, numbers)), place[1])
             self.entry = weakref.ref(entry)
-            x, self._hidden, self._kept = tables.given(entry, place[1])
             y = z = 1
         self._sizes = x, y, z
         early = block.starts_early
         self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
-    def launch(self, arguments: Sequence[Any]) -> tuple[bool, Ready | None]:
+    def launch(self, arguments: Sequence[Any]) -> Ready | None:
         """With these arguments."""
         binary, relied, early = self._binary, self.entry, self._early
         entry = None if relied is None else relied()
         if binary.rows is not None and not binary.rows.hold(arguments):
-            return _NOT
+            return None
         waits = early and entry is not None and not entry.settled  # for the table
         contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
         addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
         again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
         if not again(*addresses):
-            return _NOT
+            return None
         if entry is not None:
             entry.settled = True
         if waits:
             contents[EARLY] = 1
             again.become(bytes(contents))
-        return True, again
+        return again

@@ -49,12 +49,12 @@ class Chooser:
         self.slots = slots
         self._read = reader(slots, BEFORE, nearly=True)
         self._ranking = Ranking(ways.ways)
-        self.chosen: dict[tuple[int, ...], Any | None] = {}  # None: the kernel itself
+        self.chosen: dict[tuple[Grid, tuple[int, ...]], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        other = self.of((x, y, z, *self._read(rest)))
+        other = self._of((x, y, z), self._read(rest))
         if recording.count and (now := recording.now) is not None:
             now.chooser, now.chosen = self, other
         if other is None:
@@ -63,16 +63,17 @@ class Chooser:
             run = other.run  # loads it first
             run(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
-    def of(self, key: tuple[int, ...], device: int | None = None) -> Any | None:
-        """The kernel that a launch on the current device is to have, if it is another one, by the grid and what is
-        `near` the numbers at `slots`."""
+    def _of(self, grid: Grid, values: tuple[int, ...]) -> Any | None:
+        key = grid, values
         other = self.chosen.get(key, _UNKNOWN)
         if other is _UNKNOWN:
-            other = self._choose(key[:3], key[3:], _sms() if device is None else multiprocessors(device))
+            other = self.of(grid, values, _sms())
             keep(self.chosen, key, other, MOST)
         return other
 
-    def _choose(self, grid: Any, values: Sequence[int], sms: int) -> Any | None:
+    def of(self, grid: Grid, values: Sequence[int], sms: int) -> Any | None:
+        """The kernel that a launch on so many SMs is to have, if it is another one; values are what is `near` the
+        numbers at `slots`."""
         known = self.kernels
         for at in self._ranking.fastest(grid, dict(zip(self._used, values)), sms):  # noqa: B905  # every call counts
             other = known[at] if at in known else self._kernel(at)

@@ -49,6 +49,8 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
+Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
+Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
 CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
 
 
@@ -124,7 +126,7 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
             launch(grid_x, grid_y, grid_z, *args, 0, 0)
             return
         entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
-        blocks, hidden, kept = tables.given(entry, args[0])
+        entry, blocks, hidden, kept = tables.given(entry, args[0])
         if recording.count:
             recording.rely(entry)
             recording.has_table(tables)
@@ -138,18 +140,23 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
 _BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
 
 
+@dataclass(slots=True, eq=False)
+class _Divided:
+    blocks: int
+    memory: torch.Tensor  # in which the table lies
+    address: int
+    words: int  # of memory for sums that the launch needs
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Entry:
     blocks: int
     memory: torch.Tensor  # in which the table lies
     address: int
-    divided: _Entry | None = None  # the same launch with the last tiles divided, where that pays
-    words: int = 0  # of memory for sums that the launch needs
+    kind: Kind = ()  # among those that are kept
+    divided: _Divided | None = None  # the same launch with the last tiles divided, where that pays: then
+    order: Order | None = None  # of whole tiles, of which there is no table, is what one would be made by
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
-
-
-Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
-Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
 
 
 class Tables:
@@ -177,29 +184,32 @@ class Tables:
         key = torch.cuda.current_device(), stream, grid, self.read(args)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
-        if recording.count:
-            with recording.aside():
-                return self.of(key)
-        return self.of(key)
-
-    def of(self, key: Key) -> _Entry:
-        """The same where no graph is captured."""
         kind = self.kinds.get(key)
         entry = self.entries.get(kind) if kind is not None else None
-        return self._made(key) if entry is None else entry
+        if entry is None:
+            with recording.aside():
+                entry = self.of(key)
+            if entry.kind:
+                keep(self.kinds, key, entry.kind, MOST)
+        return entry
 
-    def given(self, entry: _Entry, stream: int) -> tuple[int, tuple[int, ...], Sequence[Any]]:
-        """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in."""
+    def given(self, entry: _Entry, stream: int) -> tuple[_Entry, int, tuple[int, ...], Sequence[Any]]:
+        """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in.
+
+        Before these the entry, or another one where there is no memory for sums.
+        """
         if not self.exact:
-            return entry.blocks, (entry.address,), ()
+            return entry, entry.blocks, (entry.address,), ()
         divided = entry.divided
-        memory = partials_of(stream, divided.words) if divided is not None else None
-        if divided is None or memory is None:
-            return entry.blocks, (entry.address, 0), ()
-        return divided.blocks, (divided.address, memory.data_ptr()), (memory,)
+        if divided is not None:
+            memory = partials_of(stream, divided.words)
+            if memory is not None:
+                return entry, divided.blocks, (divided.address, memory.data_ptr()), (memory,)
+            entry = self._undivided(entry)
+        return entry, entry.blocks, (entry.address, 0), ()
 
-    def _made(self, key: Key) -> _Entry:
-        """For a launch like none before."""
+    def of(self, key: Key) -> _Entry:
+        """What `get` gives for a launch like none before, where no graph is captured."""
         device, stream, grid, values = key
         slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
         order, tiles = None, self.tiles
@@ -216,33 +226,44 @@ class Tables:
         if entry is None:
             with self.lock:
                 entry = self.entries.get(kind) or self._new(kind, order, named, slots)
-        keep(self.kinds, key, kind, MOST)
         return entry
 
     def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int) -> _Entry:
-        device, stream, grid, *_ = kind
+        grid = kind[2]
         if order is None:
             entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
         else:
-            entry = self._written(kind, order)
-            if self.exact:
-                entry.divided = self._divided(kind, grid, named, slots)
-        mark(device, stream).record(stream)
+            entry = (self._divided(kind, order, named, slots) if self.exact else None) or self._written(kind, order)
+        return self._kept(kind, entry)
+
+    def _kept(self, kind: Kind, entry: _Entry) -> _Entry:
+        """Its table is the last thing in the stream."""
+        mark(kind[0], kind[1]).record(kind[1])
         self.entries[kind] = entry
         if self.memory.bytes > KEPT_BYTES:
             for old in self.memory.more_than(KEPT_BYTES):
                 self.entries.pop(old, None)
         return entry
 
-    def _divided(self, kind: Kind, grid: tuple[int, int, int], values: Mapping[int, int], slots: int) -> _Entry | None:
-        """The same launch with the last tiles divided, if that pays."""
+    def _undivided(self, entry: _Entry) -> _Entry:
+        """Of the same launch, with whole tiles: there is no memory for sums now."""
+        kind, order = (*entry.kind, "whole"), entry.order
+        assert order is not None
+        if torch.cuda.is_current_stream_capturing():
+            return self._of_its_own(entry.kind[:4], order, {}, 0)
+        with self.lock, recording.aside():
+            return self.entries.get(kind) or self._kept(kind, self._written(kind, order))
+
+    def _divided(self, kind: Kind, order: Order, values: Mapping[int, int], slots: int) -> _Entry | None:
+        """The launch with the last tiles divided, if that pays."""
+        device, stream, grid, *_ = kind
         found, how = how_divided(self.tiles, grid, values, slots), self.tiles.stream_k.value
         if found is None or how is None:
             return None
-        device, stream, *_ = kind
         memory, address = self.memory.take(kind, (device, stream), 4 * found.words, _allocate)
         filler(device).divide(address, found, grid, stream)
-        return _Entry(found.blocks, memory, address, words=partials_words(how, found.blocks))
+        divided = _Divided(found.blocks, memory, address, partials_words(how, found.blocks))
+        return _Entry(order.blocks, memory, 0, kind, divided, order)
 
     def _named(self, values: tuple[int, ...]) -> dict[int, int]:
         """By the arguments' positions in the compiled function."""
@@ -253,14 +274,14 @@ class Tables:
         device, stream, grid, *_ = kind
         memory, address = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
         filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
-        return _Entry(order.blocks, memory, address)
+        return _Entry(order.blocks, memory, address, kind)
 
     def _uploaded(self, kind: Kind, blocks: int, table: Any) -> _Entry:
         device, stream, *_ = kind
         with in_stream(device, stream):
             memory = _upload(device, table)[1]
         self.memory.add(kind, memory)
-        return _Entry(blocks, memory, memory.data_ptr())
+        return _Entry(blocks, memory, memory.data_ptr(), kind)
 
     def _of_its_own(self, key: Key, order: Order | None, values: Mapping[int, int], slots: int) -> _Entry:
         """In memory of its own of torch's current stream, for one launch."""
@@ -288,20 +309,16 @@ class Tables:
             kinds = [kind for one in keys for kind in (_kind(one, order), (*one, "divided"))]
             known = [(kind[1], self.entries[kind]) for kind in kinds if kind in self.entries]
         for other, entry in known:
-            if mark(device, other).is_over():
+            if mark(device, other).is_over() and (entry.divided is None or self._pays_in_graph(key)):
                 self.captured.append(entry.memory)
-                divided = self._divided_in_graph(key, entry)
-                return replace(entry, divided=divided, settled=True)
+                return replace(entry, settled=True)
         return self._of_its_own(key, order, named, slots)
 
-    def _divided_in_graph(self, key: Key, entry: _Entry) -> _Entry | None:
-        """The same with tiles divided, where that pays though the graph clears memory for their sums."""
+    def _pays_in_graph(self, key: Key) -> bool:
+        """To divide tiles, though the graph clears memory for their sums."""
         device, _, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        if entry.divided is None or how_divided(self.tiles, grid, self._named(values), slots, more=CLEARING) is None:
-            return None
-        self.captured.append(entry.divided.memory)
-        return entry.divided
+        return how_divided(self.tiles, grid, self._named(values), slots, more=CLEARING) is not None
 
 
 def _kind(key: Key, order: Order | None) -> Kind:

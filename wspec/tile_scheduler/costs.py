@@ -63,6 +63,14 @@ class TileCost:
     scalars: tuple[Scalar, ...] = ()
 
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.fixed, self.loops, self.scalars))
+
+    def __hash__(self) -> int:
+        """Launches look up what was made for a cost: it is computed once."""
+        return self._hash
+
+    @cached_property
     def parameters(self) -> tuple[int, ...]:
         """The positions of the function's arguments whose values are needed, ascending."""
         return parameters_of(self.scalars)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from wspec.tile_scheduler.costs import Grid, TileCost, fields, whole, wrong
-from wspec.tile_scheduler.sampled import Costs, Sampler, differ_in_cycles, four_sampler
+from wspec.tile_scheduler.sampled import compiled, differ_in_cycles, four_lines
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class LaunchWay:
     axis: int = 0
 
     @cached_property
-    def _sampler(self) -> Sampler:
-        return Sampler(self.cost)
+    def _cycles(self) -> Cycles | None:
+        return _cycles_of((self,))
 
     def cycles(self, grid: Grid, values: Mapping[int, int], sms: int) -> float | None:
         """Of a launch on so many SMs; None where trip counts cannot be told.
@@ -35,23 +35,26 @@ class LaunchWay:
         Tiles of one cost are spread evenly, but for one; others so that all SMs are busy about as long. A group of
         neighbours takes as long as the dearest of them.
         """
-        costs = self._sampler.four(grid, values)
-        return None if costs is None else self.of(costs, self._sampler.along, grid, sms)
+        found = _told(self._cycles, grid, values, sms)
+        return found[0] if found else None
 
-    def of(self, costs: Costs, along: int, grid: Grid, sms: int) -> float:
-        """The same, by what four tiles cost along an axis."""
-        size, threes = grid[self.axis], self.coarsening
-        units = grid[0] * grid[1] * grid[2] // size * -(-size // threes)
+    def lines(self, which: int, along: int) -> list[str]:
+        """Lines that compute the cycles as `c`, `which`: by what four tiles cost along an axis (`four_lines`)."""
+        costs, threes, size = [f"t{which}_{at}" for at in range(4)], self.coarsening, "g" + "xyz"[self.axis]
         one, two, three, four = costs
-        if one == two == three == four:
-            return threes * -(-units // sms) * one
-        dearest, cheapest = max(costs), min(costs)
-        mean = (one + 3 * two + 3 * three + four) / 8  # Simpson's: exact where costs grow evenly
-        if along == self.axis and size > 1:
-            slope = (dearest - cheapest) / (size - 1)
-            mean = min(dearest, mean + slope * (threes - 1) / 2)
-        busiest = units / sms * mean
-        return threes * (busiest if busiest > dearest else dearest)
+        all_of = ", ".join(costs)
+        lines = [
+            f"units = gx * gy * gz // {size} * -(-{size} // {threes})" if threes > 1 else "units = gx * gy * gz",
+            f"if {' == '.join(costs)}:",
+            f"    c{which} = {threes} * -(-units // sms) * {one}",
+            "else:",
+            f"    dearest = max({all_of})",
+            f"    mean = ({one} + 3 * {two} + 3 * {three} + {four}) / 8",  # Simpson's: exact where costs grow evenly
+        ]
+        if along == self.axis and threes > 1:
+            slope = f"(dearest - min({all_of})) / ({size} - 1)"
+            lines.append(f"    if {size} > 1: mean = min(dearest, mean + {slope} * {(threes - 1) / 2})")
+        return [*lines, "    busiest = units / sms * mean", f"    c{which} = {threes} * max(busiest, dearest)"]
 
     def to_data(self) -> dict[str, Any]:
         """As numbers, texts and lists, for a file."""
@@ -73,29 +76,46 @@ class LaunchWay:
         return LaunchWay(row["name"], change, TileCost.from_data(row["cost"]), *numbers)
 
 
+Cycles = Callable[[int, int, int, Mapping[int, int], int], tuple[float, ...]]
+"""Of a grid of three sizes, with the arguments that decide, on so many SMs: what each of several ways takes."""
+
+
+def _cycles_of(ways: Sequence[LaunchWay]) -> Cycles | None:
+    """For ways whose costs differ in cycles only, and depend on one axis."""
+    costs = [way.cost for way in ways]
+    axes = {scalar.value for scalar in costs[0].scalars if scalar.name == "program_id"}
+    if len(axes) > 1 or not differ_in_cycles(costs):
+        return None
+    along = min(axes, default=0)
+    lines = [line for which, way in enumerate(ways) for line in way.lines(which, along)]
+    found = "".join(f"c{which}, " for which in range(len(ways)))
+    made: Cycles = compiled("gx, gy, gz, values, sms", [*four_lines(costs, along), *lines, f"return {found}"])
+    return made
+
+
+def _told(cycles: Cycles | None, grid: Grid, values: Mapping[int, int], sms: int) -> tuple[float, ...]:
+    """What they say; nothing where they cannot."""
+    x, y, z = grid
+    if cycles is None or x < 1 or y < 1 or z < 1:
+        return ()
+    try:
+        return cycles(x, y, z, values, sms)
+    except (ArithmeticError, ValueError):
+        return ()
+
+
 class Ranking:
     """What `fastest` says of the same ways, in a few microseconds; it takes some 100 to make."""
 
     def __init__(self, ways: tuple[LaunchWay, ...]) -> None:
         self.ways = ways
-        samplers = [Sampler(way.cost) for way in ways]
-        self._along = samplers[0].along
-        self._of = [way.of for way in ways]
-        shared = differ_in_cycles([way.cost for way in ways]) and len(samplers[0].axes) < 2
-        self._four = four_sampler([way.cost for way in ways], self._along) if shared else None
+        self._cycles = _cycles_of(ways)
 
     def fastest(self, grid: Grid, values: Mapping[int, int], sms: int) -> Sequence[int]:
         """The ways' numbers in turn; values are `near` the launch's."""
-        if self._four is None:
+        if self._cycles is None:
             return [at for _, at in fastest(self.ways, grid, values, sms)]
-        if grid[0] < 1 or grid[1] < 1 or grid[2] < 1:
-            return ()
-        try:
-            costs = self._four(*grid, values)
-        except (ArithmeticError, ValueError):
-            return ()
-        along = self._along
-        cycles = [of(each, along, grid, sms) for of, each in zip(self._of, costs)]  # noqa: B905  # every call counts
+        cycles = _told(self._cycles, grid, values, sms)
         if len(cycles) == 2:
             return (0, 1) if cycles[0] <= cycles[1] else (1, 0)
         return sorted(range(len(cycles)), key=cycles.__getitem__)

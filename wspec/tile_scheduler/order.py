@@ -15,7 +15,7 @@ Tiles that all cost the same go around in the order of the launch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,7 @@ _DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 SPARED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """Of tiles [x, y, z] over so many blocks."""
 
     sizes: tuple[int, int, int]

@@ -20,8 +20,7 @@ Sample = Callable[[int, int, int, int, int, int, Mapping[int, int]], float]
 """Of the tile x, y, z of a grid of three sizes, with the arguments that decide."""
 
 Costs = tuple[float, float, float, float]  # of four tiles at even distances along an axis
-Four = Callable[[int, int, int, Mapping[int, int]], tuple[Costs, ...]]
-"""Of a grid of three sizes, with the arguments that decide, by each of several costs."""
+Direction = tuple[int | None, bool]  # the axis on which costs depend, if there is one, and whether they rise on it
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -56,14 +55,15 @@ def sampler(cost: TileCost) -> Sample:
     """The function. It raises ArithmeticError or ValueError where a division or a shift has no result."""
     lines = [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
     counts, total = _total(cost)
-    made: Sample = _compiled("x, y, z, gx, gy, gz, values", [*lines, *counts, f"return {total}"])
+    made: Sample = compiled("x, y, z, gx, gy, gz, values", [*lines, *counts, f"return {total}"])
     return made
 
 
-def four_sampler(costs: Sequence[TileCost], along: int) -> Four:
-    """The same for four tiles on an axis, the only one that costs depend on. What all tiles share is computed once.
+def four_lines(costs: Sequence[TileCost], along: int) -> list[str]:
+    """Lines that compute what four tiles cost at even distances on an axis, the only one that costs depend on.
 
-    `costs` differ in cycles only: trip counts are computed once, too.
+    `t1_0` is what the first tile costs by the second of several costs, which differ in cycles only. What tiles or costs
+    share is computed once.
     """
     cost = costs[0]
     differs: set[int] = set()
@@ -80,8 +80,24 @@ def four_sampler(costs: Sequence[TileCost], along: int) -> Four:
         if number == 0 or differs:
             lines += [f"{axis} = {tile}", *each, *counts]
         lines += [f"t{which}_{number} = {total}" for which, total in enumerate(totals)]
-    found = ", ".join(f"({', '.join(f't{which}_{number}' for number in range(4))})" for which in range(len(costs)))
-    made: Four = _compiled("gx, gy, gz, values", [*lines, f"return {found},"])
+    return lines
+
+
+def _four_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Mapping[int, int]], Costs]:
+    made: Callable[[int, int, int, Mapping[int, int]], Costs]
+    made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), "return t0_0, t0_1, t0_2, t0_3"])
+    return made
+
+
+def _direction_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Mapping[int, int]], Direction | None]:
+    """What an order says of costs; None where they rise and fall. That is told by four tiles."""
+    lines = [
+        "if t0_0 == t0_1 == t0_2 == t0_3: return None, False",
+        f"if t0_0 <= t0_1 <= t0_2 <= t0_3: return {along}, True",
+        f"return ({along}, False) if t0_0 >= t0_1 >= t0_2 >= t0_3 else None",
+    ]
+    made: Callable[[int, int, int, Mapping[int, int]], Direction | None]
+    made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), *lines])
     return made
 
 
@@ -91,7 +107,8 @@ def differ_in_cycles(costs: Sequence[TileCost]) -> bool:
     return len(forms) == 1
 
 
-def _compiled(arguments: str, lines: list[str]) -> Any:
+def compiled(arguments: str, lines: Sequence[str]) -> Any:
+    """A function of such lines."""
     space: dict[str, Any] = {}
     body = "\n    ".join(lines)
     exec(compile(f"def sample({arguments}):\n    {body}\n", "<wspec tile cost>", "exec"), space)
@@ -147,7 +164,9 @@ class Sampler:
         self.cost = cost
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
-        self._at = four_sampler((cost,), self.along) if len(self.axes) < 2 else None
+        one = len(self.axes) < 2
+        self._four = _four_sampler(cost, self.along) if one else None
+        self._direction = _direction_sampler(cost, self.along) if one else None
 
     def order(
         self, grid: Grid, values: Mapping[int, int], blocks: int, coarsening: int = 1, axis: int = 0
@@ -161,18 +180,17 @@ class Sampler:
             return None
         return Order(coarse(grid, coarsening, axis), blocks, *found)
 
-    def direction(self, grid: Grid, values: Mapping[int, int]) -> tuple[int | None, bool] | None:
+    def direction(self, grid: Grid, values: Mapping[int, int]) -> Direction | None:
         """What an `Order` says of costs: on which axis they depend, if there is one, and whether they rise on it."""
         if not self.axes:
             return None, False
-        found = self.four(grid, values)
-        if found is None:
+        x, y, z = grid
+        if self._direction is None or x < 1 or y < 1 or z < 1:
             return None
-        one, two, three, four = found
-        if one == two == three == four:
-            return None, False
-        rises = one <= two <= three <= four
-        return (self.along, rises) if rises or one >= two >= three >= four else None
+        try:
+            return self._direction(x, y, z, values)
+        except (ArithmeticError, ValueError):
+            return None
 
     def four(self, grid: Grid, values: Mapping[int, int]) -> Costs | None:
         """What four tiles cost, at even distances along the axis on which costs depend.
@@ -180,10 +198,10 @@ class Sampler:
         None where they depend on several, or where a division has no result.
         """
         x, y, z = grid
-        if self._at is None or x < 1 or y < 1 or z < 1:
+        if self._four is None or x < 1 or y < 1 or z < 1:
             return None
         try:
-            return self._at(x, y, z, values)[0]
+            return self._four(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
 
@@ -199,21 +217,26 @@ def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
 
 
 @lru_cache(maxsize=256)
-def _samplers(cost: TileCost, loop: int) -> tuple[Sample, Sample] | None:
+def _even_sampler(cost: TileCost, loop: int) -> Callable[..., tuple[float, float]] | None:
     """Of a tile's cost, and of how often it goes round the loop; None where tiles differ or that is not known."""
     known = [one for one in cost.loops if one.loop == loop and not one.unknown]
     if not known or not cost.uniform:
         return None
-    return sampler(cost), sampler(TileCost(0.0, (replace(known[0], cycles=1.0),), cost.scalars))
+    lines = [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
+    counts, total = _total(cost)
+    again, trips = _total(TileCost(0.0, (replace(known[0], cycles=1.0),), cost.scalars))
+    made: Callable[..., tuple[float, float]]
+    made = compiled("gx, gy, gz, values", [*lines, *counts, f"total = {total}", *again, f"return total, {trips}"])
+    return made
 
 
 def even_tiles(cost: TileCost, loop: int, grid: Grid, values: Mapping[int, int]) -> tuple[float, int] | None:
     """(cost, iterations of the loop) of tiles that are all alike; None where they are not, or it cannot be told."""
-    samples = _samplers(cost, loop)
-    if samples is None:
+    sample = _even_sampler(cost, loop)
+    if sample is None:
         return None
     try:
-        found, trips = (sample(0, 0, 0, *grid, values) for sample in samples)
+        found, trips = sample(*grid, values)
     except (ArithmeticError, ValueError):
         return None
     return found, int(trips)
