@@ -20,7 +20,7 @@ from wspec.host_descriptors.ranges import (
     interval_of,
     intervals,
 )
-from wspec.host_descriptors.relations import Relations
+from wspec.host_descriptors.relations import Relations, narrow_intervals
 from wspec.ir.disjoint import Disjoint, Pair
 from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
@@ -134,10 +134,13 @@ class Promotion:
         """What to pass in a launch with these arguments (by position), or why the kernel must run as it was."""
         known = intervals(self.scalars, grid, values)
         multiples = divisors(self.scalars, known)
-        relations = Relations(self.scalars, known)
+        relations: Relations | None = None
         for bound in self.bounds:
             low, high = interval_of(bound.sum, known)
             if low < bound.low or high > bound.high:
+                if relations is None:
+                    known = narrow_intervals(self.scalars, grid, values)
+                    relations = Relations(self.scalars, known)
                 low, high = relations.interval_of(bound.sum)
             if low < bound.low or high > bound.high:
                 return bound.what
