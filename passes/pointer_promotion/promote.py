@@ -278,6 +278,8 @@ class _Maker:
             assert isinstance(value.type, TensorType)
             order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
             value = build.create("tt.trans", [value], [_turned(value.type)], order).result
+        else:
+            value = _unconverted(value)
         return build.create("tt.descriptor_store", [descriptor, value, *places])
 
     def _descriptor(self, tile: Tile) -> list[Value]:
@@ -404,6 +406,16 @@ def _resized(build: Builder, value: Value, type: ScalarType) -> Value:
         assert isinstance(value.type, ScalarType)
         name = "arith.extsi" if value.type.bits < type.bits else "arith.trunci"
     return build.create(name, [value], [type]).result
+
+
+def _unconverted(value: Value) -> Value:
+    """A product before its layout was changed for addresses side by side: a box is stored from any."""
+    op = value.op
+    if op is None or op.name != "ttg.convert_layout":
+        return value
+    (source,) = op.operands
+    layout = source.type.encoding if isinstance(source.type, TensorType) else None
+    return source if isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma" else value
 
 
 def _turned(type: TensorType) -> TensorType:

@@ -136,6 +136,25 @@ def test_rows_that_begin_again_and_are_added(kind: int) -> None:
         assert any("rows that begin again reach tt.atomic_rmw" in one for one in left)
 
 
+@triton.jit
+def multiplied(a_ptr, b_ptr, m, n, pitch, BLOCK: tl.constexpr, STORED: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(a_ptr + at[:, None] * pitch + at[None, :])
+    sums = tl.dot(tile, tile).to(tl.float16)
+    there = at[:, None] * pitch + at[None, :] if STORED == 0 else at[None, :] * pitch + at[:, None]
+    tl.store(b_ptr + there, sums)
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_product_is_stored_as_it_is(stored: int) -> None:
+    """Its layout was changed for addresses side by side only; turned it must be another one."""
+    module, made = promoted(multiplied, None, BLOCK=64, STORED=stored)
+    (store,) = (op for op in made.done if not op.results)
+    assert ("nvidia_mma" in str(store.operands[1].type)) == (stored == 0)
+    changes = [op for op in module.walk() if op.name == "ttg.convert_layout"]
+    assert bool(changes) == (stored == 1)
+
+
 def test_a_tile_with_a_mask() -> None:
     module, made = promoted(copied, None, BM=64, BN=64, KIND=0)
     assert isinstance(made.promotion, Promotion) and made.left == ()
