@@ -111,7 +111,7 @@ def test_the_output_goes_through_the_ring_that_has_room_for_it() -> None:
 
 @pytest.mark.parametrize("gate", ["model", "off"])
 def test_a_plan_whose_producer_runs_ahead_is_preferred(gate: str) -> None:
-    """Two consumers need B twice, and blocks that walk through tiles need a buffer for C: neither leaves room for it."""
+    """Two consumers need B twice, blocks that walk through tiles need a buffer for C: neither leaves room for it."""
     plan = plan_of(WEIGHTED, gate=gate, persistent=None)
     assert not plan.persistent and plan.consumer.replicas == 1
     assert min(channel.depth for channel in plan.channels) > 1
