@@ -254,7 +254,7 @@ class _Compiler:
         return bridge.on_any_grid(kernel) if result.is_ours else kernel
 
     def _chosen(self, source: KernelSource, result: Result, group: Group) -> Any:
-        kernel = bridge.load_kernel(source, result, group, self._tell)
+        kernel = bridge.load_kernel(source, result, group, self._tell, self._fewer)
         if result.ways:
             kernel = bridge.choosing(kernel, source.ast.signature, result.ways, lambda way: self._way(source, way))
             return self._on_trial(kernel, source, result)
@@ -282,11 +282,22 @@ class _Compiler:
         """The kernel of another way to launch it; None, with a remark, where it cannot be had."""
         result, group = replace(self, options=self.options.replace(**way.change)).obtain(source)
         if result.specialized:
-            return bridge.load_kernel(source, result, group, self._tell)
+            return bridge.load_kernel(source, result, group, self._tell, self._fewer)
         why = result.reason.message if result.reason is not None else "no reason given"
         place = bridge.kernel_location(source)
         announce((Remark("specialized", f"no launch has {way.name}: {why}", place),), self.options)
         return None
+
+    def _fewer(self, source: KernelSource, why: str) -> Any | None:
+        """The kernel for launches in which only tiles that go to products can be boxes; None where it is left alone."""
+        if self.given_plan is not None:
+            return None
+        result, group = replace(self, options=self.options.replace(operands_only=True)).obtain(source)
+        if not result.is_ours:
+            return None
+        message = f"tiles of {source.name} that go to no product keep their pointers in this launch: {why}"
+        announce((Remark("not-promoted", message, bridge.kernel_location(source)),), self.options)
+        return bridge.load_kernel(source, result, group, self._tell)
 
     def _tell(self, remark: Remark) -> None:
         """Of a launch that runs the plain kernel. With strict=True raises."""

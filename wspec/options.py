@@ -135,6 +135,14 @@ class Options:
             optional=True,
         ),
     )
+    operands_only: bool = _option(
+        False,
+        Spec(
+            bool,
+            "of tiles that go through pointers only those that go to products go through tensor descriptors; a launch "
+            "asks for that by itself where others cannot",
+        ),
+    )
     staging: str | None = _option(
         None,
         Spec(
@@ -266,6 +274,7 @@ class OptionArguments(TypedDict, total=False):
     packed_dequantization: bool
     specialize: bool
     promote: bool | None
+    operands_only: bool
     staging: str | None
     tune: int
     trials: int

@@ -100,7 +100,7 @@ def prepare(module: Operation, options: Options) -> Promoted:
     drop_idle_barriers(module)
     narrow_conversions(module)
     share_boxed_operands(module)
-    promoted = promote(module) if options.promote is not False else Promoted(None)
+    promoted = promote(module, options.operands_only) if options.promote is not False else Promoted(None)
     promoted = _with_shorter_steps(module, promoted, load_machine(options.machine).smem_bytes)
     numbered(module)
     return promoted
@@ -153,7 +153,7 @@ def undivided(read: Callable[[], Operation], lowered: Operation, options: Option
     if not options.promote and not pays_alone(operands(function_of(_nested(lowered)))):
         return None
     module = _nested(read())
-    promoted = promote(module)
+    promoted = promote(module, options.operands_only)
     function = function_of(module)
     if promoted.promotion is None or (not options.promote and operands(function)):
         return None

@@ -52,7 +52,8 @@ from wspec.passes.pointer_promotion.dead import Seen, check_unseen
 from wspec.passes.pointer_promotion.masks import NotATile
 from wspec.passes.pointer_promotion.tiles import ANY, Tile, Tiles
 from wspec.plan.arguments import add_arguments
-from wspec.plan.graph import LOADS, STORES, memory_base
+from wspec.plan.graph import LOADS, STORES, Dataflow, memory_base
+from wspec.plan.partition import feeds_dot
 
 LEAST_SIDE = 8  # rows of a buffer that is swizzled
 LEAST_BYTES = 32  # of its rows
@@ -80,12 +81,15 @@ class Promoted:
         return found
 
 
-def promote(module: Operation) -> Promoted:
-    """Give a module descriptors for the tiles that it loads and stores through pointers, in place."""
+def promote(module: Operation, operands_only: bool = False) -> Promoted:
+    """Give a module descriptors for the tiles that it loads and stores through pointers, in place; or for those alone
+    that go to products."""
     functions = [op for op in module.walk() if op.name == "tt.func"]
     if len(functions) != 1 or len(functions[0].regions[0].blocks) != 1:
         return Promoted(None)
     (function,) = functions
+    flow = Dataflow(function)
+    operands = {op for op in function.walk() if op.name == "tt.load" and feeds_dot(flow, op)}
     tiles = Tiles(Addresses(function), LaunchSlice(function))
     accesses = [op for op in function.walk() if op.name in LOADS | STORES]
     found: list[Tile] = []
@@ -93,13 +97,15 @@ def promote(module: Operation) -> Promoted:
     for op in accesses:
         if op.name not in ("tt.load", "tt.store") or not _is_tile(_moved(op).type):
             continue
+        if operands_only and op not in operands:
+            continue
         try:
             found.append(_checked(function, tiles, op, accesses))
         except (NotATile, NotAffine, Seen) as why:
             left.append((op, str(why)))
     if not any(tile.op.results for tile in found):
         return Promoted(None, (), tuple(left))
-    maker = _Maker(function, tiles)
+    maker = _Maker(function, tiles, operands)
     done = tuple(maker.rewrite(tile) for tile in found)
     prune(function.regions[0].block)
     bounds = tuple(dict.fromkeys(bound for tile in found for bound in tile.bounds))
@@ -225,8 +231,8 @@ def _shared(type: Type, block: tuple[int, ...], transposed: bool, rank: int) -> 
 class _Maker:
     """Rewrites accesses, and collects descriptors."""
 
-    def __init__(self, function: Operation, tiles: Tiles) -> None:
-        self.function, self.tiles = function, tiles
+    def __init__(self, function: Operation, tiles: Tiles, operands: set[Operation]) -> None:
+        self.function, self.tiles, self.operands = function, tiles, operands
         self.descriptors: list[HostDescriptor] = []
         self.values: list[list[Value]] = []  # of each the descriptor and its extents
         self._rooms: dict[tuple[Block, Room], Value] = {}
@@ -278,6 +284,8 @@ class _Maker:
             assert isinstance(value.type, TensorType)
             order: dict[str, Attribute] = {"order": DenseArrayAttr(I32, (1, 0))}
             value = build.create("tt.trans", [value], [_turned(value.type)], order).result
+        else:
+            value = _unconverted(value)
         return build.create("tt.descriptor_store", [descriptor, value, *places])
 
     def _descriptor(self, tile: Tile) -> list[Value]:
@@ -295,12 +303,14 @@ class _Maker:
             not tile.op.results,
             bool(tile.op.results) and tile.may_be_outside,
         )  # fmt: skip
-        for known, values in zip(self.descriptors, self.values, strict=True):
-            if replace(known, name="") == made:
-                return values
+        is_operand = tile.op in self.operands
+        for at, known in enumerate(self.descriptors):
+            if replace(known, name="", is_operand=False) == made:
+                self.descriptors[at] = replace(known, is_operand=known.is_operand or is_operand)
+                return self.values[at]
         pointer = value_name(tile.base.location) or f"argument {tile.base.index}"
         count = sum(known.argument == made.argument for known in self.descriptors)
-        made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}")
+        made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}", is_operand=is_operand)
         rank = len(block)
         shared = None if type.encoding is None else _shared(type, block, transposed=False, rank=rank)
         described = TensorDescType(TensorType(block, type.element, shared))
@@ -404,6 +414,16 @@ def _resized(build: Builder, value: Value, type: ScalarType) -> Value:
         assert isinstance(value.type, ScalarType)
         name = "arith.extsi" if value.type.bits < type.bits else "arith.trunci"
     return build.create(name, [value], [type]).result
+
+
+def _unconverted(value: Value) -> Value:
+    """A product before its layout was changed for addresses side by side: a box is stored from any."""
+    op = value.op
+    if op is None or op.name != "ttg.convert_layout":
+        return value
+    (source,) = op.operands
+    layout = source.type.encoding if isinstance(source.type, TensorType) else None
+    return source if isinstance(layout, Layout) and layout.name == "ttg.nvidia_mma" else value
 
 
 def _turned(type: TensorType) -> TensorType:

@@ -360,12 +360,26 @@ class _Splitting:
             mine = self._divisible(dim)
             if min(place.values(), default=0) < 0 and self._varying(mine) == place:
                 place = mine  # tiles come backwards: what they begin at is part of where they are
+            else:
+                place = add(place, self._begin(dim, rooms[0], place))
             end = add(rooms[0], place)
         else:
             return None
         if any(not self.tiles.is_fixed(monomial) for monomial in end):
             raise NotATile("where its rows end varies between programs")
         return place, end
+
+    def _begin(self, dim: int, room: Polynomial, place: Polynomial) -> Polynomial:
+        """Where tiles begin that come backwards, or begin before others: what address and mask both say of it.
+
+        As a part of the descriptor's address it would leave them places before the first one, or begin in no memory.
+        """
+        mine = dict(self._divisible(dim))
+        ((stride, times),) = self.strides[dim].items()
+        if stride == ONE and times > 0:
+            mine[ONE] = self.rest.get(ONE, 0) // times  # what is left of it are columns
+        fixed = {one: n for one, n in mine.items() if n and self.tiles.is_fixed(one) and room.get(one) == -n}
+        return fixed if min((*place.values(), *fixed.values()), default=0) < 0 else {}
 
     def _varying(self, polynomial: Polynomial) -> Polynomial:
         return {monomial: factor for monomial, factor in polynomial.items() if not self.tiles.is_fixed(monomial)}
@@ -405,21 +419,20 @@ class _Splitting:
             found.setdefault((stride, 0 if stride else abs(factor)), {})[varying] = factor
             del self.rest[monomial]
         dimensions = []
-        for (stride, _), terms in fewer(gathered(found, is_found), most, is_found).items():
+        for (stride, times), terms in fewer(gathered(found, is_found), most, is_found).items():
+            if min(terms.values()) < 0:
+                terms |= self._fixed_places(stride, times or 1)
             apart = math.gcd(*terms.values())
-            if stride and min(terms.values()) < 0:
-                terms |= self._fixed_places(stride)
-                apart = math.gcd(*terms.values())
             place = {varying: factor // apart for varying, factor in terms.items()}
             dimensions.append(Dimension(1, {stride: apart}, place, None, None, self.tiles.is_found(place)))
         return tuple(dimensions)
 
-    def _fixed_places(self, stride: Monomial) -> dict[Monomial, int]:
+    def _fixed_places(self, stride: Monomial, times: int) -> dict[Monomial, int]:
         """What of the offset is so many strides: where tiles come backwards, it is where the first of them is."""
         found = {}
         for monomial, factor in list(self.rest.items()):
             place = without(monomial, stride)
-            if place is not None:
+            if place is not None and factor % times == 0 and self.tiles.is_fixed(monomial):
                 found[place] = factor
                 del self.rest[monomial]
         return found

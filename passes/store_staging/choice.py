@@ -65,6 +65,22 @@ def fits(function: Operation, staging: Staging, channels: tuple[Channel, ...]) -
     )
 
 
+def in_rings_that_hold(
+    function: Operation, staging: Staging, options: dict[int, list[Place]], channels: tuple[Channel, ...]
+) -> Staging:
+    """The same with stores whose ring is too small going through another one, where there is one."""
+
+    def holds(store: int, place: Place) -> bool:
+        return ring_holds(function, store, next(c for c in channels if place.load in c.loads))
+
+    found = dict(staging)
+    for store, place in staging.items():
+        if place.kind == RING and not holds(store, place):
+            others = (other for other in options[store] if other.kind == RING and holds(store, other))
+            found[store] = next(others, place)
+    return found
+
+
 def own_bytes(function: Operation, staging: Staging) -> int:
     """Shared memory of the stores' own buffers."""
     parts = {store: _PARTS[place.kind] for store, place in staging.items() if place.kind in _PARTS}

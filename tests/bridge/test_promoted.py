@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
@@ -64,6 +65,48 @@ def test_the_plain_kernel_runs_where_rows_do_not_fit(driver: FakeDriver, capsys:
         arguments = launched(driver, kernel, *tensors(256, 512, 128, pitch))
         assert any(isinstance(one, TensorDescriptor) for one in arguments) == expected, pitch
     assert "no multiple of 16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_products_alone_have_boxes_where_what_is_stored_cannot(
+    driver: FakeDriver, capsys: pytest.CaptureFixture[str], strict: bool
+) -> None:
+    """Rows of C, which goes to no product, are no multiple of 16 bytes apart: A and B are boxes still."""
+    kernel = wspec.compile(product, persistent=False, gate="off", strict=strict)
+    (a, b, _), (*_, uneven) = tensors(256, 512, 128), tensors(256, 512, 128, 4)
+    for _ in range(2):
+        arguments = launched(driver, kernel, a, b, uneven)
+        made = [one for one in arguments if isinstance(one, TensorDescriptor)]
+        assert [one.base.data_ptr() for one in made] == [a.data_ptr(), b.data_ptr()]
+        assert any(one is uneven for one in arguments)
+    said = capsys.readouterr().err
+    assert strict or (said.count("keep their pointers in this launch") == 1 and "no multiple of 16" in said)
+    assert len([one for one in launched(driver, kernel, *tensors(256, 512, 128)) if hasattr(one, "block_shape")]) == 3
+
+
+@triton.jit
+def with_bias(a_ptr, b_ptr, bias_ptr, c_ptr, n, k, bias_row, TILE: tl.constexpr):
+    """A product and a tensor of its size, which may be one row for all."""
+    rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    columns = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    sums = tl.zeros((TILE, TILE), tl.float32)
+    for at in range(0, k, 64):
+        part = at + tl.arange(0, 64)
+        a = tl.load(a_ptr + rows[:, None] * k + part[None, :])
+        b = tl.load(b_ptr + part[:, None] * n + columns[None, :])
+        sums = tl.dot(a, b, sums)
+    bias = tl.load(bias_ptr + rows[:, None] * bias_row + columns[None, :])
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], (sums + bias).to(tl.bfloat16))
+
+
+def test_a_bias_that_is_one_row_for_all(driver: FakeDriver) -> None:
+    kernel = wspec.compile(with_bias, persistent=False, gate="off", remarks="off")
+    (a, b, bias), (*_, c) = tensors(256, 512, 128), tensors(256, 512, 128)
+    for tensor, boxes in ((bias, 4), (bias[:1].expand(256, 512), 2)):
+        kernel[(2, 4)](a, b, tensor, c, 512, 128, tensor.stride(0), TILE=128, num_warps=8)
+        (done,) = driver.launches
+        driver.launches.clear()
+        assert sum(isinstance(one, TensorDescriptor) for one in done.arguments) == boxes
 
 
 def test_it_stays_out_of_the_cache_of_others(driver: FakeDriver) -> None:

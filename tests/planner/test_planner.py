@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 import pytest
+import triton
+import triton.language as tl
 
 from tests.support.cases import GEMM, TILE, desc, odd_cases, our_attention
 from tests.support.compiling import Case, outcome, plain_module
@@ -83,6 +85,37 @@ def test_the_output_goes_through_memory_that_is_done() -> None:
     assert len(plan_of(ODD["store_between_loops"]).staging) <= 1, "the ring is still filled behind the first store"
     assert plan_of(ODD["turned_once"]).staging == (), "a group has columns of the tile that was read, and stores rows"
     assert len(plan_of(ODD["stored_whole"]).staging) == 1, "the other tile is stored whole, by one of the groups"
+
+
+@triton.jit
+def weighted(a_desc, b_desc, c_desc, w_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Rows of B times a number each, which each consumer computes for itself; a tile of C that fills half of the SM."""
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros([BM, BN], tl.float32)
+    for i in tl.range(0, k, BK):
+        weights = tl.exp(tl.load(w_ptr + i + tl.arange(0, BK)))
+        b = b_desc.load([i, column]).to(tl.float32) * weights[:, None]
+        acc = tl.dot(a_desc.load([row, i]), b.to(tl.float16), acc)
+    c_desc.store([row, column], acc)
+
+
+WIDE = {**GEMM, "b_desc": desc(64, 256), "c_desc": desc(128, 256, "fp32")}
+WEIGHTED = Case("weighted", weighted, {**WIDE, "w_ptr": "*fp32:16"}, {**TILE, "BN": 256})
+
+
+def test_the_output_goes_through_the_ring_that_has_room_for_it() -> None:
+    """The first ring is half as large."""
+    plan = plan_of(dataclasses.replace(ODD["gemm"], types=WIDE, values={**TILE, "BN": 256}), consumers=1)
+    assert [place[1:] for place in plan.staging] == [("b", "ring")]
+
+
+@pytest.mark.parametrize("gate", ["model", "off"])
+def test_a_plan_whose_producer_runs_ahead_is_preferred(gate: str) -> None:
+    """Two consumers need B twice, blocks that walk through tiles need a buffer for C: neither leaves room for it."""
+    plan = plan_of(WEIGHTED, gate=gate, persistent=None)
+    assert not plan.persistent and plan.consumer.replicas == 1
+    assert min(channel.depth for channel in plan.channels) > 1
+    assert plan_of(WEIGHTED, gate="off", persistent=True).channels[0].depth == 1
 
 
 @pytest.mark.parametrize("case", [ATTENTION, CAUSAL, ODD["gemm"], ODD["three_dots"]], ids=str)

@@ -28,7 +28,7 @@ from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.overlap_guard import Tell, guarded, silent
-from wspec.bridge.promoted import promoted, with_descriptors
+from wspec.bridge.promoted import Load, promoted, with_descriptors
 from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
@@ -54,11 +54,13 @@ Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its ta
 CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
 
 
-def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell = silent) -> Any:
+def load_kernel(
+    source: KernelSource, result: Result, group: Group, tell: Tell = silent, fewer: Load | None = None
+) -> Any:
     """The compiled kernel of a result: ours from the cache's files, or what Triton makes of the plain kernel.
 
     Ours is launched where the arguments do not overlap that must not, nor the rows. `tell` takes a remark on where they
-    do.
+    do. `fewer` makes what is launched where a launch can have descriptors only of tiles that go to products.
     """
     if not result.is_ours:
         return load_plain(source)
@@ -68,7 +70,7 @@ def load_kernel(source: KernelSource, result: Result, group: Group, tell: Tell =
     else:
         kernel = PersistentKernel(longer, group, result.tile_loop, result.blocks_per_sm)
     kernel = with_rows_apart(kernel, source, longer, result.rows, tell)
-    return guarded(promoted(kernel, source, result.promotion, tell), source, result.disjoint, tell)
+    return guarded(promoted(kernel, source, result.promotion, tell, fewer), source, result.disjoint, tell)
 
 
 class PersistentKernel(LaunchableKernel):

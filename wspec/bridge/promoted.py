@@ -2,12 +2,13 @@
 
 For each grid and set of integers the compiler's `Promotion` says once what extents and strides are, or why the kernel
 must run as its author wrote it. After that a launch looks at addresses alone: a descriptor's must be a multiple of 16.
+Where the tiles alone that go to products can be boxes in a launch, it has a binary in which no others are.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from wspec.diagnostics import Remark
 from wspec.host_descriptors import ALIGNMENT, Ground, Made, Promotion
 
 MOST = 4096  # launches that are remembered
+Load = Callable[[KernelSource, str], Any | None]  # it is given why a launch needs it
 _WHY = "not-promoted"
 
 
@@ -38,28 +40,55 @@ def with_descriptors(source: KernelSource, promotion: Promotion | None) -> Kerne
     return replace(source, ast=ast)
 
 
-def promoted(kernel: Any, source: KernelSource, promotion: Promotion | None, tell: Tell) -> Any:
+def promoted(
+    kernel: Any, source: KernelSource, promotion: Promotion | None, tell: Tell, fewer: Load | None = None
+) -> Any:
     """The kernel, which is given its descriptors, or has the plain one launched where they would be others.
 
-    `tell` is given a remark the first time; what it raises, the launch raises.
+    `tell` is given a remark the first time; what it raises, the launch raises. `fewer`: what is launched where only
+    those of tiles that go to products would not.
     """
     if promotion is None:
         return kernel
     made, plain = Descriptors(source, promotion), Plain(source, tell)
-    return around(kernel, lambda launch: _with_descriptors(launch, made, plain))
+    others = Fewer(source, tell, fewer)
+    return around(kernel, lambda launch: _with_descriptors(launch, made, plain, others))
 
 
-def _with_descriptors(launch: Run, made: Descriptors, plain: Plain) -> Run:
+def _with_descriptors(launch: Run, made: Descriptors, plain: Plain, fewer: Fewer) -> Run:
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         if recording.count and (now := recording.now) is not None:
             now.once = True  # addresses are laid out by hand
         found = made.of((x, y, z), rest)
-        if isinstance(found, str):
+        if isinstance(found, _OfOthers) and fewer.is_there(found):
+            fewer.start((x, y, z), stream, rest)
+        elif isinstance(found, str):
             plain.launch(_WHY, lambda: made.remark(found), (x, y, z), stream, rest)  # told once, whatever the numbers
         else:
             launch(x, y, z, stream, function, packed, *rest, *found)
 
     return run
+
+
+class _OfOthers(str):
+    """Why a launch cannot have descriptors of tiles that go to no product; it can have the others."""
+
+    __slots__ = ()
+
+
+class Fewer(Plain):
+    """The binary in which only tiles that go to products are boxes, compiled when it is first needed."""
+
+    def __init__(self, source: KernelSource, tell: Tell, load: Load | None) -> None:
+        super().__init__(source, tell)
+        self._load = load
+
+    def is_there(self, why: str) -> bool:
+        """Has the kernel such a binary? It is looked for once, for a launch that needs it, which says why."""
+        with self.lock:
+            if self.kernel is None and self._load is not None:
+                self.kernel, self._load = self._load(self.source, why), None
+        return self.kernel is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +151,7 @@ class Descriptors:
         values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}
         made = self.promotion.of(grid, values)
         if isinstance(made, str):
-            return made
+            return _OfOthers(made) if self.promotion.has_operands(grid, values) else made
         blocks = [descriptor.block for descriptor in self.promotion.descriptors]
         return [_fields(one, block) for one, block in zip(made, blocks, strict=True)]
 

@@ -20,7 +20,7 @@ from wspec.host_descriptors.ranges import (
     interval_of,
     intervals,
 )
-from wspec.host_descriptors.relations import Relations
+from wspec.host_descriptors.relations import Relations, narrow_intervals
 from wspec.ir.disjoint import Disjoint, Pair
 from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
@@ -49,6 +49,7 @@ class HostDescriptor:
     is_grounded: bool = False
     """Must its first address be memory? An H200 looks it up where a load's box lies wholly outside, and else faults
     (docs/passes.md)."""
+    is_operand: bool = False  # do its tiles go to products?
 
     def is_free(self, dim: int) -> bool:
         """Does the kernel alone know where boxes begin: has the dimension neither an end nor places?
@@ -132,20 +133,37 @@ class Promotion:
 
     def of(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> tuple[Made, ...] | str:
         """What to pass in a launch with these arguments (by position), or why the kernel must run as it was."""
+        known = self._known(grid, values)
+        if isinstance(known, str):
+            return known
+        made = [_made(descriptor, known) for descriptor in self.descriptors]
+        wrong = next((one for one in made if isinstance(one, str)), None)
+        return wrong if wrong is not None else tuple(one for one in made if isinstance(one, Made))
+
+    def has_operands(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> bool:
+        """Can such a launch have descriptors of the tiles that go to products, and are there others?"""
+        known, operands = self._known(grid, values), [one for one in self.descriptors if one.is_operand]
+        if isinstance(known, str) or not 0 < len(operands) < len(self.descriptors):
+            return False
+        return not any(isinstance(_made(one, known), str) for one in operands)
+
+    def _known(self, grid: tuple[int, int, int], values: Mapping[int, int]) -> list[Interval] | str:
+        """Of each scalar in such a launch between which numbers it is; or what does not hold that must."""
         known = intervals(self.scalars, grid, values)
         multiples = divisors(self.scalars, known)
-        relations = Relations(self.scalars, known)
+        relations: Relations | None = None
         for bound in self.bounds:
             low, high = interval_of(bound.sum, known)
             if low < bound.low or high > bound.high:
+                if relations is None:
+                    known = narrow_intervals(self.scalars, grid, values)
+                    relations = Relations(self.scalars, known)
                 low, high = relations.interval_of(bound.sum)
             if low < bound.low or high > bound.high:
                 return bound.what
             if bound.multiple > 1 and divisor_of(bound.sum, multiples) % bound.multiple:
                 return bound.what
-        made = [_made(descriptor, known) for descriptor in self.descriptors]
-        wrong = next((one for one in made if isinstance(one, str)), None)
-        return wrong if wrong is not None else tuple(one for one in made if isinstance(one, Made))
+        return known
 
     def to_data(self) -> dict[str, Any]:
         """As numbers, texts and lists, for a file."""
@@ -155,7 +173,8 @@ class Promotion:
                 [
                     one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
                     [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
-                    [None if place is None else _data(place) for place in one.places], one.is_stored, one.is_grounded,
+                    [None if place is None else _data(place) for place in one.places],
+                    one.is_stored, one.is_grounded, one.is_operand,
                 ]
                 for one in self.descriptors
             ],

@@ -94,13 +94,24 @@ def intervals(scalars: Sequence[Scalar], grid: tuple[int, int, int], values: Map
     """
     found: list[Interval] = []
     for scalar in scalars:
-        whole = -(1 << (scalar.bits - 1)), (1 << (scalar.bits - 1)) - 1
-        of = [found[at] for at in scalar.operands]
-        if scalar.name == "select":
-            of = _where_chosen(scalars, scalar, of, found)
-        low, high = _interval(scalar, of, grid, values, whole)
-        found.append((low, high) if whole[0] <= low and high <= whole[1] else whole)
+        found.append(interval_of_scalar(scalars, scalar, found, grid, values))
     return found
+
+
+def interval_of_scalar(
+    scalars: Sequence[Scalar],
+    scalar: Scalar,
+    known: Sequence[Interval],
+    grid: tuple[int, int, int],
+    values: Mapping[int, int],
+) -> Interval:
+    """Of one of the scalars, with the intervals of those before it."""
+    whole = -(1 << (scalar.bits - 1)), (1 << (scalar.bits - 1)) - 1
+    of = [known[at] for at in scalar.operands]
+    if scalar.name == "select":
+        of = _where_chosen(scalars, scalar, of, known)
+    low, high = _interval(scalar, of, grid, values, whole)
+    return (low, high) if whole[0] <= low and high <= whole[1] else whole
 
 
 def _interval(

@@ -2,22 +2,57 @@
 
     begin - begin / 32 * 32              what is left over: 0 to 31
     last - turns                         not below zero, since a loop goes round `last + 1` times at most
+    pid + turns * 132                    below `tiles`, where the loop goes round ceil((tiles - pid) / 132) times
 
-Both are exact in integers: `x / n * n` is `x - x % n`, and a counter ends before its loop's end does. So a sum is
-written in other forms, each of which bounds it. Only scalars that are known to have stayed in their types are taken
-apart. Costs more than an interval, so it is asked where that does not suffice.
+All are exact in integers: `x / n * n` is `x - x % n`, the next multiple of n is less than n further, and a counter ends
+before its loop's end does. So a sum is written in other forms, each of which bounds it. Only scalars that are known to
+have stayed in their types are taken apart. Costs more than an interval, so it is asked where that does not suffice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from wspec.host_descriptors.ranges import COUNTER, Interval, Sum, interval_of, remainder_interval, term_interval
+from wspec.host_descriptors.ranges import (
+    COUNTER,
+    PLACE,
+    Interval,
+    Sum,
+    Term,
+    interval_of,
+    interval_of_scalar,
+    intervals,
+    remainder_interval,
+    term_interval,
+)
 from wspec.tile_scheduler.scalars import Scalar
 
 Form = dict[tuple[int, ...], int]  # positions of scalars, sorted -> factor
 MOST_TERMS = 64
 _PARTS = ("addi", "subi", "muli", "cast", "constant", "argument", "induction")
+
+
+def narrow_intervals(
+    scalars: Sequence[Scalar], grid: tuple[int, int, int], values: Mapping[int, int]
+) -> list[Interval]:
+    """As `ranges.intervals`, with what is known of the terms of each sum together.
+
+    So it serves what is computed of a sum: a group of tiles is not empty if the tile's number is below their count.
+    """
+    relations = Relations(scalars, intervals(scalars, grid, values))
+    known = relations.known
+    for at, scalar in enumerate(scalars):
+        ends = interval_of_scalar(scalars, scalar, known, grid, values)
+        known[at] = _both(known[at], ends)
+        if scalar.name in ("addi", "subi"):
+            known[at] = _both(known[at], relations.interval_of((Term(1, (at,)),)))
+    return known[: len(scalars)]
+
+
+def _both(one: Interval, other: Interval) -> Interval:
+    """What lies in two intervals; the first one where that is nothing, as in a loop that no program enters."""
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else one
 
 
 class Relations:
@@ -28,6 +63,7 @@ class Relations:
         self._rests: dict[tuple[int, int], int] = {
             (one.operands[0], one.operands[1]): at for at, one in enumerate(scalars) if one.name == "remsi"
         }
+        self._added: dict[int, int] = {}  # quotient -> how much more than the dividend its multiple is
 
     def interval_of(self, sum: Sum) -> Interval:
         """Of a sum: no wider than `ranges.interval_of` has it."""
@@ -73,11 +109,15 @@ class Relations:
             return self._plain(form)
         if factor % width or not self._is_exact(end) or not self._is_exact(first):
             return self._plain(form)
-        for scalars, times in (((end,), 1), ((first,), -1), ((), -1)):
+        way = self._apart({(end,): 1, (first,): -1}) if end != first else {}
+        last = width if all(times % width == 0 for times in way.values()) else 1  # so far it stops before the end
+        for scalars, times in (((end,), 1), ((first,), -1), ((), -last)):
             _add(rest, scalars, times * (factor // width))
         low, high = self._plain(form)
-        least, most = self._plain(self._apart(rest))
-        return (max(low, least), high) if factor < 0 else (low, min(high, most))
+        for other in self._forms(rest):
+            least, most = self._plain(other)
+            low, high = (max(low, least), high) if factor < 0 else (low, min(high, most))
+        return low, high
 
     # --------------------------------------------------------------------------------------- other forms
 
@@ -120,31 +160,56 @@ class Relations:
         wanted = Scalar(COUNTER, 64, induction.operands)
         found = next((at for at, one in enumerate(self.scalars) if one == wanted), None)
         if found is None:
-            found = len(self.scalars)
-            self.scalars = [*self.scalars, wanted]
             first, end, step = (self.known[one] for one in wanted.operands)
             most = max(0, -(-(end[1] - first[0]) // step[0]) - 1) if step[0] > 0 else 1 << 63
-            self.known.insert(found, (0, most))
+            found = self._more(wanted, (0, most))
         return found
 
     def _without_quotients(self, form: Form) -> Form:
-        """With `x - x % n` in the place of one `x / n * n`."""
+        """With `x - x % n` in the place of one `x / n * n`, and with sums in that of quotients without a remainder."""
         for scalars, factor in form.items():
             for at in scalars:
-                if self._scalar(at) != "divsi":
+                if self._scalar(at) not in ("divsi", "ceildivsi") or not self._is_exact(at):
                     continue
-                dividend, divisor = self.scalars[at].operands
                 rest = list(scalars)
                 rest.remove(at)
-                if (others := self._divided(rest, factor, divisor)) is None or not self._is_exact(at):
-                    continue
-                left, times, more = others
                 found = {one: number for one, number in form.items() if one != scalars}
+                if (whole := self._whole(at)) is not None:
+                    for more, times in whole.items():
+                        _add(found, (*rest, *more), times * factor)
+                    return found
+                dividend, divisor = self.scalars[at].operands
+                if (others := self._divided(rest, factor, divisor)) is None:
+                    continue
+                if (missing := self._missing(at)) is None:
+                    continue
+                left, times, over = others
                 _add(found, (*left, dividend), times)
-                _add(found, (*left, self._rest(dividend, divisor)), -times)
-                _add(found, scalars, more)
+                _add(found, (*left, missing[0]), missing[1] * times)
+                _add(found, scalars, over)
                 return found
         return form
+
+    def _whole(self, quotient: int) -> Form | None:
+        """A quotient as a sum, where a number divides all terms of the dividend."""
+        dividend, divisor = self.scalars[quotient].operands
+        by, other = self.known[divisor]
+        parts = self._apart({(dividend,): 1})
+        if by != other or by < 1 or any(times % by for times in parts.values()):
+            return None
+        return {scalars: times // by for scalars, times in parts.items()}
+
+    def _missing(self, quotient: int) -> tuple[int, int] | None:
+        """What a quotient times its divisor is away from the dividend: a scalar, and 1 or -1 times that."""
+        dividend, divisor = self.scalars[quotient].operands
+        if self._scalar(quotient) == "divsi":
+            return self._rest(dividend, divisor), -1
+        by, other = self.known[divisor]
+        if by != other or by < 1:
+            return None
+        if quotient not in self._added:
+            self._added[quotient] = self._more(Scalar(PLACE, 64, (), by), (0, by - 1))
+        return self._added[quotient], 1
 
     def _divided(self, scalars: list[int], factor: int, divisor: int) -> tuple[list[int], int, int] | None:
         """A product without a divisor that is in it, how often that is, and what of the factor is left."""
@@ -164,11 +229,15 @@ class Relations:
         """The remainder's position, which no scalar may have had."""
         key = dividend, divisor
         if key not in self._rests:
-            self._rests[key] = len(self.scalars)
-            self.scalars = [*self.scalars, Scalar("remsi", 64, key)]
             rest = remainder_interval(self.known[dividend], self.known[divisor])
-            self.known.append(rest if rest is not None else (-(1 << 63), (1 << 63) - 1))
+            self._rests[key] = self._more(Scalar("remsi", 64, key), rest or (-(1 << 63), (1 << 63) - 1))
         return self._rests[key]
+
+    def _more(self, scalar: Scalar, ends: Interval) -> int:
+        """The position of a scalar that the launch has not."""
+        self.scalars = [*self.scalars, scalar]
+        self.known.append(ends)
+        return len(self.scalars) - 1
 
     def _scalar(self, at: int) -> str:
         return self.scalars[at].name

@@ -19,7 +19,7 @@ from wspec.passes.stream_k.choice import hindrance
 from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
 from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, STREAM_K, check_asked, why_not
 from wspec.plan.graph import Dataflow
-from wspec.plan.plan import Plan
+from wspec.plan.plan import Plan, is_shallow
 from wspec.planner.chain import has_converter
 from wspec.planner.planner import make_plan
 from wspec.planner.tile_loops import WHOLE, check_tile_loop, has_no_tile_loop, walk_tiles, with_costs
@@ -112,8 +112,10 @@ def _walking(module: Operation, machine: Machine, options: Options) -> Plan | De
 
 
 def _lost(flat: Plan, looped: Plan) -> bool:
-    """Has a plan with a loop over tiles fewer blocks on an SM than one without, or not its converting task?"""
-    return flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
+    """Has a plan with a loop over tiles fewer blocks on an SM than one without, not its converting task, or no tile on
+    its way beside the one that is multiplied?"""
+    shallow = is_shallow(looped.channels) and not is_shallow(flat.channels)
+    return shallow or flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
 
 
 def _coarsened(module: Operation, factor: int, machine: Machine, options: Options) -> Plan:

@@ -27,6 +27,7 @@ from wspec.passes.store_staging.choice import (
     choose,
     fits,
     has_subtiles,
+    in_rings_that_hold,
     in_subtiles,
     named,
     own_bytes,
@@ -159,6 +160,7 @@ def _without_chain(
             if own:
                 continue
             raise
+        staging = in_rings_that_hold(function, staging, options_of, channels)
         if (
             fits(function, staging, channels)
             and not (own and is_shallow(channels))

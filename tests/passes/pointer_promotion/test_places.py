@@ -129,6 +129,66 @@ def test_tiles_that_come_backwards(kind: int, rows: int) -> None:
 
 
 @triton.jit
+def to_the_first(
+    x, out, rows, PITCH: tl.constexpr, STEP: tl.constexpr, COLUMN: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr
+):
+    """Down to the first tile, from the last one of a number that the launch has, beside other programs' tensors."""
+    count = tl.cdiv(rows, BLOCK)
+    at = tl.arange(0, BLOCK)
+    x += tl.program_id(0) * rows * PITCH + COLUMN
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    if KIND == 0:  # rows, with columns of which the first ones are left out
+        for turn in range(count):
+            row = (count - 1 - turn) * BLOCK + at[:, None]
+            sums += tl.load(x + row * PITCH + at[None, :], mask=row < rows, other=0.0) * (turn + 1)
+    elif KIND == 1:  # tiles that lie no multiple of a row apart
+        for turn in range(count):
+            there = x + (count - 1 - turn) * STEP + at[:, None] * PITCH + at[None, :]
+            sums += tl.load(there, mask=at[None, :] < rows, other=0.0) * (turn + 1)
+    else:  # a step below zero: Triton counts up and takes away
+        for first in range(tl.program_id(1) * BLOCK - BLOCK, -BLOCK, -BLOCK):
+            row = first + at[:, None]
+            sums += tl.load(x + row * PITCH + at[None, :], mask=row < rows, other=0.0) * (first + 1)
+    place = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    tl.store(out + place * BLOCK * BLOCK + at[:, None] * BLOCK + at[None, :], sums.to(tl.float16))
+
+
+@pytest.mark.parametrize(("kind", "column", "rows"), [(0, 0, 128), (0, 32, 110), (1, 0, 64), (2, 0, 128), (2, 0, 70)])
+def test_tiles_that_come_backwards_beside_other_tensors(kind: int, column: int, rows: int) -> None:
+    """Strides are numbers, and other programs' tensors lie a multiple of them away."""
+    given = {"x": numbers(300, 64), "out": numbers(2 * 3, 32, 32), "rows": rows}
+    same(to_the_first, given, (2, 3, 1), 1, PITCH=64, STEP=32 * 64 + 16, COLUMN=column, BLOCK=32, KIND=kind)
+
+
+@triton.jit
+def tile_after_tile(x, out, m, n, pitch, BLOCK: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr):
+    """Blocks take every BLOCKS-th tile, in groups of rows: the last group may have fewer."""
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK), tl.cdiv(n, BLOCK)
+    at = tl.arange(0, BLOCK)
+    for turn in range(tl.cdiv(tiles_m * tiles_n - tl.program_id(0), BLOCKS)):
+        tile = tl.program_id(0) + turn * BLOCKS
+        group = tile // (GROUP * tiles_n)
+        size = min(tiles_m - group * GROUP, GROUP)
+        row = (group * GROUP + tile % size) * BLOCK
+        column = tile % (GROUP * tiles_n) // size * BLOCK
+        sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+        for part in range(2):
+            here = x + (row + at)[:, None] * pitch + (column + part * BLOCK + at)[None, :]
+            there = (row + at[:, None] < m) & (column + part * BLOCK + at[None, :] < n)
+            sums += tl.load(here, mask=there, other=0.0)
+        to = out + (row + at)[:, None] * 256 + (column + at)[None, :]
+        tl.store(to, sums.to(tl.float16), mask=row + at[:, None] < m)
+
+
+@pytest.mark.parametrize(("m", "n"), [(300, 64), (64, 160), (32, 32), (150, 100)])
+def test_a_persistent_loop_over_groups_of_tiles(m: int, n: int) -> None:
+    """The tiles that the last block would come to, were there more, are no tiles: no group of them is empty."""
+    given = {"x": numbers(300, 208), "out": torch.zeros(320, 256, dtype=torch.float16), "m": m, "n": n, "pitch": 208}
+    tiles = triton.cdiv(m, 32) * triton.cdiv(n, 32)
+    same(tile_after_tile, given, (min(13, tiles), 1, 1), 1, BLOCK=32, GROUP=4, BLOCKS=13)
+
+
+@triton.jit
 def until(x, ends, out, pitch, BLOCK: tl.constexpr):
     """Block pointers that a loop moves on, as far as a number in memory: their masks ask for rows from 0 on, too."""
     end = tl.load(ends + tl.program_id(0))

@@ -136,6 +136,54 @@ def test_rows_that_begin_again_and_are_added(kind: int) -> None:
         assert any("rows that begin again reach tt.atomic_rmw" in one for one in left)
 
 
+@triton.jit
+def multiplied(a_ptr, b_ptr, m, n, pitch, BLOCK: tl.constexpr, STORED: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(a_ptr + at[:, None] * pitch + at[None, :])
+    sums = tl.dot(tile, tile).to(tl.float16)
+    there = at[:, None] * pitch + at[None, :] if STORED == 0 else at[None, :] * pitch + at[:, None]
+    tl.store(b_ptr + there, sums)
+
+
+def test_tiles_of_products_alone() -> None:
+    made = offline(multiplied, TYPES, {"BLOCK": 64, "STORED": 0}, num_warps=4, num_stages=2)
+    module = read(bridge.lower(made.source)[1])
+    found = promote(module, operands_only=True)
+    check_valid(module)
+    assert [op.name for op in found.done] == ["tt.descriptor_load"] and found.left == ()
+    assert any(op.name == "tt.store" for op in module.walk())
+
+
+def test_a_launch_can_have_boxes_of_products_alone() -> None:
+    """Where it is other tiles that cannot be boxes; not where these cannot either, or bounds do not hold."""
+    types = {**TYPES, "n": "i32:16"}
+    made = promoted(apart, types, BLOCK=64)[1].promotion
+    assert made is not None and [one.is_operand for one in made.descriptors] == [True, False]
+    grid, even = (1, 1, 1), {2: 64, 3: 128, 4: 96}
+    assert not isinstance(made.of(grid, even), str) and made.has_operands(grid, even)
+    assert isinstance(made.of(grid, {**even, 4: 0}), str) and made.has_operands(grid, {**even, 4: 0})
+    assert isinstance(made.of(grid, {**even, 3: 4}), str) and not made.has_operands(grid, {**even, 3: 4})
+    assert Promotion.from_data(made.to_data()) == made
+
+
+@triton.jit
+def apart(a_ptr, b_ptr, m, n, pitch, BLOCK: tl.constexpr):
+    """What is loaded and what is stored have strides of their own."""
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(a_ptr + at[:, None] * n + at[None, :], mask=at[:, None] < m, other=0.0)
+    tl.store(b_ptr + at[:, None] * pitch + at[None, :], tl.dot(tile, tile).to(tl.float16))
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_product_is_stored_as_it_is(stored: int) -> None:
+    """Its layout was changed for addresses side by side only; turned it must be another one."""
+    module, made = promoted(multiplied, None, BLOCK=64, STORED=stored)
+    (store,) = (op for op in made.done if not op.results)
+    assert ("nvidia_mma" in str(store.operands[1].type)) == (stored == 0)
+    changes = [op for op in module.walk() if op.name == "ttg.convert_layout"]
+    assert bool(changes) == (stored == 1)
+
+
 def test_a_tile_with_a_mask() -> None:
     module, made = promoted(copied, None, BM=64, BN=64, KIND=0)
     assert isinstance(made.promotion, Promotion) and made.left == ()
