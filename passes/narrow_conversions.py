@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, replace_uses
-from wspec.ir.ops import info
+from wspec.ir.ops import info, is_pure
 from wspec.ir.prune import prune
 from wspec.ir.types import DenseAttr, Layout, TensorType
 
@@ -45,7 +45,7 @@ def _parts(value: Value) -> list[Operation] | None:
         return [op]
     row = info(op.name)
     elementwise = row is not None and row.category == "elementwise" and op.name != "tt.elementwise_inline_asm"
-    if not op.operands or not (elementwise or op.name == "tt.broadcast"):
+    if not op.operands or len(op.results) > 1 or not is_pure(op) or not (elementwise or op.name == "tt.broadcast"):
         return None
     found = [op]
     for operand in op.operands:

@@ -330,7 +330,8 @@ class _Splitting:
                 atom = self.tiles.addresses.atoms[number]
                 sum: Polynomial = {(number,): 1}
                 if isinstance(atom, Value) and isinstance(atom.type, ScalarType) and atom.type.bits >= 64:
-                    sum = self.tiles.addresses.of(atom).sum
+                    inside = self.tiles.addresses.of(atom)
+                    sum, self.fits = inside.sum, (*self.fits, *inside.fits)
                 product = multiply(product, sum)
             found = add(found, product)
         atoms = self.tiles.addresses.atoms

@@ -185,6 +185,37 @@ def test_a_product_asks_for_what_it_reads() -> None:
             show(WRITE, *wrong, buffers=buffers)
     with pytest.raises(PtxError, match="wrote"):
         show(WRITE, *described(1024), buffers=[range(2048)])
+    with pytest.raises(PtxError, match="wrote"):
+        show(WRITE, *described(1024), buffers=[*buffers, range(192, 1088)])  # memory that is given out twice
+
+
+@pytest.mark.parametrize(("first", "second", "shown"), [(1024, 1024, True), (0, 1024, False), (1024, 0, False)])
+def test_a_product_reads_both_of_its_factors(first: int, second: int, shown: bool) -> None:
+    *makes, fence, product = described(second)
+    other = described(first)[:-2]
+    renamed = [line.replace("%rd2", "%rd1").replace("%rd3", "%rd4") for line in other]
+    lines = (WRITE, *renamed, *makes, fence, product.replace("{%r50, %r51, %r52, %r53}", "%rd1"))
+    if shown:
+        show(*lines, buffers=[range(256), range(1024, 2048)])
+    else:
+        with pytest.raises(PtxError, match="wrote"):
+            show(*lines, buffers=[range(256), range(1024, 2048)])
+
+
+def test_a_product_of_a_rings_slots_asks_for_the_ring() -> None:
+    """It goes through three slots, each a buffer here, from 256 on; one of them is written to."""
+    moved = ("shl.b32 %r43, %r30, 4;", "add.s32 %r44, %r42, %r43;", "cvt.u64.u32 %rd5, %r44;")
+    body = (DESCRIBE.replace("PLACE", "256"), *moved, "or.b64 %rd2, %rd5, 4611686293305294848;", FENCE, FROM_PLACE)
+    slots = [range(at, at + 256) for at in (256, 512, 768)]
+    for place, shown in ((1024, True), (256, False), (512, False), (768, False)):
+        lines = ("MEET", f"st.shared.b32 [%r3+{place}], %r9;", *body, "COMMIT")
+        text = RING.replace("BODY", "\n".join(lines)).replace("MEET", MEET).replace("COMMIT", COMMIT)
+        buffers = [*slots, range(1024, 1280)]
+        if shown:
+            show(text, buffers=buffers)
+        else:
+            with pytest.raises(PtxError, match="wrote"):
+                show(text, buffers=buffers)
 
 
 # --------------------------------------------------------------------------------------------- registers

@@ -26,7 +26,7 @@ from wspec.ptx import flow
 from wspec.ptx.arithmetic import computed, computing, width
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
-from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, result, same
+from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, each_of, result, same
 from wspec.ptx.events import shape_of
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.registers import Writers
@@ -45,6 +45,7 @@ ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 _MARKS = ("mbarrier.try_wait.parity.", "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk.commit_group",
           "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group")  # fmt: skip
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
+_REGISTERS = {"%rs": 16, "%r": 32, "%rd": 64}  # bits, by their names
 
 _IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
     f"%nctaid.{axis}": ("blocks", at) for at, axis in enumerate("xyz")
@@ -354,6 +355,12 @@ def _is_of_first_lane(one: Instruction) -> bool:
     return one.name != "redux"
 
 
+def _extended(value: Value, bits: int, register: str) -> Value:
+    """A number with a sign in a register, which may be wider; LLVM's names say how wide."""
+    whole, half = (1 << _REGISTERS.get(register.rstrip("0123456789"), 0)) - 1, 1 << (bits - 1)
+    return each_of(lambda one: (one ^ half) - half & whole, value) if whole else None
+
+
 def _writes_shared(one: Instruction) -> bool:
     return one.name in _WRITES and space(one) in ("shared", "")
 
@@ -434,7 +441,8 @@ class _Run:
         items = target.items if isinstance(target, Several) else (target,)
         wanted = [at for at, item in enumerate(items) if not (isinstance(item, Register) and item.name == "_")]
         unknown = (None,) * len(writes(one))
-        size = width(one.opcode.rpartition(".")[2]) // 8
+        kind = one.opcode.rpartition(".")[2]
+        size = width(kind) // 8
         if not isinstance(source, Address) or not size or len(wanted) != len(unknown):
             return unknown
         where = space(one)
@@ -446,7 +454,10 @@ class _Run:
         if base is None or where not in ("global", "shared"):
             return unknown
         read = self._launch.memory if where == "global" else self._stored.read
-        return [self._read(base, source.offset + at * size, size, read) for at in wanted]
+        found = [self._read(base, source.offset + at * size, size, read) for at in wanted]
+        if not kind.startswith("s"):
+            return found
+        return [_extended(value, 8 * size, name) for value, name in zip(found, writes(one), strict=True)]
 
     @staticmethod
     def _read(base: int | tuple[int, ...], offset: int, size: int, read: Callable[[int, int], int | None]) -> Value:

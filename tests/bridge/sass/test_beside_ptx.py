@@ -171,6 +171,20 @@ def test_a_wait_for_copies_may_stand_earlier() -> None:
     assert compare(again, once).difference, "what was stored since is not waited for"
 
 
+def test_a_wait_for_elements_may_stand_earlier_too() -> None:
+    """Both kinds of copies are waited for by one instruction; not before what belongs to the group."""
+    copy, end, wait = "cp.async.cg.shared.global [%r1], [%r2], 16;", "cp.async.commit_group;", "cp.async.wait_group 0;"
+    one = ptx(copy, end, PRODUCT, wait, "bar.sync 2, 128;")
+    copied, commit, waits = Label("element"), Label("element commit"), Label("copies wait", 0)
+    assert compare(one, straight(copied, commit, waits, DOT, SYNC)) == Compared()
+    assert compare(one, straight(copied, waits, commit, DOT, SYNC)).difference
+    assert compare(one, straight(waits, copied, commit, DOT, SYNC)).difference
+    assert compare(one, straight(copied, commit, waits, copied, DOT, SYNC)).difference
+    both = ptx(copy, end, PRODUCT, "cp.async.bulk.wait_group.read 0;", "bar.sync 2, 128;", wait, "bar.sync 3, 128;")
+    assert compare(both, straight(copied, commit, waits, DOT, SYNC, OTHER)) == Compared()
+    assert compare(both, straight(waits, copied, commit, DOT, SYNC, OTHER)).difference
+
+
 def test_what_is_under_a_predicate_must_be_somewhere() -> None:
     one = ptx(*3 * ("@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;",), "bar.sync 2, 128;")
     assert compare(one, straight(INIT, INIT, INIT, SYNC)) == Compared()

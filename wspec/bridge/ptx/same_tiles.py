@@ -65,7 +65,6 @@ def show_tiles(
     tasks = [_Task(role, Copies(blocks, role, writers, buffers)) for role in roles]
     tasks = [task for task in tasks if task.copies.all or task.copies.marks]
     left = {one for task in tasks for one in task.copies.all}
-    why_not = ""
     for number in range(max(fewest, MOST_LAUNCHES)):
         asked = [
             task
@@ -79,16 +78,17 @@ def show_tiles(
                 left -= _compared(function, task, launch, places, left if number >= fewest else None)
             except NotFollowed as error:  # maybe not in this launch
                 task.patience -= 1
-                why_not = str(error) if task.copies.all else why_not
+                task.lost = str(error)
+    lost = (task.lost for task in tasks if task.copies.all and not (task.patience and left.isdisjoint(task.copies.all)))
+    if why_not := next(filter(None, lost), ""):
+        return why_not
     if not left:
         return ""
-    if why_not:
-        return why_not
     one = min(left, key=lambda one: one.start)
     return f"where '{one}' begins in global memory is not known: no launch was found that comes to it"
 
 
-_PATIENCE = 3  # launches in which the TTGIR of a task may not be followed
+_PATIENCE = 3  # launches in which the TTGIR of a task may not be followed, before all of it counts as not compared
 
 
 class _Task:
@@ -99,6 +99,7 @@ class _Task:
         self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
         self.passed = 0  # blocks
         self.patience = _PATIENCE
+        self.lost = ""  # why it could not be followed, in the last of those
         self.ended = False
 
     @property

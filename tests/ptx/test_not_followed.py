@@ -1,0 +1,87 @@
+"""Launches in which the TTGIR of a task cannot be followed, or divides by nothing: they show nothing, others may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.ptx.test_copies import ELEMENTS, GATHERED, MATMUL, beside, coordinates, text_of
+from wspec.bridge.ptx.tiles import NotFollowed, Over, Tiles
+from wspec.ptx.errors import PtxError
+
+WHY = "where a tile is in global memory is not known"
+COPIES, ELEMENT = Tiles.copies, Tiles.element
+
+
+def lost_in(which: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The TTGIR is not followed in these of a task's launches, by their number."""
+    seen: dict[int | None, int] = {}
+
+    def copies(self: Tiles, function: object, partition: int | None) -> Iterator[object]:
+        number = seen[partition] = seen.get(partition, -1) + 1
+        if which(number):
+            raise NotFollowed(WHY)
+        return COPIES(self, function, partition)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tiles, "copies", copies)
+
+
+@pytest.mark.parametrize(("launches", "said"), [(0, ""), (1, ""), (2, ""), (3, WHY)])
+def test_the_first_launches_cannot_be_followed(monkeypatch: pytest.MonkeyPatch, launches: int, said: str) -> None:
+    """Others are taken; not for ever."""
+    lost_in(lambda number: number < launches, monkeypatch)
+    assert beside(MATMUL, text_of(MATMUL)[1]) == said
+
+
+def test_a_task_that_is_lost_again_and_again_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each of its copies was seen once, as launches with a further round or an end were not compared."""
+    lost_in(lambda number: number > 0, monkeypatch)
+    monkeypatch.setattr("wspec.bridge.ptx.same_tiles._Task.asks_again", True)
+    monkeypatch.setattr("wspec.bridge.ptx.same_tiles._Task.is_new", lambda *_: True)
+    assert beside(MATMUL, text_of(MATMUL)[1]) == WHY
+
+
+def test_what_is_wrong_is_found_in_another_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = text_of(MATMUL)[1].split("\n")
+    at = next(at for at, line in enumerate(lines) if "cp.async.bulk.tensor.2d.shared::" in line)
+    row = re.findall(r"%r\d+", coordinates(lines[at]))[-1]
+    lines[at] = f"add.s32 {row}, {row}, 1;{lines[at]}"
+    lost_in(lambda number: number < 2, monkeypatch)
+    with pytest.raises(PtxError, match="something else of global memory"):
+        beside(MATMUL, "\n".join(lines))
+
+
+def unknown_source(text: str) -> str:
+    """With one address of cp.async out of what nobody knows."""
+    line = next(line for line in text.split("\n") if ELEMENTS in line)
+    (source,) = re.findall(r"\[ (%rd\d+)", line)
+    return text.replace(line, f"mov.u64 {source}, %clock64;{line}", 1)
+
+
+def test_elements_of_a_launch_that_divides_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the TTGIR has no meaning the PTX may do anything, also what cannot be followed; nothing is compared."""
+    text = text_of(GATHERED)[1]
+    with pytest.raises(PtxError, match="cannot be followed"):
+        beside(GATHERED, unknown_source(text))
+
+    launches: list[object] = []  # in their order
+
+    def divides(self: Tiles, *rest: object) -> object:
+        launch = self._launch
+        if launch not in launches:
+            launches.append(launch)
+        if launches.index(launch) in without:
+            raise Over
+        return ELEMENT(self, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tiles, "element", divides)
+    without: range = range(1)
+    assert beside(GATHERED, text) == ""
+    launches.clear()
+    with pytest.raises(PtxError, match="cannot be followed"):  # in the second launch, which has a meaning
+        beside(GATHERED, unknown_source(text))
+    launches.clear()
+    without = range(1000)
+    assert "no launch was found that comes to it" in beside(GATHERED, unknown_source(text))
