@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wspec import ir
-from wspec.bridge import PtxEdits, Verdict
+from wspec.bridge import OUT_OF_TIME, PtxEdits, Verdict
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import value_name
 from wspec.ir.shapes import DOTS
@@ -81,21 +81,24 @@ class Judge:
         with a block for each, one after the other. Shared memory that is too little: with less in it. Registers that it
         spills: also with more of them for a producer that holds pointers, with one block on an SM, with one consumer,
         with a task that stores, and with rings of one buffer; the same where it miscompiles. What could not be checked
-        in the time there is: with rings of two. None for a plan that a person gave.
+        in the time there is: with rings of two. What is not proved: with a block for each tile, where tasks share the
+        tile. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
         plan, options = Plan.from_text(verdict.plan), self.options
         if code == "shared-memory":
             return self._in_turn(self._smaller(plan))
-        if code == "check-undecided":
+        if code == OUT_OF_TIME:
             return self._in_turn([{"depth": 2}] if options.depth is None else [])
+        one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
+        if code == "check-undecided":
+            return self._in_turn(one_tile)
         fewer: list[dict[str, Any]] = []
         if options.overlap and any(schedule.stage1 for schedule in plan.loops):
             fewer.append({"overlap": False})
         if plan.helpers and options.chain == "auto":
             fewer.append({"chain": "off"})
-        one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
         if code == "serialized-wgmma":
             undivided = [{"stream_k": False}] if plan.stream_k and options.stream_k is None else []
             return self._in_turn([*fewer, *undivided, *one_tile])

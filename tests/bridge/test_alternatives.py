@@ -10,8 +10,9 @@ import pytest
 
 import wspec
 from tests.support.goldens import ROOT
-from wspec.bridge import backend, compile
+from wspec.bridge import backend, compile, proof
 from wspec.bridge.plain import PlainSpills
+from wspec.diagnostics import Remark
 from wspec.plan.plan import Plan
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.variants import variant_signature
@@ -83,3 +84,29 @@ def test_what_ptxas_may_lose_is_not_run_without_the_gate_either(
     report = wspec.offline(kernel.function, given.types, given.values, **given.options, gate="off").outcome()
     assert report.specialized is runs
     assert runs or [one.code for one in report.remarks][-1] == "miscompiled"
+
+
+def test_what_is_not_proved_is_tried_with_a_block_for_each_tile(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks are never at different tiles then."""
+    rulings: list[proof.Ruling] = []
+
+    def rule(*given: Any) -> proof.Ruling:
+        found = proof.rule(*given)
+        if not rulings:
+            found = proof.Ruling(False, "not proved", (Remark("check-undecided", "no order of the two is known"),))
+        rulings.append(found)
+        return found
+
+    monkeypatch.setattr(compile, "rule", rule)
+    kernel = load_kernel(f"{ROOT}/docs/tour_kernel.py:attend")
+    given = variant_signature(kernel.file.with_suffix(".toml"), kernel.name, None, vars(kernel.module))
+    report = wspec.offline(kernel.function, given.types, given.values, **given.options).outcome()
+    assert report.specialized and report.plan is not None and not report.plan.persistent
+    assert len(rulings) == 2
+    assert (report.remarks[-1].code, report.remarks[-1].severity) == ("check-undecided", "remark")
+    assert report.remarks[-1].note == "so another plan was taken, as with persistent=False"
+    rulings.clear()
+    asked = wspec.offline(kernel.function, given.types, given.values, **given.options, persistent=True).outcome()
+    assert not asked.specialized and len(rulings) == 1, "not where somebody asked for the other plan"

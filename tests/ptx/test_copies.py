@@ -111,6 +111,20 @@ def test_another_tensor(opcode: str) -> None:
         beside(MATMUL, "\n".join(lines))
 
 
+@pytest.mark.parametrize("opcode", [LOAD, STORE])
+def test_a_tensor_that_is_not_known(opcode: str) -> None:
+    """The TTGIR says which it is, so that the PTX must."""
+    lines = text_of(MATMUL)[1].split("\n")
+    at = next(at for at, line in enumerate(lines) if opcode in line)
+    (own,) = re.findall(r"\[(%rd\d+), \{", lines[at])
+    for change in (f"add.s64 {own}, {own}, 128;", f"mov.u64 {own}, %clock64;"):
+        with pytest.raises(PtxError):
+            beside(MATMUL, "\n".join([*lines[:at], change, *lines[at:]]))
+    made = next(line for line in lines if f"cvta.param.u64 \t{own}," in line)
+    with pytest.raises(PtxError, match="does not say"):
+        beside(MATMUL, text_of(MATMUL)[1].replace(made, f"mov.b64 {own}, %clock64;"))
+
+
 def test_elements_that_go_elsewhere() -> None:
     lines = text_of(GATHERED)[1].split("\n")
     at, other = [at for at, line in enumerate(lines) if ELEMENTS in line][:2]

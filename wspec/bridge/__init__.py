@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wspec.bridge.cache import Group, Result
     from wspec.bridge.cache import key as cache_key
     from wspec.bridge.choice import choosing, launch_of
-    from wspec.bridge.compile import Verdict, judge, kernel_location, obtain
+    from wspec.bridge.compile import OUT_OF_TIME, Verdict, judge, kernel_location, obtain
     from wspec.bridge.everywhere import Switch
     from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir
     from wspec.bridge.launch import (
@@ -53,7 +53,7 @@ _NAMES = {
     "backend": "Finished final_ttgir finish",
     "cache": "Group Result",
     "choice": "choosing launch_of",
-    "compile": "Verdict judge kernel_location obtain",
+    "compile": "OUT_OF_TIME Verdict judge kernel_location obtain",
     "everywhere": "Switch",
     "frontend": "HOPPER KernelSource from_arguments from_signature lower plain_ttgir ttgir",
     "launch": "WspecFunction current_target fill_in host_descriptor innermost is_autotuner is_gluon is_interpreted "

@@ -56,10 +56,12 @@ class Verdict:
 
 Compiler = Callable[[str], Verdict]
 """TTGIR to a verdict. One that has `alternatives` (of a verdict and of the code of what ptxas did: other compilers) is
-asked for them when ptxas spoils what it made."""
+asked for them when ptxas spoils what it made, or it is not proved."""
 
 _SPOILT = ("serialized-wgmma", "registers")  # what ptxas does to kernels whose values do not fit
-_REFUSED = ("shared-memory", "miscompiled")  # why a binary would not run, or would compute something else
+_REFUSED = ("shared-memory", "miscompiled", "check-undecided")
+"""Why a binary would not run, would compute something else, or is not known not to."""
+OUT_OF_TIME = "out-of-time"  # the code that stands for what was not proved in the time there is
 _PATIENCE_S = 12.0  # of processor time, after which no further alternative is begun: compiling must end
 
 
@@ -207,12 +209,10 @@ def _compiled(
 
 
 def _spoilt(made: _Made) -> Remark | None:
-    """What the back end, or the time to check it, made of a kernel that the model wants: it is left alone for that, but
-    with gate=off where the binary would run."""
+    """What the back end or the checker made of a kernel that the model wants: it is left alone for that, but with
+    gate=off where the binary would run."""
     result = made.result
     reason = None if result.specialized else result.reason
-    if reason is not None and reason.code == "check-undecided" and not made.stored:
-        return reason  # not proved in time
     if reason is not None and reason.code in _REFUSED:
         return reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
@@ -235,7 +235,8 @@ def _alternative(
     ask: Callable[[Verdict, str], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda *_: ())
     best, tried = (verdict, made), {verdict.text}
     begun = _processor_seconds()
-    for other in ask(verdict, before.code):
+    code = OUT_OF_TIME if before.code == "check-undecided" and not made.stored else before.code
+    for other in ask(verdict, code):
         if _processor_seconds() - begun > _PATIENCE_S:
             break
         found = judge(source, text, other, options)

@@ -214,9 +214,9 @@ class Ways:
         return frozenset(((number, environment, Done(places, first)),)) if len(places) * each < size else on
 
     def _is_other_tensor(self, action: Action, event: Event) -> bool:
-        """Is it known that a copy is of another tensor?"""
+        """Is a copy not seen to be of the tensor that the kernel is given?"""
         expected = None if action.tensor is None else self._task.parameter(action.tensor)
-        return expected is not None and event.tensor is not None and expected != event.tensor
+        return expected is not None and expected != event.tensor
 
     def _differs(self, value: Value | None, found: int | None, held: Mapping[Value, int | None]) -> bool:
         if value is None or found is None:
