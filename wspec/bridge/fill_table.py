@@ -48,7 +48,7 @@ def fill_table(
     pair = 2 * blocks
     size = pair * ((length + pair - 1) // pair)  # of a window
     missing = size - tiles % size
-    spared = (missing < size) & (length.to(tl.int64) * missing <= _SPARED * size.to(tl.int64))
+    spared = (missing < size) & (length.to(tl.int64) * missing <= size.to(tl.int64) * _SPARED)
     windows = tl.maximum(tiles // size + spared.to(tl.int32), 1)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < rows * blocks
