@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -15,7 +16,7 @@ from wspec.bridge import HOPPER, fill_table
 from wspec.bridge.text import generic_text, reparse
 from wspec.execute import Kernel
 from wspec.ir import read
-from wspec.tile_scheduler import SLOTS, Division, Order, ordered_table
+from wspec.tile_scheduler import SLOTS, Division, Order, coarse, ordered_table
 from wspec.tile_scheduler.division import divided_table
 from wspec.tile_scheduler.launch import flat
 
@@ -29,8 +30,8 @@ def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
 def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> list[int]:
     table = torch.full((fill_table.words(order),), 99, dtype=torch.int32)
     constants = {"BLOCK": 256}
-    numbers = fill_table.numbers(order, grid, coarsening, axis)
-    fill[(fill_table.programs(order),)](table, *numbers, **constants)
+    numbers = fill_table.numbers(order, grid, coarsening, axis, order.blocks)
+    fill[(fill_table.programs(order), 1)](table, *numbers, **constants)
     return table.tolist()
 
 
@@ -43,9 +44,29 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
         size * coarsening - draw.randint(0, coarsening - 1) if at == axis else size for at, size in enumerate(sizes)
     )
     along = draw.choice([None, 0, 1, 2])
-    order = Order(sizes, draw.randint(1, 30), along, along is not None and draw.random() < 0.5)
+    blocks = min(draw.randint(1, 30), math.prod(sizes))
+    order = Order(sizes, blocks, along, along is not None and draw.random() < 0.5)
     expected = ordered_table(order, grid, coarsening, axis)
     assert written(fill, order, grid, coarsening, axis) == expected.tolist()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_writes_tables_of_neighbours_at_once(fill: Any, seed: int) -> None:
+    """Of grids that differ on the first axis, some of which have fewer tiles than there are blocks at a time."""
+    draw = random.Random(seed)
+    x, y, z, count, slots = draw.randint(1, 30), draw.randint(1, 5), draw.randint(1, 3), 4, draw.randint(2, 60)
+    coarsening, axis, along = draw.choice([1, 3]), draw.randint(0, 2), draw.choice([None, 0, 1])
+    grids = [(x + at, y, z) for at in range(count)]
+    sizes = [coarse(grid, coarsening, axis) for grid in grids]
+    orders = [Order(one, min(slots, math.prod(one)), along, along is not None and seed % 2 == 0) for one in sizes]
+    apart = fill_table.words(orders[-1]) + 32
+    found = torch.full((count * apart,), 99, dtype=torch.int32)
+    numbers = fill_table.numbers(orders[-1], grids[0], coarsening, axis, slots, apart)
+    fill[(fill_table.programs(orders[-1]), count)](found, *numbers, BLOCK=256)
+    for at, (order, grid) in enumerate(zip(orders, grids, strict=True)):
+        expected = ordered_table(order, grid, coarsening, axis).tolist()
+        mine = found[at * apart : (at + 1) * apart].tolist()
+        assert mine[: len(expected)] == expected and set(mine[len(expected) :]) <= {99}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,7 +18,7 @@ from wspec.bridge import workspace as partials
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
 from wspec.lab.persistent_launch import even_table
-from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, launch_table, ordered_table
+from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, coarse, launch_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.division import divided_table
 from wspec.tile_scheduler.launch import flat
@@ -36,10 +37,16 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[])
 
     class Filler:
-        def fill(self, address: int, order: Any, grid: Any, coarsening: int, axis: int, _: int) -> None:
+        def fill(
+            self, address: int, order: Any, grid: Any, coarsening: int, axis: int, _: int, several: Any = None
+        ) -> None:
             card.filled += 1
-            table = ordered_table(order, grid, coarsening, axis)
-            ctypes.memmove(address, table.ctypes.data, table.nbytes)
+            count, apart, slots = several or (1, 0, order.blocks)
+            for at in range(count):
+                here = grid[0] + at, *grid[1:]
+                sizes = coarse(here, coarsening, axis)
+                table = ordered_table(order._replace(sizes=sizes, blocks=blocks(sizes, slots)), here, coarsening, axis)
+                ctypes.memmove(address + 4 * apart * at, table.ctypes.data, table.nbytes)
 
         def divide(self, address: int, how: Any, grid: tuple[int, int, int], _: int) -> None:
             card.divided += 1
@@ -65,6 +72,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     )
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     yield card
+
+
+def blocks(sizes: tuple[int, int, int], slots: int) -> int:
+    return min(slots, math.prod(sizes))
 
 
 def tables(tiles: TileLoop | None = None, signature: dict[str, Any] | None = None, blocks_per_sm: int = 1) -> Tables:
@@ -168,6 +179,63 @@ def test_old_tables_go_when_there_is_too_much(device: SimpleNamespace, monkeypat
         assert read(found, (0, STREAM, (size, 1, 1), ())) == even_table((size, 1, 1), min(size, SMS))[1].tolist()
     header = (ctypes.c_int32 * 4).from_address(held.address)
     assert list(header) == [2, 1, 1, 1], "memory that a launch still holds stays"
+
+
+def falling(coarsening: int) -> TileLoop:
+    """Argument 0 less the tile's number, by 64 iterations a tile; so many tiles of a block at a time."""
+    scalars = (
+        Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 0), Scalar("constant", 32, (), 64),
+        Scalar("program_id", 32, (), 0), Scalar("muli", 32, (3, 2)), Scalar("subi", 32, (1, 4)),
+    )  # fmt: skip
+    return TileLoop(TileCost(1.0, (LoopCost(4, 10.0, (Trips(0, 5, 2),)),), scalars), coarsening, 0)
+
+
+@pytest.mark.parametrize("loop", [TileLoop(TileCost(1.0)), falling(1), falling(3)])
+def test_tables_of_neighbours_are_written_at_once(device: SimpleNamespace, loop: TileLoop) -> None:
+    """Each is the one that it would be alone, the first ones of fewer tiles than there are blocks too."""
+    found, written = tables(loop, {"n": "i32"}), []
+    values = (4096,) if loop.cost.parameters else ()
+    for x in (9, 15, 8, 10, 16, 3, 2, 9, 7):
+        entry = found.of((0, STREAM, (x, 2, 1), values))
+        count, table = launch_table(loop, (x, 2, 1), {0: 4096}, SMS)
+        assert entry.blocks == count and ctypes.string_at(entry.address, table.nbytes) == table.tobytes()
+        written.append(device.filled)
+    assert written == [1, 1, 1, 1, 2, 3, 3, 3, 3]
+    found.of((0, STREAM, (9, 3, 1), values))
+    found.of((0, 5, (9, 2, 1), values))
+    assert device.filled == 5, "another axis, another stream"
+    known = found.of((0, STREAM, (9, 2, 1), values))
+    assert found.get(STREAM, (9, 2, 1), (4096,)) is known, "whoever asks"
+
+
+def test_neighbours_wait_until_a_launch_stands_behind_the_writing(device: SimpleNamespace) -> None:
+    found = tables()
+    first, second = (found.of((0, STREAM, (x, 1, 1), ())) for x in (8, 9))
+    assert not first.settled and not second.settled
+    first.settled = True
+    assert found.of((0, STREAM, (10, 1, 1), ())).settled
+
+
+def test_neighbours_of_large_tables_are_not_written(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistent, "MOST_BYTES", 4096)
+    found = tables()
+    for x in (100, 101):
+        found.of((0, STREAM, (x, 1, 1), ()))
+    assert device.filled == 2 and not found.groups
+
+
+def test_neighbours_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
+    monkeypatch.setattr(table_memory, "MOST_BYTES", 16384)
+    monkeypatch.setattr(persistent, "KEPT_BYTES", 1 << 16)
+    found = tables()
+    for x in range(8, 120):
+        entry = found.of((0, STREAM, (x, 1, 1), ()))
+        table = launch_table(found.tiles, (x, 1, 1), {}, SMS)[1]
+        assert ctypes.string_at(entry.address, table.nbytes) == table.tobytes()
+        assert found.memory.bytes <= 1 << 16
+    assert 1 < len(found.groups) < 14 and device.filled == 14
+    assert {x // 8 for _, _, (x, *_), *_ in found.entries} == {x // 8 for _, _, x, *_ in found.groups}
 
 
 def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:

@@ -328,6 +328,7 @@ def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.Monke
     tables = next(iter(attention_kernels.attention_fwd_ws().__dict__["wspec_alike"].values()))
     for binary in tables._binaries.values():
         binary.tables.entries.clear()
+        binary.tables.groups.clear()
         binary.tables.kinds.clear()
     gc.collect()
     run(1003)

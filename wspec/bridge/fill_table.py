@@ -15,25 +15,41 @@ import triton.language as tl
 from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
 from wspec.tile_scheduler import SLOTS, Division, Order
+from wspec.tile_scheduler.order import SPARED
 
 ENTRY = 8  # int32 of an entry and of the header
 _BLOCK = 256  # entries of a program
+_SPARED = tl.constexpr(SPARED)
 _NUMBERS = [
-    "rows", "tiles", "blocks", "length", "width", "size", "windows", "gx", "gy", "gz", "along", "second", "third",
-    "coarsening", "axis", "ordered", "rising",
+    "gx", "gy", "gz", "slots", "apart", "along", "second", "third", "coarsening", "axis", "ordered", "rising",
 ]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
-    table_ptr, rows, tiles, blocks, length, width, size, windows, gx, gy, gz, along, second, third, coarsening, axis,
-    ordered, rising, BLOCK: tl.constexpr,
+    table_ptr, gx, gy, gz, slots, apart, along, second, third, coarsening, axis, ordered, rising, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`tile_scheduler.ordered_table`: a header, then `rows` entries for each block, one of them behind its last tile.
+    """`tile_scheduler.ordered_table`: a header, then as many entries for each block, one of them behind its last tile.
 
-    length: of the axis `along` which tiles are numbered first; width: of the `second`; size: of a window; windows: how
-    many there are. ordered, rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
+    Of grids that differ by 1 on the first axis, as many as programs have a second number; tables are `apart` int32.
+    slots: blocks that run at a time; along: the axis along which tiles are numbered first, then the `second`. ordered,
+    rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
     """
+    gx += tl.program_id(1)
+    table_ptr += tl.program_id(1) * apart
+    sx = (gx + tl.where(axis == 0, coarsening, 1) - 1) // tl.where(axis == 0, coarsening, 1)
+    sy = (gy + tl.where(axis == 1, coarsening, 1) - 1) // tl.where(axis == 1, coarsening, 1)
+    sz = (gz + tl.where(axis == 2, coarsening, 1) - 1) // tl.where(axis == 2, coarsening, 1)
+    length = tl.where(along == 0, sx, tl.where(along == 1, sy, sz))
+    width = tl.where(second == 0, sx, tl.where(second == 1, sy, sz))
+    tiles = sx * sy * sz
+    blocks = tl.minimum(slots, tiles)
+    rows = (tiles + blocks - 1) // blocks + 1
+    pair = 2 * blocks
+    size = pair * ((length + pair - 1) // pair)  # of a window
+    missing = size - tiles % size
+    spared = (missing < size) & (length.to(tl.int64) * missing <= size.to(tl.int64) * _SPARED)
+    windows = tl.maximum(tiles // size + spared.to(tl.int32), 1)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < rows * blocks
     block = entry // rows
@@ -176,14 +192,12 @@ for _kernel in (fill_table, fill_divided):
     setattr(_kernel, OWN, True)
 
 
-def numbers(order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> tuple[int, ...]:
-    """What `fill_table` takes for an order, in turn."""
-    (along, second, third), sizes, blocks = order.dimensions, order.sizes, order.blocks
-    x, y, z = sizes
-    tiles, (size, windows) = x * y * z, order.window
+def numbers(
+    order: Order, grid: tuple[int, int, int], coarsening: int, axis: int, slots: int, apart: int = 0
+) -> tuple[int, ...]:
+    """What `fill_table` takes for orders like that, in turn."""
     return (
-        -(-tiles // blocks) + 1, tiles, blocks, sizes[along], sizes[second], size, windows, *grid, along, second, third,
-        coarsening, axis, int(order.axis is not None), int(order.rising),
+        *grid, slots, apart, *order.dimensions, coarsening, axis, int(order.axis is not None), int(order.rising),
     )  # fmt: skip
 
 
@@ -199,13 +213,17 @@ def divided_programs(how: Division) -> int:
 
 def words(order: Order) -> int:
     """int32 of the table."""
-    (x, y, z), blocks = order.sizes, order.blocks
-    return ENTRY * (1 + (-(-x * y * z // blocks) + 1) * blocks)
+    return ENTRY * (1 + _entries(order))
 
 
 def programs(order: Order) -> int:
     """Programs of `fill_table` that write it."""
-    return -(-(order.rows + 1) * order.blocks // _BLOCK)
+    return -(-_entries(order) // _BLOCK)
+
+
+def _entries(order: Order) -> int:
+    (x, y, z), blocks = order.sizes, order.blocks
+    return (-(-x * y * z // blocks) + 1) * blocks
 
 
 class Filler:
@@ -217,17 +235,28 @@ class Filler:
         self._lock = threading.Lock()
 
     def fill(
-        self, address: int, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int, stream: int
+        self,
+        address: int,
+        order: Order,
+        grid: tuple[int, int, int],
+        coarsening: int,
+        axis: int,
+        stream: int,
+        several: tuple[int, int, int] | None = None,
     ) -> None:
-        """`words` int32 at an address of the current device, in the order of the stream."""
+        """`words` int32 at an address of the current device, in the order of the stream.
+
+        several: tables of so many grids, so many int32 apart, for so many blocks that run at a time. Then the grid is
+        that of the first of them, and the order that of the last.
+        """
         if self._loaded is None:
             with self._lock:
                 self._loaded = filling()
         kernel, run = self._loaded
-        rows, *given = numbers(order, grid, coarsening, axis)
+        count, apart, slots = several or (1, 0, order.blocks)
         run(
-            -(-rows * order.blocks // _BLOCK), 1, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, rows, *given, _BLOCK,
+            programs(order), count, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, *numbers(order, grid, coarsening, axis, slots, apart), _BLOCK,
         )  # fmt: skip
 
     def divide(self, address: int, how: Division, grid: tuple[int, int, int], stream: int) -> None:

@@ -32,7 +32,7 @@ from wspec.bridge.promoted import Load, promoted, with_descriptors
 from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
-from wspec.bridge.table_memory import Chunks, Place
+from wspec.bridge.table_memory import MOST_BYTES, Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -49,6 +49,8 @@ from wspec.tile_scheduler import (
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
 MOST = 4096  # launches whose table is remembered
+AT_ONCE = 8  # tables of grids that lie beside each other
+_ALIGNED = 32  # int32
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
 Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
 CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
@@ -161,6 +163,17 @@ class _Entry:
     settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
 
 
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Tables of neighbouring grids, written at once."""
+
+    memory: torch.Tensor
+    address: int  # of the first
+    apart: int  # int32 from one to the next
+    keys: list[Kind]  # of what goes when the memory does
+    first: _Entry | None = None  # of the launch that had them written
+
+
 class Tables:
     """The tables of one kernel; several threads may launch it."""
 
@@ -174,6 +187,7 @@ class Tables:
         self.sampler = Sampler(tiles.cost)
         self.kinds: dict[Key, Kind] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
+        self.groups: dict[Kind, _Group] = {}
         self.memory: Chunks[Kind] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
@@ -190,7 +204,7 @@ class Tables:
         entry = self.entries.get(kind) if kind is not None else None
         if entry is None:
             with recording.aside():
-                entry = self.of(key)
+                entry = self._of(key)
             if entry.kind:
                 keep(self.kinds, key, entry.kind, MOST)
         return entry
@@ -211,7 +225,11 @@ class Tables:
         return entry, entry.blocks, (entry.address, 0), ()
 
     def of(self, key: Key) -> _Entry:
-        """What `get` gives for a launch like none before, where no graph is captured."""
+        """What `get` gives for a launch like none before, where no graph is captured, and others of its kind are
+        expected: where tables are small, those of neighbours are written with it."""
+        return self._of(key, AT_ONCE)
+
+    def _of(self, key: Key, at_once: int = 1) -> _Entry:
         device, stream, grid, values = key
         slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
         order, tiles = None, self.tiles
@@ -227,13 +245,15 @@ class Tables:
         entry = self.entries.get(kind)
         if entry is None:
             with self.lock:
-                entry = self.entries.get(kind) or self._new(kind, order, named, slots)
+                entry = self.entries.get(kind) or self._new(kind, order, named, slots, at_once)
         return entry
 
-    def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int) -> _Entry:
+    def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int, at_once: int) -> _Entry:
         grid = kind[2]
         if order is None:
             entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
+        elif at_once > 1 and not self.exact and 4 * words(order) * at_once <= MOST_BYTES:
+            return self._beside_others(kind, order, slots, at_once)
         else:
             entry = (self._divided(kind, order, named, slots) if self.exact else None) or self._written(kind, order)
         return self._kept(kind, entry)
@@ -245,7 +265,38 @@ class Tables:
         if self.memory.bytes > KEPT_BYTES:
             for old in self.memory.more_than(KEPT_BYTES):
                 self.entries.pop(old, None)
+                self.groups.pop(old, None)
         return entry
+
+    def _beside_others(self, kind: Kind, order: Order, slots: int, count: int) -> _Entry:
+        """With tables of `count` grids that differ on the first axis only: lengths that come one after the other."""
+        device, stream, (x, y, z), _, axis, rising = kind
+        begin = x - x % count or 1
+        key = device, stream, begin, y, z, axis, rising
+        group = self.groups.get(key)
+        new = group is None
+        if group is None:
+            group = self.groups[key] = self._group(key, slots, x - x % count + count - begin)
+        entry = _Entry(order.blocks, group.memory, group.address + 4 * group.apart * (x - begin), kind)
+        group.keys.append(kind)
+        if new:
+            group.first = entry
+            return self._kept(kind, entry)
+        entry.settled = group.first is not None and group.first.settled
+        self.entries[kind] = entry
+        return entry
+
+    def _group(self, key: Kind, slots: int, count: int) -> _Group:
+        device, stream, x, y, z, axis, rising = key
+        tiles = self.tiles
+        a, b, c = sizes = coarse((x + count - 1, y, z), tiles.coarsening, tiles.axis)
+        largest = Order(sizes, min(slots, a * b * c), axis, rising)
+        apart = words(largest)
+        apart += -apart % _ALIGNED
+        memory, address, keys = self.memory.take(key, (device, stream), 4 * apart * count, _allocate)
+        several = count, apart, slots
+        filler(device).fill(address, largest, (x, y, z), tiles.coarsening, tiles.axis, stream, several)
+        return _Group(memory, address, apart, keys)
 
     def _undivided(self, entry: _Entry) -> _Entry:
         """Of the same launch, with whole tiles: there is no memory for sums now."""
@@ -262,7 +313,7 @@ class Tables:
         found, how = how_divided(self.tiles, grid, values, slots), self.tiles.stream_k.value
         if found is None or how is None:
             return None
-        memory, address = self.memory.take(kind, (device, stream), 4 * found.words, _allocate)
+        memory, address, _ = self.memory.take(kind, (device, stream), 4 * found.words, _allocate)
         filler(device).divide(address, found, grid, stream)
         divided = _Divided(found.blocks, memory, address, partials_words(how, found.blocks))
         return _Entry(order.blocks, memory, 0, kind, divided, order)
@@ -274,7 +325,7 @@ class Tables:
     def _written(self, kind: Kind, order: Order) -> _Entry:
         """By the card, in memory that it shares with others."""
         device, stream, grid, *_ = kind
-        memory, address = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
+        memory, address, _ = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
         filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
         return _Entry(order.blocks, memory, address, kind)
 

@@ -126,7 +126,9 @@ def _total(cost: TileCost) -> tuple[list[str], str]:
                 continue
             lower, upper, step = (_name(cost, at) for at in (factor.lower, factor.upper, factor.step))
             name = f"n{number}_{part}"
-            lines.append(f"{name} = -(({lower} - {upper}) // {step}) if {step} > 0 else 0")
+            kind = cost.scalars[factor.step]
+            rises = kind.name == "constant" and kind.value > 0
+            lines.append(f"{name} = -(({lower} - {upper}) // {step})" + ("" if rises else f" if {step} > 0 else 0"))
             factors.append(f"({name} if {name} > 0 else 0)")
         total.append(" * ".join([repr(float(loop.cycles)), *factors]))
     return lines, " + ".join(total)
