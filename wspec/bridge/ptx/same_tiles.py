@@ -35,7 +35,7 @@ from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
 MOST_LAUNCHES = 48
-FOR_ROUNDS = 2 * run.MOST_BLOCKS
+FOR_ROUNDS = 8 * run.MOST_BLOCKS
 """Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
 FOR_AN_END = 4 * run.MOST_BLOCKS
 """The same, until the role has come to its end behind copies or waits: there it shows when its loops are left. Not
@@ -145,10 +145,11 @@ def _compared(
         match = _Match(found, found.copies(function, task.role.partition), copies.marks, taken.enough)
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
+            is_whole = taken.ends and 0 < match.compared == len(taken.copies)
             for number, loop, reached in taken.rounds:
-                if number <= match.compared:
+                if number < match.compared or is_whole:  # nothing shows a round but what comes in it, or behind it
                     rounds[loop] = max(rounds[loop], reached)
-            task.ended |= taken.ends and 0 < match.compared == len(taken.copies)
+            task.ended |= is_whole
             return {copy.one for copy in taken.copies[: match.compared]}
         if not choices.turn():
             break
