@@ -9,7 +9,7 @@ import pytest
 
 from tests.ptx.test_copies import ELEMENTS, GATHERED, LAUNCH, MATMUL, NESTED, beside, coordinates, copies_of, text_of
 from wspec import ir
-from wspec.bridge.ptx.same_tiles import _compared, _Match, _Task
+from wspec.bridge.ptx.same_tiles import FOR_ROUNDS, _compared, _Match, _Task
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Tiles
 from wspec.ptx.copies import Copies, Copy, Taken
 from wspec.ptx.errors import PtxError
@@ -115,3 +115,18 @@ def test_a_round_is_shown_by_what_comes_in_it(
     function = next(op for op in ir.read(text_of(MATMUL)[0]).walk() if op.name == "tt.func")
     assert _compared(function, task, LAUNCH, {}, None) == ({one} if compared else set())
     assert (task.rounds[first], task.ended) == (rounds, ends and compared == 4)
+    assert task.shown == (compared > 0)
+
+
+def test_one_launch_that_shows_something_is_not_enough() -> None:
+    """Of a task whose copies, loops and end have all been seen: another launch that comes to copies is compared too."""
+    copies = copies_of(NESTED)
+    task = _Task(Role((0,), frozenset(), (0, 0), None), copies)
+    task.rounds, task.ended = dict.fromkeys(copies.loops, 3), True
+    taken = Taken([Copy(next(iter(copies.all)), ())], True, [], False, 10, 1)
+    for shown, again in ((0, True), (1, True), (2, False)):
+        task.shown = shown
+        assert task.asks_again == task.is_new(taken, set()) == again
+        assert not task.is_new(taken._replace(copies=[]), set())
+    task.shown, task.passed = 1, FOR_ROUNDS
+    assert not task.asks_again
