@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.ptx.test_copies import ELEMENTS, GATHERED, MATMUL, beside, coordinates, text_of
+from tests.ptx.test_copies import ELEMENTS, GATHERED, LAUNCH, MATMUL, NESTED, beside, coordinates, copies_of, text_of
+from wspec import ir
+from wspec.bridge.ptx.same_tiles import FOR_ROUNDS, _compared, _Match, _Task
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Tiles
+from wspec.ptx.copies import Copies, Copy, Taken
 from wspec.ptx.errors import PtxError
+from wspec.ptx.roles import Role
 
 WHY = "where a tile is in global memory is not known"
 COPIES, ELEMENT = Tiles.copies, Tiles.element
@@ -85,3 +89,44 @@ def test_elements_of_a_launch_that_divides_by_nothing(monkeypatch: pytest.Monkey
     launches.clear()
     without = range(1000)
     assert "no launch was found that comes to it" in beside(GATHERED, unknown_source(text))
+
+
+@pytest.mark.parametrize(
+    ("compared", "ends", "rounds"),
+    [(0, False, 0), (0, True, 0), (2, False, 2), (3, False, 3), (4, False, 3), (4, True, 5)],
+)
+def test_a_round_is_shown_by_what_comes_in_it(
+    monkeypatch: pytest.MonkeyPatch, compared: int, ends: bool, rounds: int
+) -> None:
+    """The first one begins in front of all copies, the others behind one each; of four."""
+    copies = copies_of(NESTED)
+    (first, *_) = copies.loops
+    one = next(iter(copies.all))
+    begins = [(number, first, number + 1) for number in (0, 1, 2, 4)]
+    taken = Taken([Copy(one, ())] * 4, ends, begins, False, 10, 4)
+    monkeypatch.setattr(Copies, "in_launch", lambda *_: taken)
+
+    def wrong(self: _Match, *_: object) -> str:
+        self.compared = compared
+        return ""
+
+    monkeypatch.setattr(_Match, "wrong", wrong)
+    task = _Task(Role((0,), frozenset(), (0, 0), None), copies)
+    function = next(op for op in ir.read(text_of(MATMUL)[0]).walk() if op.name == "tt.func")
+    assert _compared(function, task, LAUNCH, {}, None) == ({one} if compared else set())
+    assert (task.rounds[first], task.ended) == (rounds, ends and compared == 4)
+    assert task.shown == (compared > 0)
+
+
+def test_one_launch_that_shows_something_is_not_enough() -> None:
+    """Of a task whose copies, loops and end have all been seen: another launch that comes to copies is compared too."""
+    copies = copies_of(NESTED)
+    task = _Task(Role((0,), frozenset(), (0, 0), None), copies)
+    task.rounds, task.ended = dict.fromkeys(copies.loops, 3), True
+    taken = Taken([Copy(next(iter(copies.all)), ())], True, [], False, 10, 1)
+    for shown, again in ((0, True), (1, True), (2, False)):
+        task.shown = shown
+        assert task.asks_again == task.is_new(taken, set()) == again
+        assert not task.is_new(taken._replace(copies=[]), set())
+    task.shown, task.passed = 1, FOR_ROUNDS
+    assert not task.asks_again

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from wspec.bridge.ptx import tiles
-from wspec.bridge.ptx.draws import Draws
+from wspec.bridge.ptx.draws import FEWEST, Draws
 from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
 from wspec.ir.core import Operation
@@ -35,7 +35,7 @@ from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
 MOST_LAUNCHES = 48
-FOR_ROUNDS = 2 * run.MOST_BLOCKS
+FOR_ROUNDS = 8 * run.MOST_BLOCKS
 """Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
 FOR_AN_END = 4 * run.MOST_BLOCKS
 """The same, until the role has come to its end behind copies or waits: there it shows when its loops are left. Not
@@ -98,14 +98,16 @@ class _Task:
         self.role, self.copies = role, copies
         self.rounds = dict.fromkeys(copies.loops, 0)  # the most of a loop that were compared
         self.passed = 0  # blocks
+        self.shown = 0  # launches in which something was compared
         self.patience = _PATIENCE
         self.lost = ""  # why it could not be followed, in the last of those
         self.ended = False
 
     @property
     def asks_again(self) -> bool:
-        """Is there a loop that has not gone round, or was no end seen, and time left to look for such a launch?"""
-        goes_on = any(number < _AGAIN for number in self.rounds.values())
+        """Is there a loop that has not gone round, was no end seen, or nothing in one of the first launches, and time
+        left to look for such a launch?"""
+        goes_on = self.shown < FEWEST or any(number < _AGAIN for number in self.rounds.values())
         return (goes_on and self.passed < FOR_ROUNDS) or (self.wants_end and self.passed < FOR_AN_END)
 
     @property
@@ -113,8 +115,10 @@ class _Task:
         return not self.ended and not self.copies.together
 
     def is_new(self, taken: Taken, left: Container[Instruction]) -> bool:
-        """Does a launch come to a copy that has not been compared, to a further round, or to the first end?"""
+        """Does a launch come to a copy that has not been compared, to a further round, or to the first end? Or to
+        anything, where that has been in one launch alone: what one shows may hang on one number, such as block 0's."""
         further = any(self.rounds[loop] < min(number, _AGAIN) for _, loop, number in taken.rounds)
+        further |= self.shown < FEWEST and bool(taken.copies)
         return further or (taken.ends and self.wants_end) or any(copy.one in left for copy in taken.copies)
 
 
@@ -145,10 +149,12 @@ def _compared(
         match = _Match(found, found.copies(function, task.role.partition), copies.marks, taken.enough)
         wrong = match.wrong(taken.copies, taken.ends)
         if not wrong:
+            is_whole = taken.ends and 0 < match.compared == len(taken.copies)
             for number, loop, reached in taken.rounds:
-                if number <= match.compared:
+                if number < match.compared or is_whole:  # nothing shows a round but what comes in it, or behind it
                     rounds[loop] = max(rounds[loop], reached)
-            task.ended |= taken.ends and 0 < match.compared == len(taken.copies)
+            task.ended |= is_whole
+            task.shown += match.compared > 0
             return {copy.one for copy in taken.copies[: match.compared]}
         if not choices.turn():
             break
