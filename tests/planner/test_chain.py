@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import triton
+import triton.language as tl
 
-from tests.support.cases import odd_cases
-from tests.support.compiling import Case
+from tests.support.cases import desc, odd_cases
+from tests.support.compiling import Case, outcome
 from tests.support.goldens import ROOT
 from tests.support.invariants import assert_sound
 from wspec import bridge
@@ -384,3 +386,29 @@ def test_what_does_not_fit_is_refused_with_the_field(field: str, edit: Edit) -> 
     assert outcome.module is None
     assert outcome.remarks[0].code == "plan-mismatch"
     assert outcome.remarks[0].message.startswith(f"plan: {field}: ")
+
+
+@triton.jit
+def in_other_places(q_desc, k_desc, v_desc, o_desc, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """Two loops over the same tiles: what one multiplies first the other one multiplies last."""
+    row = tl.program_id(0) * BM
+    q = q_desc.load([row, 0])
+    acc = tl.zeros([BM, D], tl.float32)
+    for at in tl.range(0, length, BN):
+        p = tl.exp2(tl.dot(q, k_desc.load([at, 0]).T)).to(tl.float16)
+        acc = tl.dot(p, v_desc.load([at, 0]), acc)
+    for at in tl.range(0, length, BN):
+        p = tl.exp2(tl.dot(q, v_desc.load([at, 0]).T)).to(tl.float16)
+        acc = tl.dot(p, k_desc.load([at, 0]), acc)
+    o_desc.store([row, 0], acc.to(tl.float16))
+
+
+@pytest.mark.parametrize("chain", ["on", "off"])
+def test_tiles_that_other_tasks_read_in_another_loop_have_rings_of_their_own(chain: str) -> None:
+    """A buffer is free when all readers of its ring have left it, and in each loop another task would never come."""
+    types = {**dict.fromkeys(("q_desc", "k_desc", "v_desc", "o_desc"), desc(128, 64)), "length": "i32"}
+    case = Case("in_other_places", in_other_places, types, {"BM": 128, "BN": 64, "D": 64})
+    found = outcome(case, chain=chain, gate="off")  # what it emits is proved
+    assert found.plan is not None, found.remarks
+    rings = [channel for channel in found.plan.channels if not channel.stays and not channel.is_computed]
+    assert sorted(len(ring.loads) for ring in rings) == ([1] * 4 if chain == "on" else [2, 2])

@@ -121,12 +121,13 @@ def _plan(
     reserved = sum(channel.depth * channel.buffer_bytes for channel in values)
     beside = sum(scratch(parts[task.name], task) for task in tasks if task.name in parts)
     functions = {name: part.function for name, part in parts.items()}
+    readers = {site.load: tuple(name for name, part in parts.items() if _reads(part, site)) for site in used}
     declined: list[Declined] = []
     for blocks in candidates(loops, options, [2, 1]):
         try:
             given = choose_registers(tasks, consumer.loops, functions, blocks, machine, options)
             rings, smem = make_channels(
-                function, used, sliced, replicas, frozenset(), reserved, machine, options, blocks, beside
+                function, used, sliced, replicas, frozenset(), reserved, machine, options, blocks, beside, readers
             )
         except Declined as found:
             declined.append(found)

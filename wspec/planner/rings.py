@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from wspec.ir.core import Block, Operation, Value
@@ -37,14 +37,16 @@ def make_channels(
     options: Options,
     blocks: int,
     scratch: int | None = None,
+    readers: Mapping[Operation, tuple[str, ...]] | None = None,
 ) -> tuple[tuple[Channel, ...], int]:
     """The channels of these loads and the bytes of shared memory they take, with `own` bytes of others' buffers.
 
     Others are stores, and values that tasks compute; `scratch` is what is needed beside all buffers, where it is known.
+    `readers`: the tasks that read each load, where not all do; each of a ring's frees all of its buffers.
     A tile that stays while a loop runs has one buffer; those that the loop streams have rings of equal depth.
     Raises Declined where they do not fit.
     """
-    groups = _group(sites)
+    groups = _group(sites, readers or {})
     team, private = size_of(function), private_loads(function, sites)
     bytes_of = [byte_size(g[0].load.result.type) * (team if _any_in(g, private) else 1) for g in groups]
     fixed = sum(size for size, g in zip(bytes_of, groups, strict=True) if not g[0].hot)
@@ -89,11 +91,12 @@ def block_smem(machine: Machine, blocks: int) -> int:
     return min(machine.smem_bytes, (machine.smem_bytes + RESERVED_SHARED_BYTES) // blocks - RESERVED_SHARED_BYTES)
 
 
-def _group(sites: list[Site]) -> list[list[Site]]:
+def _group(sites: list[Site], readers: Mapping[Operation, tuple[str, ...]]) -> list[list[Site]]:
     """Loads of the same tiles in loops that follow each other share a ring; loads of one loop never do."""
     groups: list[list[Site]] = []
     for site in sites:
-        group = next((g for g in groups if can_share(g, site)), None)
+        read = readers.get(site.load)
+        group = next((g for g in groups if can_share(g, site) and readers.get(g[0].load) == read), None)
         if group is None:
             groups.append([site])
         else:
