@@ -470,7 +470,10 @@ def test_a_graph_that_cannot_divide(
     device.capturing, memory.full = True, why == "full"
     monkeypatch.setattr(persistent, "CLEARING", 1e9 if why == "costs more" else 0.0)
     entries, seen = dict(found.entries), []
-    note = lambda *args: seen.append((tiles_at(args[-2]), args[-1]))  # noqa: E731
+
+    def note(*args: Any) -> None:
+        seen.append((tiles_at(args[-2]), args[-1]))
+
     persistent._over_parts(note, note, found)(5, 1, 1, 99, *BEFORE[1:], 640)
     assert seen == [(5, 0)] and found.entries == entries, "the graph has a table of its own"
     device.capturing = memory.full = False

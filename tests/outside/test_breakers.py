@@ -85,6 +85,8 @@ def test_what_triton_specializes_wrongly(driver: FakeDriver, capsys: pytest.Capt
     try:
         own = breaker.kernel.warmup(*breaker.arguments("cpu"), grid=breaker.grid, **options(breaker))
     except RuntimeError:
+        if triton.__version__.startswith("3.6."):  # whose fault this is about
+            raise
         pytest.skip("this Triton's passes fail on it")
     if "ttg.warp_specialize(" not in own.asm["ttgir"]:
         pytest.skip("this Triton does not specialize it")

@@ -20,6 +20,16 @@ from wspec.passes.narrow_conversions import narrow_conversions
 TYPES = {"a": "*fp16:16", "b": "*fp16:16", "rows": "*fp32:16", "columns": "*fp32:16", "out": "*fp16:16", "k": "i32:16"}
 
 
+def result(kernel: Operation, shapes: dict[str, tuple[int, ...]]) -> torch.Tensor:
+    """`out` after one block in the executor, of the same numbers each time."""
+    numbers = torch.Generator().manual_seed(0)
+    given = {name: torch.randn(shape, generator=numbers) for name, shape in shapes.items()}
+    given = {name: one if name in ("rows", "columns") else one.half() for name, one in given.items()}
+    ready = Kernel(kernel)
+    ready.run((1, 1, 1), {one.name: {**given, "k": 64}[one.name] for one in parameters(ready.function)})
+    return given["out"]
+
+
 @triton.jit
 def scaled(a, b, rows, columns, out, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, KIND: tl.constexpr):
     """Scales of rows and columns: behind the loop, in each iteration, or the scales' own tile is stored."""
@@ -65,16 +75,8 @@ def test_scales_of_rows_and_columns(kind: int) -> None:
     narrow_conversions(again)
     assert sum(1 for _ in again.walk()) <= sum(1 for _ in plain.walk()) + 4  # nothing is left of the other tiles
 
-    def run(kernel: Operation) -> torch.Tensor:
-        numbers = torch.Generator().manual_seed(0)
-        shapes = {"a": (128, 64), "b": (64, 256), "rows": (256,), "columns": (512,), "out": (128, 256)}
-        given = {name: torch.randn(shape, generator=numbers) for name, shape in shapes.items()}
-        given = {name: one if name in ("rows", "columns") else one.half() for name, one in given.items()}
-        ready = Kernel(kernel)
-        ready.run((1, 1, 1), {one.name: {**given, "k": 64}[one.name] for one in parameters(ready.function)})
-        return given["out"]
-
-    assert torch.equal(run(module), run(plain))
+    shapes = {"a": (128, 64), "b": (64, 256), "rows": (256,), "columns": (512,), "out": (128, 256)}
+    assert torch.equal(result(module, shapes), result(plain, shapes))
 
 
 @triton.jit
@@ -124,16 +126,8 @@ def test_a_tile_of_two_layouts_in_and_around_a_loop(kind: int) -> None:
     before = sum(1 for op in plain.walk() if op.name == "ttg.convert_layout" and wide_one(op))
     assert changed < before if kind == 0 else changed <= before
 
-    def run(kernel: Operation) -> torch.Tensor:
-        numbers = torch.Generator().manual_seed(0)
-        shapes = {"a": (64, 64), "b": (64, 128), "rows": (64,), "columns": (128,), "out": (128, 128)}
-        given = {name: torch.randn(shape, generator=numbers) for name, shape in shapes.items()}
-        given = {name: one if name in ("rows", "columns") else one.half() for name, one in given.items()}
-        ready = Kernel(kernel)
-        ready.run((1, 1, 1), {one.name: {**given, "k": 64}[one.name] for one in parameters(ready.function)})
-        return given["out"]
-
-    assert torch.equal(run(module), run(plain))
+    shapes = {"a": (64, 64), "b": (64, 128), "rows": (64,), "columns": (128,), "out": (128, 128)}
+    assert torch.equal(result(module, shapes), result(plain, shapes))
 
 
 OF_A_NUMBER = """
