@@ -18,6 +18,7 @@ from wspec.lab.bench.new_sizes import (
     is_good,
     measure,
     measure_far,
+    mixed,
     steps_table,
     tables,
 )
@@ -67,6 +68,17 @@ def test_long_sizes_are_called_three_times() -> None:
     assert made.more_us == made.new_us - made.known_us and far_table([made]).rows[0][0] == "f"
 
 
+def test_drawn_sizes_are_of_all_lengths_and_new() -> None:
+    calls: Counter[int] = Counter()
+
+    def of(size: int) -> Call:
+        return lambda: calls.update([size])
+
+    made = mixed(Subject("f", of, 300, 6500), lambda: None, 400)
+    assert len(calls) == 400 and 64 <= min(calls) < 70 and max(calls) <= 8000 and 900 < made.size < 1300
+    assert sum(count == 2 for count in calls.values()) > 300, "a first and a second time, and not before"
+
+
 def test_climbing_ends_where_different_sizes_are_as_fast() -> None:
     """As the card, which takes as long for a size whether it was seen or not, decides from 3,000 on."""
     seen: set[int] = set()
@@ -84,4 +96,4 @@ def test_climbing_ends_where_different_sizes_are_as_fast() -> None:
         found = climb(Subject("f", of, 300, 24000), lambda: None, 30, 6)
     assert [one.size for one in found] == [300, 721, 1731, 4159, 9991]
     assert found[0].ratio < 0.1 and found[-1].ratio > 0.99
-    assert [row[1] for row in steps_table(found).rows] == [str(one.size) for one in found]
+    assert [row[1] for row in steps_table(found, "").rows] == [str(one.size) for one in found]
