@@ -293,8 +293,8 @@ def climb(subject: Subject, wait: Wait, count: int = 300, steps: int = 8) -> lis
 
 
 def mixed(subject: Subject, wait: Wait, count: int = 1000) -> Step:
-    """Sizes from 64 on, as many between 1,000 and 2,000 as between 2,000 and 4,000, none called before; by the one in the
-    middle. Equal ones are those of every fortieth of them."""
+    """Sizes from 64 on, as many between 1,000 and 2,000 as between 2,000 and 4,000, none called before; of the table
+    the one in the middle. Equal ones are those of every fortieth of them."""
     draw, sizes = random.Random(count), dict[int, None]()
     most = subject.long + 1500
     while len(sizes) < count:
