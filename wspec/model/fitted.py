@@ -89,6 +89,12 @@ FIXED_REGISTERS = int(_set(
 PACKING = _set(
     "packing", 1.05, "registers that a tile takes over those it fills", "as fixed_registers", "as fixed_registers"
 )
+ON_THE_WAY = _set(
+    "on_the_way", 98304.0, "bytes, in rows of whole lines, on their way to an SM, beside a buffer of each ring that is "
+    "read and one that is freed",
+    "depths of 2 to 16 and one to three blocks an SM, 14 products drawn at random (docs/results/products.md)",
+    "loads that nobody reads come fastest with 131,072 on their way (tma_product.flight_rate)",
+)  # fmt: skip
 COPY_RATE = _set(
     "copy_rate", 29.0, "bytes a cycle that the threads of one producer copy with cp.async, one block an SM",
     "products through pointers in tiles of 128x256 and 128x128, K of 32 and 64, three sizes (kernels/matmul.py)",

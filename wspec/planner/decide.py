@@ -11,6 +11,7 @@ from wspec.decision import Decision
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.ir.numbering import number
+from wspec.model.estimate import is_clearly_less
 from wspec.model.machine import Machine
 from wspec.options import Options
 from wspec.passes.epilogue_overlap.choice import choose_epilogue_overlap
@@ -112,10 +113,12 @@ def _walking(module: Operation, machine: Machine, options: Options) -> Plan | De
 
 
 def _lost(flat: Plan, looped: Plan) -> bool:
-    """Has a plan with a loop over tiles fewer blocks on an SM than one without, not its converting task, or no tile on
-    its way beside the one that is multiplied?"""
+    """Has a plan with a loop over tiles fewer blocks on an SM than one without, for which it is slower, not its
+    converting task, or no tile on its way beside the one that is multiplied?"""
     shallow = is_shallow(looped.channels) and not is_shallow(flat.channels)
-    return shallow or flat.blocks_per_sm > looped.blocks_per_sm or (has_converter(flat) and not has_converter(looped))
+    ours, theirs = looped.prediction.iteration_cycles, flat.prediction.iteration_cycles
+    fewer = flat.blocks_per_sm > looped.blocks_per_sm and is_clearly_less(theirs, ours)
+    return shallow or fewer or (has_converter(flat) and not has_converter(looped))
 
 
 def _coarsened(module: Operation, factor: int, machine: Machine, options: Options) -> Plan:

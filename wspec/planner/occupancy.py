@@ -9,6 +9,7 @@ from wspec.diagnostics import Declined
 from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
 from wspec.model import estimate
+from wspec.model.estimate import is_clearly_less
 from wspec.model.machine import Machine
 from wspec.model.operations import loop_work
 from wspec.options import Options
@@ -17,6 +18,7 @@ from wspec.plan.buffers import VIEWS
 from wspec.plan.partition import Site, decline, walks_by_programs
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
+from wspec.target.hopper import WARP_GROUP
 
 MAX_CONSUMER_WARPS = 16  # of all blocks on one SM together; a guess, more was not tried
 
@@ -91,14 +93,14 @@ def choose_occupancy(
     """How many blocks share an SM, and whether the loops are pipelined; `coarsening` groups of warps each have a tile.
 
     More blocks hide each other's start and end and each other's softmax; pipelining hides the softmax of one. As many
-    blocks as registers and two stages of rings allow, pipelined if that still fits.
+    blocks as registers and two stages of rings allow, pipelined if that still fits. Where products only accumulate,
+    there is nothing to hide but what the producer and a tile's ends take: as few as that is hidden with.
     """
     threads = 32 * consumer_warps // coarsening
     wanted = candidates(loops, options, [b for b in (3, 2, 1) if b * consumer_warps <= MAX_CONSUMER_WARPS])
     least = instruction_need(function)
-    for blocks in wanted or [1]:
-        if launch_registers(machine, blocks, consumer_warps) < least:
-            continue
+
+    def schedules_of(blocks: int) -> tuple[LoopSchedule, ...] | None:
         tried: tuple[LoopSchedule, ...] = ()
         for overlap in (True, False) if options.overlap else (False,):
             schedules = _pipelined(loops, sites, machine) if overlap else _flat(loops)
@@ -106,16 +108,21 @@ def choose_occupancy(
                 continue  # the same kernel as with overlap, for which there was no room
             tried = schedules
             need = consumer_need(loops, schedules, threads)
-            fits = need <= (options.consumer_registers or _available(machine, blocks, consumer_warps, options))
+            if need > (options.consumer_registers or _available(machine, blocks, consumer_warps, options)):
+                continue
             if _would_block(loops, sites, schedules) and not _rings_fit(memory, blocks, 2):
                 continue
-            if not fits:
-                continue
-            if blocks == 1 or (
-                _rings_fit(memory, blocks, 2 if overlap else 1)
-                and (options.blocks is not None or not _starve(loops, sites, memory, blocks, machine))
-            ):
-                return blocks, schedules
+            if blocks == 1 or _rings_fit(memory, blocks, 2 if overlap else 1):
+                return schedules
+        return None
+
+    able = [blocks for blocks in wanted or [1] if launch_registers(machine, blocks, consumer_warps) >= least]
+    possible = [(blocks, found) for blocks in able if (found := schedules_of(blocks)) is not None]
+    if len(possible) > 1 and (expected := _expected(loops, sites, consumer_warps // WARP_GROUP, memory, machine)):
+        cycles = {blocks: expected(blocks) for blocks, _ in possible}
+        possible = [one for one in possible if not is_clearly_less(min(cycles.values()), cycles[one[0]])][-1:]
+    if possible:
+        return possible[0]
     blocks = wanted[-1] if wanted else 1
     start = launch_registers(machine, blocks, consumer_warps)
     if start < least:
@@ -150,27 +157,32 @@ def _available(machine: Machine, blocks: int, consumer_warps: int, options: Opti
     return available(machine, blocks, consumer_warps, options.producer_registers)
 
 
-def _starve(
+def _expected(
     loops: list[Operation],
     sites: list[Site],
+    groups: int,
     memory: Callable[[int], tuple[tuple[Channel, ...], int]],
-    blocks: int,
     machine: Machine,
-) -> bool:
-    """Are the rings of so many blocks so shallow that a loop which only accumulates waits for tiles to arrive?
-
-    Of each ring a buffer is with the dot that has not been waited for, so fewer blocks have more tiles on their way.
-    """
+) -> Callable[[int], float] | None:
+    """Cycles of an iteration by how many blocks share an SM, each with so many warp groups; a tile's start is spread
+    over its iterations where blocks do not walk. None of loops that do more than accumulate."""
     loads = {site.load for site in sites}
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     if not accumulators(heaviest.regions[0].block, loads.__contains__):
-        return False
-    rings = [channel for channel in memory(blocks)[0] if channel.reused and not channel.stays]
+        return None
     work = loop_work(heaviest, machine)
-    size = sum(ring.buffer_bytes for ring in rings)
-    trip = estimate.round_trip(size, estimate.consumer_delay(len(rings), 0, machine), work.mma, machine)
-    ahead = min((ring.depth for ring in rings), default=1) - 1
-    return trip / (blocks * max(1, ahead)) > max(work.mma, work.tma)
+    walks = any(op.name == "scf.for" for op in heaviest.ancestors())
+    start = 0.0 if walks else estimate.of_an_iteration(estimate.tile_cycles(0.0, walks, machine))
+
+    def cycles(blocks: int) -> float:
+        rings = [channel for channel in memory(blocks)[0] if channel.reused and not channel.stays]
+        size, ahead = sum(ring.buffer_bytes for ring in rings), min((ring.depth for ring in rings), default=1) - 1
+        delay = estimate.consumer_delay(len(rings), 0, machine)
+        arrives = estimate.round_trip(size, delay, work.mma, machine) / (blocks * max(1, ahead))
+        least = max(estimate.producer_cycles(len(rings), blocks, machine), arrives)
+        return estimate.cycles(estimate.Way(work, blocks * groups, groups, 2, delay, least)) + start / blocks
+
+    return cycles
 
 
 def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks: int, depth: int) -> bool:

@@ -11,6 +11,7 @@ from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, TensorType
+from wspec.model.fitted import ON_THE_WAY
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.options import Options
@@ -58,7 +59,7 @@ def make_channels(
     room = budget - fixed - scratch - 1024
     stages = sum(1 for g in groups if g[0].hot)
     room_for = int(room // (per_stage + stages * STAGE_BYTES)) if per_stage else 1
-    depth = min(useful_depth(hot_loops(function), machine), room_for)
+    depth = min(useful_depth(hot_loops(function), blocks, machine), room_for)
     if options.depth is not None:
         depth = options.depth
     if depth < 1 or fixed + depth * per_stage + scratch > budget:
@@ -77,13 +78,15 @@ def make_channels(
     return channels, fixed + depth * per_stage + scratch
 
 
-def useful_depth(loops: list[Operation], machine: Machine) -> int:
-    """Buffers that keep a loop fed: what arrives during twice the latency of a load, one being read, one being freed.
+def useful_depth(loops: list[Operation], blocks: int, machine: Machine) -> int:
+    """Buffers that keep a loop fed, of each of the blocks that share an SM: one being read, one being freed, and what
+    is on its way.
 
-    Twice is a margin for a loaded memory system, assumed and not measured. Loops of short iterations need the most.
+    Less is not there in time. With more SMs get out of step, and L2 sends a tile that many want more often.
     """
     shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
-    return min(MAX_DEPTH, math.ceil(2 * machine.tma_dram_latency / max(shortest, 1.0)) + 2)
+    ahead = ON_THE_WAY / machine.tma_rate / (blocks * max(shortest, 1.0))
+    return min(MAX_DEPTH, math.ceil(round(ahead, 3)) + 2)
 
 
 def block_smem(machine: Machine, blocks: int) -> int:

@@ -331,6 +331,9 @@ TILES = (Tile(64, 256, 64), Tile(128, 128, 64), Tile(128, 64, 64))
 FEW, MANY = 64, 192  # steps
 STAGGER = 300  # cycles
 RESTS = {"busy": 0, "light": 400_000}  # cycles between two batches of products
+FLIGHT = Tile(128, 128, 64)  # of steps of which more or fewer are on their way
+STAGES = range(1, 7)
+PITCH = 32768  # bytes: as many steps along K as a launch has
 LONG, LAUNCHES = 1.2e8, 14  # cycles of a launch whose clock is measured; the first ones warm the card
 WARMING = 4
 
@@ -338,7 +341,8 @@ WARMING = 4
 def quantities() -> list[Quantity]:
     rate, by = "bytes/clk/SM", "percent"
     late = f"each of all SMs, each block begins {STAGGER} cycles after the one before; by A's part of a step's bytes"
-    found = [Quantity("staggered_rate", rate, late, by)]
+    ahead = "steps of 128x128, all begin at once, no tile loaded before; by what is on its way to an SM"
+    found = [Quantity("flight_rate", rate, ahead, "KiB"), Quantity("staggered_rate", rate, late, by)]
     for name, beside in (
         ("busy", "beside two warp groups that multiply all the time"),
         ("light", "beside next to none"),
@@ -351,22 +355,25 @@ def quantities() -> list[Quantity]:
 def measure(bench: Bench) -> Samples:
     bed = Bed(bench)
     found: Samples = {quantity.name: {} for quantity in quantities()}
+    for stages in STAGES:
+        cold = Case(FLIGHT, stages, pitch_a=PITCH, pitch_b=PITCH, steps=PITCH // (2 * FLIGHT.depth))
+        found["flight_rate"][stages * FLIGHT.size // KIB] = _differences(bed, cold, bench.repeats)
     for tile in TILES:
         percent = round(100 * tile.rows / (tile.rows + tile.columns))
-        found["staggered_rate"][percent] = _staggered(bed, tile, bench.repeats)
+        found["staggered_rate"][percent] = _differences(bed, Case(tile, 4, stagger=STAGGER), bench.repeats)
         for name, rest in RESTS.items():
             rates, clocks = _sustained(bed, tile, rest)
             found[f"{name}_rate"][percent], found[f"{name}_mhz"][percent] = rates, clocks
     return found
 
 
-def _staggered(bed: Bed, tile: Tile, repeats: int) -> list[float]:
+def _differences(bed: Bed, case: Case, repeats: int) -> list[float]:
     """A sample for each pair of launches; the first pair warms L2 and descriptors."""
-    case, rates = Case(tile, 4, stagger=STAGGER), []
+    rates = []
     for turn in range(1 + repeats):
         few, many = bed.run(case, FEW), bed.run(case, MANY)
         if turn:
-            rates.append(tile.size * (MANY - FEW) / (many.cycles - few.cycles))
+            rates.append(case.tile.size * (MANY - FEW) / (many.cycles - few.cycles))
     return rates
 
 
@@ -382,7 +389,7 @@ def _sustained(bed: Bed, tile: Tile, rest: int) -> tuple[list[float], list[float
 TOPIC = Topic(
     "tma_product",
     "steps of A and B^T in bf16 through descriptors, 64 deep, tiles numbered down groups of eight rows of tiles, one "
-    f"block an SM, all in L2; staggered: rings of 4, {FEW} and {MANY} steps; for a second: "
+    f"block an SM, all in L2 but for flight_rate; staggered: rings of 4, {FEW} and {MANY} steps; for a second: "
     f"{LAUNCHES - WARMING} launches of {LONG / 1e6:.0f} million cycles",
     ((loads(),), (beside(),)),
     tuple(quantities()),
