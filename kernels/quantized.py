@@ -296,7 +296,7 @@ def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor |
     sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
     sums, total = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), Sum(known.early, key[-2:])
     given = *inputs, sums, *known.numbers
-    done = _calls.launch(known.binary, grid, given, key, sums_shape, dtype, total, known.kernel)
+    done = _calls.launch(known.binary, grid, given, key, (1, 1), sums_shape, dtype, total, known.kernel)
     return total(sums) if done else None
 
 
