@@ -15,7 +15,7 @@ import copy
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -178,7 +178,6 @@ class Tables:
     def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
-        self._indices = tiles.cost.parameters
         self.blocks_per_sm = blocks_per_sm
         self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
         self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
@@ -229,12 +228,12 @@ class Tables:
         step: by which grids of other launches are expected to differ. Where tables are small, many are written at once.
         """
         device, stream, grid, values = key
-        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
-        direction = self.sampler.direction(grid, named)
+        slots = multiprocessors(device) * self.blocks_per_sm
+        direction = self.sampler.direction(grid, values)
         if stream == PER_THREAD:  # which names another stream in each thread
             with in_stream(device, stream):
-                return self._of_its_own(key, direction, named, slots)
-        how = how_divided(self.tiles, grid, named, slots) if self.exact else None
+                return self._of_its_own(key, direction, slots)
+        how = how_divided(self.tiles, grid, values, slots) if self.exact else None
         what = _what(key, direction, how)
         kind, at = self._place(key, step, what, slots)
         entry = self.entries.get(kind)
@@ -244,7 +243,7 @@ class Tables:
                 if found is not None:
                     entry, at = found
                 elif direction is None:
-                    entry = self._uploaded(kind, named, slots)
+                    entry = self._uploaded(kind, values, slots)
                 else:
                     entry = self._written(kind, direction, how, slots)
         return entry, self._table(key, entry, at, direction, how, slots)
@@ -319,29 +318,29 @@ class Tables:
         """Of the same launch, with whole tiles: there is no memory for sums now."""
         slots = multiprocessors(key[0]) * self.blocks_per_sm
         if torch.cuda.is_current_stream_capturing():
-            return self._of_its_own(key, direction, {}, slots)
+            return self._of_its_own(key, direction, slots)
         kind, _ = self._place(key, None, direction, slots)
         with self.lock, recording.aside():
             entry, at = self._there(key, direction, slots) or (self._written(kind, direction, None, slots), 0)
         return entry, self._table(key, entry, at, direction, None, slots)
 
-    def _named(self, values: tuple[int, ...]) -> dict[int, int]:
-        """By the arguments' positions in the compiled function."""
-        return dict(zip(self._indices, values))  # noqa: B905  # every call counts
-
-    def _uploaded(self, kind: Kind, values: Mapping[int, int], slots: int) -> _Entry:
+    def _uploaded(self, kind: Kind, values: Sequence[int], slots: int) -> _Entry:
         device, stream, grid, *_ = kind
         with in_stream(device, stream):
-            memory = _upload(device, launch_table(self.tiles, grid, values, slots)[1])[1]
+            memory = _upload(device, self._made(grid, values, slots))[1]
         self.memory.add(kind, memory)
         return self._kept(kind, _Entry(memory, memory.data_ptr()))
 
-    def _of_its_own(self, key: Key, direction: Direction | None, values: Mapping[int, int], slots: int) -> Found:
+    def _made(self, grid: tuple[int, int, int], values: Sequence[int], slots: int) -> Any:
+        """By the host, where no formula says what stands in it."""
+        return launch_table(self.tiles, grid, dict(zip(self.tiles.cost.parameters, values, strict=True)), slots)[1]
+
+    def _of_its_own(self, key: Key, direction: Direction | None, slots: int) -> Found:
         """In memory of its own of torch's current stream, for one launch."""
-        device, stream, grid, _ = key
+        device, stream, grid, values = key
         tiles = self.tiles
         if direction is None:
-            pinned, memory = _upload(device, launch_table(tiles, grid, values, slots)[1])
+            pinned, memory = _upload(device, self._made(grid, values, slots))
             if torch.cuda.is_current_stream_capturing():
                 self.captured.append(pinned)  # the graph copies it whenever it runs
         else:
@@ -358,9 +357,9 @@ class Tables:
         Tiles are divided where that pays though the graph clears memory for their sums.
         """
         device, _, grid, values = key
-        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
-        direction = self.sampler.direction(grid, named)
-        how = how_divided(self.tiles, grid, named, slots, more=CLEARING) if self.exact else None
+        slots = multiprocessors(device) * self.blocks_per_sm
+        direction = self.sampler.direction(grid, values)
+        how = how_divided(self.tiles, grid, values, slots, more=CLEARING) if self.exact else None
         what = _what(key, direction, how)
         with self.lock:
             streams = {kind[1] for kind in self.entries if kind[0] == device}
@@ -370,7 +369,7 @@ class Tables:
                 entry = replace(found[0], settled=True)
                 self.captured.append(entry.memory)
                 return entry, self._table(key, entry, found[1], direction, how, slots)
-        return self._of_its_own(key, direction, named, slots)
+        return self._of_its_own(key, direction, slots)
 
 
 def _what(key: Key, direction: Direction | None, how: Division | None) -> Any:
