@@ -120,7 +120,7 @@ class _Binary:
 
     def laid(self, given: Sequence[Any]) -> Lay:
         """What lays launches out, of arguments like these."""
-        self.lay = laid(self.block, given, self.constants, self.kind.used)
+        self.lay = laid(self.block, self.contents, given, self.constants, self.kind.used)
         return self.lay
 
 
@@ -159,14 +159,13 @@ class _Grid:
         if binary.rows is not None and not binary.rows.hold(arguments):
             return None
         waits = early and entry is not None and not entry.settled  # for the table
-        contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
-        addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
-        again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
+        lay = binary.lay or binary.laid(arguments)
+        contents, addresses, reach = lay(*self._sizes, early and not waits, *arguments, *self._hidden)
+        again = binary.kind(binary.kernel, binary.memory, binary.function, contents, reach, relied, self._kept)
         if not again(*addresses):
             return None
         if entry is not None:
             entry.settled = True
         if waits:
-            contents[EARLY] = 1
-            again.become(bytes(contents))
+            again.become(contents[:EARLY] + b"\1" + contents[EARLY + 1 :])
         return again

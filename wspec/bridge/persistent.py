@@ -213,14 +213,12 @@ class Tables:
         Before these the entry, or another one where there is no memory for sums.
         """
         entry, table = found
-        if not self.exact:
-            return entry, table.blocks, (table.address,), ()
         if table.whole is not None:
             memory = partials_of(stream, table.words)
             if memory is not None:
                 return entry, table.blocks, (table.address, memory.data_ptr()), (memory,)
             entry, table = self._undivided(*table.whole)
-        return entry, table.blocks, (table.address, 0), ()
+        return entry, table.blocks, ((table.address, 0) if self.exact else (table.address,)), ()
 
     def of(self, key: Key, step: Step | None = None) -> Found:
         """What `get` gives for a launch like none before, where no graph is captured.
@@ -265,7 +263,8 @@ class Tables:
                 if count > 1:
                     count = min(octave, 1 << count.bit_length() - 1)
                     at = number % count
-                    first = (*grid[:axis], grid[axis] - at * size, *grid[axis + 1 :])
+                    back = at * size
+                    first = (x - back, y, z) if axis == 0 else (x, y - back, z) if axis == 1 else (x, y, z - back)
                     return (device, stream, first, count, step, what), at
         return (device, stream, grid, 1, None, what), 0
 

@@ -37,7 +37,8 @@ def launch_table(
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
     """How many blocks are launched."""
     x, y, z = coarse(grid, tiles.coarsening, tiles.axis)
-    return max(1, min(slots, x * y * z))
+    count = x * y * z
+    return (count if count < slots else slots) or 1
 
 
 def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.NDArray[np.int32]:

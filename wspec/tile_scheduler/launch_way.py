@@ -110,11 +110,9 @@ class Ranking:
     def __init__(self, ways: tuple[LaunchWay, ...]) -> None:
         self.ways = ways
         self.parameters = sorted({index for way in ways for index in way.cost.parameters})
-        names = ", ".join(f"c{which}" for which in range(len(ways)))
-        two = "(0, 1) if c0 <= c1 else (1, 0)"
-        self._turn = _cycles_of(
-            ways, two if len(ways) == 2 else f"sorted(range({len(ways)}), key=({names},).__getitem__)"
-        )
+        names = "".join(f"c{which}, " for which in range(len(ways)))
+        turn = f"sorted(range({len(ways)}), key=({names}).__getitem__)"
+        self._turn = _cycles_of(ways, "(0, 1) if c0 <= c1 else (1, 0)" if len(ways) == 2 else turn)
 
     def fastest(self, grid: Grid, values: Sequence[int], sms: int) -> Sequence[int]:
         """The ways' numbers in turn; values are `near` those of the launch's `parameters`."""
