@@ -44,6 +44,12 @@ _OPERATIONS = {
     "cast": "{0}",
     "cast_unsigned": "{0}",
 }
+_NAMES: dict[str, Callable[[int], str]] = {
+    "constant": "({})".format,
+    "argument": "v{}".format,
+    "program_id": "xyz".__getitem__,
+    "num_programs": ("gx", "gy", "gz").__getitem__,
+}
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
 
 
@@ -124,26 +130,19 @@ def _total(cost: TileCost) -> tuple[list[str], str]:
 
 def _name(cost: TileCost, at: int) -> str:
     scalar = cost.scalars[at]
-    return f"({scalar.value})" if scalar.name == "constant" else f"s{at}"
+    return _NAMES[scalar.name](scalar.value) if scalar.name in _NAMES else f"s{at}"
 
 
 def _line(cost: TileCost, at: int) -> list[str]:
-    """What computes a scalar; nothing for a number."""
+    """What computes a scalar; nothing for what has a name."""
     scalar = cost.scalars[at]
-    return [] if scalar.name == "constant" else [f"s{at} = {_text(cost, scalar)}"]
+    return [] if scalar.name in _NAMES else [f"s{at} = {_text(cost, scalar)}"]
 
 
 def _text(cost: TileCost, scalar: Scalar) -> str:
     names = [_name(cost, at) for at in scalar.operands]
-    match scalar.name:
-        case "argument":
-            return f"v{scalar.value}"
-        case "program_id":
-            return "xyz"[scalar.value]
-        case "num_programs":
-            return "g" + "xyz"[scalar.value]
-        case "cmpi":
-            return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
+    if scalar.name == "cmpi":
+        return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
     return _OPERATIONS[scalar.name].format(*names)
 
 
