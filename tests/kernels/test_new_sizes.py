@@ -28,7 +28,7 @@ from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights
 
 HEADS = 2
 MOST_CALLS = 40  # of Python functions, for a size that was never seen beside another: some 26
-MOST_FAR_CALLS = 110  # where a table is written: some 80
+MOST_FAR_CALLS = 100  # of another grid: some 55, or 85 where tables are written
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
 
 
@@ -204,6 +204,21 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
             for each in contents:
                 each[place : place + 8] = bytes(8)
         assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("of", [lambda: of_attention(64, True), lambda: of_attention(128, False), of_matmul, of_int8])
+def test_few_far_sizes_write_tables(card: Card, of: Callable[[], Callable[[int], Any]]) -> None:
+    """Grids differ by a step, on whichever axis: tables of a row of them are written at once."""
+    run = of()
+    for length in (300, 304, 2001, 2000):
+        run(length)
+    card.launched()
+    lengths = range(429, 3000, 43)
+    for length in lengths:
+        run(length)
+    names = [name for name, _ in card.launched()]
+    fills = [name for name in names if name in ("fill_table", "fill_divided")]
+    assert len(fills) <= len(lengths) // 6 and len(names) >= len(lengths) + len(fills)
 
 
 def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -> None:

@@ -3,7 +3,8 @@
 The table is an argument the user does not see. It depends on the grid and on those scalar arguments that decide how
 long tiles take. The first time such a launch occurs on a stream the table is written in the order of that stream, by a
 kernel (fill_table.py) or, where no formula says what stands in it, from memory of the host. So nobody waits for it, and
-its memory can be given back like any tensor's while launches still read it.
+its memory can be given back like any tensor's while launches still read it. Who knows how the grids of other launches
+will differ says so: small tables of a row of such grids are written at once, and are one entry.
 
 Blocks that start early read their table before they wait for the kernels in front of them. So the launch behind the
 writing of a table starts when that is over. Those after it in the stream come behind that launch.
@@ -51,7 +52,7 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
-ROW_BYTES = 1 << 20  # of tables that are written at once
+ROW_BYTES = 2 << 20  # of tables that are written at once
 MOST = 4096  # launches whose table is remembered
 _STEPS = 16  # that are remembered
 _ALIGNED = 32  # int32
@@ -300,7 +301,7 @@ class Tables:
             filler(device).fill(address, order, row, slots, tiles.coarsening, tiles.axis, stream)
         else:
             filler(device).divide(address, how, row, stream)
-        if step is not None:
+        if step is not None and step not in self.steps:
             keep(self.steps, step, None, _STEPS)
         return self._kept(kind, _Entry(memory, address, 4 * apart))
 
