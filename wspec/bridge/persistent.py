@@ -234,7 +234,7 @@ class Tables:
                 return self._of_its_own(key, direction, slots)
         how = how_divided(self.tiles, grid, values, slots) if self.exact else None
         what = _what(key, direction, how)
-        kind, at = self._place(key, step, what, slots)
+        kind, at = self._place(key, step if direction is not None else None, what, slots)  # the host makes one
         entry = self.entries.get(kind)
         if entry is None:
             with self.lock:
@@ -250,8 +250,8 @@ class Tables:
     def _place(self, key: Key, step: Step | None, what: Any, slots: int) -> tuple[Kind, int]:
         """Among entries the one that has a launch's table, if grids go by that step, and how many tables are before it.
 
-        A row ends at twice the first number of steps or sooner, so that small grids have few rows and large ones are
-        written where they are not many bytes only.
+        A row ends before twice as many steps as it begins with, or where it would be too many bytes: small grids have
+        few rows, and tables of large ones are written one by one.
         """
         device, stream, grid, _ = key
         if step is not None:
