@@ -282,7 +282,7 @@ def _of_another_shape(
     out = torch.empty_like(q)
     given = q, k, v, out, lse, known.scale_log2, rows, keys, heads, heads // kv_heads
     grid, unread = (-(-rows // block_m), heads, batch), 0 if known.unread is None else lse.data_ptr()
-    return (out, lse) if _calls.launch(binary, grid, given, key, unread, known.kernel) else None
+    return (out, lse) if _calls.launch(binary, grid, given, key, (0, 1), unread, known.kernel) else None
 
 
 def _key(

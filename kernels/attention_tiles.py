@@ -106,15 +106,10 @@ def default_config(
 
     Raises ValueError for a head dimension the kernel does not have.
     """
-    keys = seqlen_q if seqlen_k is None else seqlen_k
-    return _sooner(head_dim, ((seqlen_q - 1) | 31) + 1, causal, ((keys - 1) | 31) + 1, heads)
-
-
-@functools.lru_cache(maxsize=4096)
-def _sooner(head_dim: int, seqlen_q: int, causal: bool, keys: int, heads: int) -> Config:
+    rows, keys = ((seqlen_q - 1) | 31) + 1, (((seqlen_q if seqlen_k is None else seqlen_k) - 1) | 31) + 1
     low, high = tiles(head_dim)
-    slower = LOW_TILE_TIME[head_dim] * _scores(low, seqlen_q, keys, causal, heads)
-    return low if slower < _scores(high, seqlen_q, keys, causal, heads) else high
+    slower = LOW_TILE_TIME[head_dim] * _scores(low, rows, keys, causal, heads)
+    return low if slower < _scores(high, rows, keys, causal, heads) else high
 
 
 def _scores(tile: Config, seqlen_q: int, seqlen_k: int, causal: bool, heads: int) -> float:

@@ -34,9 +34,20 @@ class Calls:
             return None
         return like_before(kernel, like, key[-2:])
 
-    def launch(self, binary: Alike, grid: tuple[int, ...], arguments: Sequence[Any], key: Key, *rest: Any) -> bool:
-        """Launch it for a call of that key, which is known then; whether that was done."""
-        again = binary.launch(grid, arguments, key[-2:])
+    def launch(
+        self,
+        binary: Alike,
+        grid: tuple[int, ...],
+        arguments: Sequence[Any],
+        key: Key,
+        step: tuple[int, int],
+        *rest: Any,
+    ) -> bool:
+        """Launch it for a call of that key, which is known then; whether that was done.
+
+        step: the axis on which grids of other sizes differ, and by how much.
+        """
+        again = binary.launch(grid, arguments, key[-2:], step)
         if again is None:
             return False
         self.launches.keep(key, (again, *rest))

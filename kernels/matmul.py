@@ -283,7 +283,9 @@ def _of_other_rows(a: torch.Tensor, b: torch.Tensor, key: Key) -> torch.Tensor |
     out = torch.empty((m, width), dtype=dtype, device=a.device)
     written = out if width == n else out[:, :n]
     given = a, b.t() if known.turned else b, written, m, n, k
-    done = _calls.launch(binary, _grid(m, n, tile), given, key, (m, width), dtype, n, known.kernel)
+    columns = -(-n // tile.block_n)
+    grid = (-(-m // tile.block_m) * columns,)
+    done = _calls.launch(binary, grid, given, key, (0, columns), (m, width), dtype, n, known.kernel)
     return written.contiguous() if done else None
 
 

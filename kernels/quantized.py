@@ -145,6 +145,9 @@ class Config:
 SMS = 132  # of an H200
 
 
+_tile = functools.cache(Config)  # of which there are few
+
+
 def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     """The tile when nobody chose one; `steps_k` is what the loop over K goes through. Measured, docs/chains.md.
 
@@ -162,7 +165,7 @@ def default_config(m: int, n: int, steps_k: int, bits: int = 8) -> Config:
     while tiles * parts * 2 <= wanted and steps_k % (256 * parts) == 0:
         parts *= 2
     blocks = 2 if two and tiles * parts <= 2 * SMS else None
-    return Config(block_m, block_n, 64 if block_m > 128 else 128, warps, num_stages=3, parts=parts, blocks=blocks)
+    return _tile(block_m, block_n, 64 if block_m > 128 else 128, warps, 3, parts, blocks)
 
 
 def _whole_steps(config: Config, half: int, group: int) -> Config:
@@ -296,7 +299,7 @@ def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor |
     sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
     sums, total = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), Sum(known.early, key[-2:])
     given = *inputs, sums, *known.numbers
-    done = _calls.launch(known.binary, grid, given, key, sums_shape, dtype, total, known.kernel)
+    done = _calls.launch(known.binary, grid, given, key, (1, 1), sums_shape, dtype, total, known.kernel)
     return total(sums) if done else None
 
 

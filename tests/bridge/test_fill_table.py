@@ -30,7 +30,7 @@ def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
 def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> list[int]:
     table = torch.full((fill_table.words(order),), 99, dtype=torch.int32)
     constants = {"BLOCK": 256}
-    numbers = fill_table.numbers(order, grid, coarsening, axis, order.blocks)
+    numbers = fill_table.numbers(order, fill_table.Grids(grid, (0, 0, 0), 1, 0), order.blocks, coarsening, axis)
     fill[(fill_table.programs(order), 1)](table, *numbers, **constants)
     return table.tolist()
 
@@ -52,16 +52,18 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_it_writes_tables_of_neighbours_at_once(fill: Any, seed: int) -> None:
-    """Of grids that differ on the first axis, some of which have fewer tiles than there are blocks at a time."""
+    """Of grids that go by steps on an axis, some of which have fewer tiles than there are blocks at a time."""
     draw = random.Random(seed)
     x, y, z, count, slots = draw.randint(1, 30), draw.randint(1, 5), draw.randint(1, 3), 4, draw.randint(2, 60)
     coarsening, axis, along = draw.choice([1, 3]), draw.randint(0, 2), draw.choice([None, 0, 1])
-    grids = [(x + at, y, z) for at in range(count)]
+    by = draw.choice([(1, 0, 0), (3, 0, 0), (0, 2, 0), (0, 0, 1)])
+    grids = [(x + at * by[0], y + at * by[1], z + at * by[2]) for at in range(count)]
     sizes = [coarse(grid, coarsening, axis) for grid in grids]
     orders = [Order(one, min(slots, math.prod(one)), along, along is not None and seed % 2 == 0) for one in sizes]
     apart = fill_table.words(orders[-1]) + 32
     found = torch.full((count * apart,), 99, dtype=torch.int32)
-    numbers = fill_table.numbers(orders[-1], grids[0], coarsening, axis, slots, apart)
+    row = fill_table.Grids(grids[0], by, count, apart)
+    numbers = fill_table.numbers(orders[-1], row, slots, coarsening, axis)
     fill[(fill_table.programs(orders[-1]), count)](found, *numbers, BLOCK=256)
     for at, (order, grid) in enumerate(zip(orders, grids, strict=True)):
         expected = ordered_table(order, grid, coarsening, axis).tolist()
@@ -93,6 +95,29 @@ def test_it_divides_as_numpy_does(divide: Kernel, seed: int) -> None:
         return
     expected = flat((x, y, z), table, 1, 0)
     found = torch.full((how.words,), 99, dtype=torch.int32)
-    given = zip(fill_table.DIVIDED, fill_table.divided_numbers(how, (x, y, z)), strict=True)
-    divide.run((fill_table.divided_programs(how), 1, 1), {"table_ptr": found, **dict(given)})
+    given = fill_table.divided_numbers(how, fill_table.Grids((x, y, z), (0, 0, 0), 1, 0))
+    given = dict(zip(fill_table.DIVIDED, given, strict=True))
+    divide.run((fill_table.divided_programs(how), 1, 1), {"table_ptr": found, **given})
     assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_it_divides_for_a_row_of_grids(divide: Kernel, seed: int) -> None:
+    """Those of which no tile can be divided, among them ones of few tiles, harm no other table."""
+    draw = random.Random(seed)
+    blocks, trips, count = draw.choice([2, 5, 33, 132]), draw.randint(8, 100), 5
+    by = draw.choice([(1, 0, 0), (4, 0, 0), (0, 1, 0)])
+    first = draw.randint(1, blocks), draw.randint(1, 3), 1
+    grids = [(first[0] + at * by[0], first[1] + at * by[1], 1) for at in range(count)]
+    ways = [Division(math.prod(grid), trips, blocks) for grid in grids]
+    apart = max(how.words for how in ways) + 8
+    found = torch.full((count * apart,), 99, dtype=torch.int32)
+    given = fill_table.divided_numbers(ways[-1], fill_table.Grids(first, by, count, apart))
+    given = dict(zip(fill_table.DIVIDED, given, strict=True))
+    divide.run((fill_table.divided_programs(ways[-1]), count, 1), {"table_ptr": found, **given})
+    for at, (how, grid) in enumerate(zip(ways, grids, strict=True)):
+        mine = found[at * apart : (at + 1) * apart].tolist()
+        if how.is_one:
+            table = divided_table(grid[::-1], trips, blocks)
+            assert table is not None and mine[: how.words] == flat(grid, table, 1, 0).tolist()
+        assert set(mine[how.words :]) == {99}

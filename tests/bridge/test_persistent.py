@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,10 +16,20 @@ import torch
 
 from wspec.bridge import persistent, table_memory
 from wspec.bridge import workspace as partials
+from wspec.bridge.fill_table import Grids
 from wspec.bridge.persistent import Tables, slots_of
 from wspec.decision import Decision
 from wspec.lab.persistent_launch import even_table
-from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop, coarse, launch_table, ordered_table
+from wspec.tile_scheduler import (
+    LoopCost,
+    StreamK,
+    TileCost,
+    TileLoop,
+    coarse,
+    divided_launch,
+    launch_table,
+    ordered_table,
+)
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.division import divided_table
 from wspec.tile_scheduler.launch import flat
@@ -37,21 +48,19 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[])
 
     class Filler:
-        def fill(
-            self, address: int, order: Any, grid: Any, coarsening: int, axis: int, _: int, several: Any = None
-        ) -> None:
+        def fill(self, address: int, order: Any, row: Grids, slots: int, coarsening: int, axis: int, _: int) -> None:
             card.filled += 1
-            count, apart, slots = several or (1, 0, order.blocks)
-            for at in range(count):
-                here = grid[0] + at, *grid[1:]
-                sizes = coarse(here, coarsening, axis)
-                table = ordered_table(order._replace(sizes=sizes, blocks=blocks(sizes, slots)), here, coarsening, axis)
-                ctypes.memmove(address + 4 * apart * at, table.ctypes.data, table.nbytes)
+            for at, grid in enumerate(grids_of(row)):
+                sizes = coarse(grid, coarsening, axis)
+                table = ordered_table(order._replace(sizes=sizes, blocks=blocks(sizes, slots)), grid, coarsening, axis)
+                put(address + 4 * row.apart * at, table)
 
-        def divide(self, address: int, how: Any, grid: tuple[int, int, int], _: int) -> None:
+        def divide(self, address: int, how: Any, row: Grids, _: int) -> None:
             card.divided += 1
-            table = flat(grid, divided_table(grid[::-1], how.trips, how.blocks, how.shortest), 1, 0)
-            ctypes.memmove(address, table.ctypes.data, table.nbytes)
+            for at, grid in enumerate(grids_of(row)):
+                table = divided_table(grid[::-1], how.trips, how.blocks, how.shortest)
+                if table is not None:
+                    put(address + 4 * row.apart * at, flat(grid, table, 1, 0))
 
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
@@ -74,6 +83,14 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     yield card
 
 
+def put(address: int, table: Any) -> None:
+    ctypes.memmove(address, table.ctypes.data, table.nbytes)
+
+
+def grids_of(row: Grids) -> list[Any]:
+    return [tuple(first + at * by for first, by in zip(row.first, row.by, strict=True)) for at in range(row.many)]
+
+
 def blocks(sizes: tuple[int, int, int], slots: int) -> int:
     return min(slots, math.prod(sizes))
 
@@ -82,15 +99,10 @@ def tables(tiles: TileLoop | None = None, signature: dict[str, Any] | None = Non
     return Tables(tiles or TileLoop(TileCost(1.0)), slots_of(signature or {}), blocks_per_sm)
 
 
-def entry_of(found: Tables, key: tuple[Any, ...]) -> Any:
-    return found.entries[found.kinds[key]]
-
-
 def read(found: Tables, key: tuple[Any, ...]) -> list[int]:
-    address = entry_of(found, key).address
-    rows = ctypes.c_int32.from_address(address).value
-    blocks = entry_of(found, key).blocks
-    return list((ctypes.c_int32 * (8 + 8 * rows * blocks)).from_address(address))
+    table = found.known[key]
+    rows = ctypes.c_int32.from_address(table.address).value
+    return list((ctypes.c_int32 * (8 + 8 * rows * table.blocks)).from_address(table.address))
 
 
 # -------------------------------------------------------------------------------------------------- slots
@@ -119,7 +131,7 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
     signature = {"d": "tensordesc<bf16[64, 64]>", "n": "i32"}
     found = tables(argument(position), signature)
     found.get(STREAM, (2, 1, 1), (SimpleNamespace(shape=(50, 60), strides=(7, 8)), 9))
-    assert list(found.kinds) == [(0, STREAM, (2, 1, 1), (value,))]
+    assert list(found.known) == [(0, STREAM, (2, 1, 1), (value,))]
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -128,22 +140,22 @@ def test_the_values_that_decide(device: SimpleNamespace, position: int, value: i
 @pytest.mark.parametrize(("grid", "per_sm", "blocks"), [((10, 1, 1), 1, 3), ((10, 1, 1), 2, 6), ((2, 1, 1), 2, 2)])
 def test_as_many_blocks_as_fit(device: SimpleNamespace, grid: tuple[int, int, int], per_sm: int, blocks: int) -> None:
     found = tables(blocks_per_sm=per_sm)
-    entry = found.get(STREAM, grid, ())
-    assert entry.blocks == blocks and entry is entry_of(found, (0, STREAM, grid, ())) and entry.divided is None
+    entry, table = found.get(STREAM, grid, ())
+    assert table.blocks == blocks and list(found.entries.values()) == [entry] and table.whole is None
     assert read(found, (0, STREAM, grid, ())) == even_table(grid, blocks)[1].tolist(), "tiles of equal cost go around"
 
 
 def test_a_launch_like_one_before_makes_nothing(device: SimpleNamespace) -> None:
     found = tables(argument(0), {"n": "i32"})
     first = found.get(STREAM, (8, 2, 1), (640,))
-    assert found.get(STREAM, (8, 2, 1), (640,)) is first and device.filled == 1
+    assert found.get(STREAM, (8, 2, 1), (640,)) == first and device.filled == 1
 
 
 def test_what_a_table_depends_on(device: SimpleNamespace) -> None:
     found = tables(argument(0), {"n": "i32", "other": "i32"})
     found.get(STREAM, (8, 2, 1), (640, 1))
     found.get(STREAM, (8, 2, 1), (640, 2))
-    assert len(found.kinds) == 1, "not on what does not decide how long a tile takes"
+    assert len(found.known) == 1, "not on what does not decide how long a tile takes"
     found.get(STREAM, (8, 2, 1), (64, 1))
     assert len(found.entries) == 1, "nor on that where the order is the same"
     found.get(STREAM, (8, 1, 2), (640, 1))
@@ -156,8 +168,8 @@ def test_streams_have_tables_of_their_own(device: SimpleNamespace) -> None:
     """One is written in the order of its stream: nobody else knows when."""
     found = tables()
     one, other = found.get(STREAM, (5, 1, 1), ()), found.get(78, (5, 1, 1), ())
-    assert one.address != other.address and device.entered == [78], "memory belongs to the stream of the launch"
-    assert found.get(78, (5, 1, 1), ()) is other
+    assert one[1].address != other[1].address and device.entered == [78], "memory belongs to the stream of the launch"
+    assert found.get(78, (5, 1, 1), ()) == other
     found.get(partials.PER_THREAD, (5, 1, 1), ())
     assert len(found.entries) == 2, "each thread has another stream of that handle"
 
@@ -168,12 +180,12 @@ def test_old_tables_go_when_there_is_too_much(device: SimpleNamespace, monkeypat
     monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
     monkeypatch.setattr(persistent, "KEPT_BYTES", 4096)
     found = tables()
-    held = found.get(STREAM, (1, 1, 1), ())
+    held, _ = found.get(STREAM, (1, 1, 1), ())
     sizes = range(1, 20)  # of 128 to 1,024 bytes
     for size in sizes:
         found.get(STREAM, (size, 1, 1), ())
         assert found.memory.bytes <= 4096 and list(found.entries)[-1][2][0] == size
-    left = [key[2][0] for key in found.entries]
+    left = [kind[2][0] for kind in found.entries]
     assert left == list(sizes)[-len(left) :] and 2 < len(left) < 19
     for size in left:
         assert read(found, (0, STREAM, (size, 1, 1), ())) == even_table((size, 1, 1), min(size, SMS))[1].tolist()
@@ -190,60 +202,84 @@ def falling(coarsening: int) -> TileLoop:
     return TileLoop(TileCost(1.0, (LoopCost(4, 10.0, (Trips(0, 5, 2),)),), scalars), coarsening, 0)
 
 
+def is_right(found: Tables, table: Any, grid: tuple[int, int, int], value: int = 4096) -> bool:
+    """What numpy makes for the launch, with tiles divided if they are?"""
+    loop = found.tiles
+    made = divided_launch(loop, grid, {0: value}, SMS) if table.whole else None
+    count, expected = made or launch_table(loop, grid, {0: value}, SMS)
+    return table.blocks == count and ctypes.string_at(table.address, expected.nbytes) == expected.tobytes()
+
+
 @pytest.mark.parametrize("loop", [TileLoop(TileCost(1.0)), falling(1), falling(3)])
-def test_tables_of_neighbours_are_written_at_once(device: SimpleNamespace, loop: TileLoop) -> None:
-    """Each is the one that it would be alone, the first ones of fewer tiles than there are blocks too."""
+def test_tables_of_a_row_are_written_at_once(device: SimpleNamespace, loop: TileLoop) -> None:
+    """Each is the one that it would be alone, the first ones of fewer tiles than there are blocks too. A row ends at
+    twice its first number."""
     found, written = tables(loop, {"n": "i32"}), []
     values = (4096,) if loop.cost.parameters else ()
-    for x in (9, 15, 8, 10, 16, 3, 2, 9, 7):
-        entry = found.of((0, STREAM, (x, 2, 1), values))
-        count, table = launch_table(loop, (x, 2, 1), {0: 4096}, SMS)
-        assert entry.blocks == count and ctypes.string_at(entry.address, table.nbytes) == table.tobytes()
+    for x in (9, 15, 8, 10, 16, 31, 3, 2, 9, 1, 7):
+        assert is_right(found, found.of((0, STREAM, (x, 2, 1), values), (0, 1))[1], (x, 2, 1))
         written.append(device.filled)
-    assert written == [1, 1, 1, 1, 2, 3, 3, 3, 3]
-    found.of((0, STREAM, (9, 3, 1), values))
-    found.of((0, 5, (9, 2, 1), values))
-    assert device.filled == 5, "another axis, another stream"
-    known = found.of((0, STREAM, (9, 2, 1), values))
-    assert found.get(STREAM, (9, 2, 1), (4096,)) is known, "whoever asks"
+    assert written == [1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5]
+    found.of((0, STREAM, (9, 3, 1), values), (0, 1))
+    found.of((0, 5, (9, 2, 1), values), (0, 1))
+    assert device.filled == 7, "another axis, another stream"
+    known = found.of((0, STREAM, (9, 2, 1), values), (0, 1))
+    assert found.get(STREAM, (9, 2, 1), (4096,)) == known and device.filled == 7, "whoever asks"
 
 
-def test_neighbours_wait_until_a_launch_stands_behind_the_writing(device: SimpleNamespace) -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_every_launch_has_its_own_table(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whatever the steps, whoever asked for others before, and whatever was thrown out meanwhile."""
+    draw = random.Random(seed)
+    monkeypatch.setattr(persistent, "ROW_BYTES", draw.choice([1, 2048, 16384, 1 << 20]))
+    monkeypatch.setattr(persistent, "KEPT_BYTES", draw.choice([8192, 1 << 20]))
+    monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
+    monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
+    loops = TileLoop(TileCost(1.0)), falling(1), falling(3), divided_loop(), up_and_down()
+    found = tables(loops[seed % len(loops)], {"n": "i32"})
+    steps = [None, *((draw.randint(0, 2), draw.randint(1, 5)) for _ in range(3))]
+    for _ in range(200):
+        grid = draw.randint(1, 40), draw.choice([1, 2, 6, 7]), draw.choice([1, 1, 4, 5])
+        value = draw.choice([640, 1280])
+        key = 0, STREAM, grid, (value,) if found.tiles.cost.parameters else ()
+        held, table = found.of(key, step) if (step := draw.choice(steps)) else found.get(STREAM, grid, (value,))
+        assert table.entry() is held and is_right(found, table, grid, value)
+
+
+def test_a_row_waits_until_a_launch_stands_behind_the_writing(device: SimpleNamespace) -> None:
     found = tables()
-    first, second = (found.of((0, STREAM, (x, 1, 1), ())) for x in (8, 9))
-    assert not first.settled and not second.settled
-    first.settled = True
-    assert found.of((0, STREAM, (10, 1, 1), ())).settled
+    (first, _), (second, _) = (found.of((0, STREAM, (x, 1, 1), ()), (0, 1)) for x in (8, 9))
+    assert first is second and not first.settled
 
 
-def test_neighbours_of_large_tables_are_not_written(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent, "MOST_BYTES", 4096)
+def test_rows_of_large_tables_are_short(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistent, "ROW_BYTES", 1 << 15)
     found = tables()
-    for x in (100, 101):
-        found.of((0, STREAM, (x, 1, 1), ()))
-    assert device.filled == 2 and not found.groups
+    for x in (100, 101, 200, 201, 1000, 1001):
+        found.of((0, STREAM, (x, 1, 1), ()), (0, 1))
+    assert device.filled == 4 and found.memory.bytes < 1 << 18
+    assert [(first[0], count) for _, _, first, count, *_ in found.entries] == [(100, 4), (200, 2), (1000, 1), (1001, 1)]
 
 
-def test_neighbours_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
     monkeypatch.setattr(table_memory, "MOST_BYTES", 16384)
     monkeypatch.setattr(persistent, "KEPT_BYTES", 1 << 16)
+    monkeypatch.setattr(persistent, "ROW_BYTES", 1 << 15)
     found = tables()
     for x in range(8, 120):
-        entry = found.of((0, STREAM, (x, 1, 1), ()))
-        table = launch_table(found.tiles, (x, 1, 1), {}, SMS)[1]
-        assert ctypes.string_at(entry.address, table.nbytes) == table.tobytes()
+        assert is_right(found, found.of((0, STREAM, (x, 1, 1), ()), (0, 1))[1], (x, 1, 1))
         assert found.memory.bytes <= 1 << 16
-    assert 1 < len(found.groups) < 14 and device.filled == 14
-    assert {x // 8 for _, _, (x, *_), *_ in found.entries} == {x // 8 for _, _, x, *_ in found.groups}
+    kept = [first[0] for _, _, first, *_ in found.entries]
+    assert kept == sorted(kept) and kept[0] > 8 and 1 < len(kept) < device.filled < 24
 
 
 def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:
     """The writing runs with the graph; it must not become the table of launches outside."""
     found = tables()
     device.capturing = True
-    entry = found.get(STREAM, (5, 1, 1), ())
-    assert entry.blocks == SMS and not found.entries and entry.divided is None and device.filled == 1
+    _, table = found.get(STREAM, (5, 1, 1), ())
+    assert table.blocks == SMS and not found.entries and table.whole is None and device.filled == 1
     device.capturing = False
     found.get(STREAM, (5, 1, 1), ())
     assert len(found.entries) == 1 and device.filled == 2
@@ -252,12 +288,15 @@ def test_a_graph_writes_its_own_table(device: SimpleNamespace) -> None:
 def test_a_graph_takes_a_table_that_is_there(device: SimpleNamespace) -> None:
     """From then on it stays; not one whose writing the card may still have before it."""
     found = tables()
-    known = found.get(STREAM, (5, 1, 1), ())
+    known, table = found.get(STREAM, (5, 1, 1), ())
+    in_row, other = found.of((0, STREAM, (9, 1, 1), ()), (0, 1))
     device.capturing, device.over = True, False
-    assert found.get(99, (5, 1, 1), ()).address != known.address
+    assert found.get(99, (5, 1, 1), ())[1].address != table.address
     device.over = True
-    assert found.get(99, (5, 1, 1), ()).address == known.address and found.captured == [known.memory]
-    assert found.get(99, (6, 1, 1), ()).address != known.address
+    assert found.get(99, (5, 1, 1), ())[1].address == table.address and found.captured == [known.memory]
+    assert found.get(99, (9, 1, 1), ())[1].address == other.address and found.captured[1:] == [in_row.memory]
+    assert found.get(99, (8, 1, 1), ())[1].address == in_row.address, "another one of the row"
+    assert found.get(99, (6, 1, 1), ())[1].address != table.address
 
 
 def up_and_down() -> TileLoop:
@@ -291,7 +330,7 @@ def test_the_launch_gets_blocks_and_table(device: SimpleNamespace) -> None:
     run(4, 2, 1, *before, 640)
     ((x, y, z, *rest),) = launches
     assert (x, y, z) == (SMS, 1, 1) and tuple(rest[:-1]) == (*before, 640)
-    assert rest[-1] == entry_of(found, (0, STREAM, (4, 2, 1), (640,))).address
+    assert rest[-1] == found.known[0, STREAM, (4, 2, 1), (640,)].address
 
 
 def never(*_: Any) -> None:
@@ -392,8 +431,8 @@ def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[
 def test_a_launch_that_divides_gets_memory_for_sums(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     blocks, table, words = launched(found, 4)
-    entry = entry_of(found, (0, STREAM, (4, 1, 1), (640,)))
-    assert entry.divided is not None and (blocks, table) == (SMS, entry.divided.address)
+    known = found.known[0, STREAM, (4, 1, 1), (640,)]
+    assert known.whole is not None and (blocks, table) == (SMS, known.address)
     (made,) = partials._made.values()
     assert words == made.data_ptr() and made.numel() == SLOTS * WORDS + SMS * 64 and not made.any()
 
@@ -402,7 +441,7 @@ def test_a_launch_that_does_not_needs_none(memory: SimpleNamespace) -> None:
     found = tables(divided_loop(), {"n": "i32"})
     for grid in (2, SMS, 2 * SMS):
         _, table, words = launched(found, grid)
-        assert (table, words) == (entry_of(found, (0, STREAM, (grid, 1, 1), (640,))).address, 0)
+        assert (table, words) == (found.known[0, STREAM, (grid, 1, 1), (640,)].address, 0)
     assert not partials._made
 
 
@@ -451,10 +490,12 @@ def test_a_graph_divides_in_memory_of_its_own(
     monkeypatch.setattr(partials, "_of_a_graph", lambda words: made.append(ours(words)) or made[-1])
     device.capturing = True
     blocks, table, words = launched(found, 5, stream=99)
-    entry = entry_of(found, (0, STREAM, (5, 1, 1), (640,)))
-    assert entry.divided is not None and (blocks, table, words) == (SMS, entry.divided.address, made[0].data_ptr())
+    known_table = found.known[0, STREAM, (5, 1, 1), (640,)]
+    assert known_table.whole is not None
+    assert (blocks, table, words) == (SMS, known_table.address, made[0].data_ptr())
     assert not made[0][: SLOTS * WORDS].any() and made[0].numel() == SLOTS * WORDS + SMS * 64
-    assert found.captured == [entry.divided.memory] and [*partials._made.values()] == known
+    entry = known_table.entry()
+    assert entry is not None and found.captured == [entry.memory] and [*partials._made.values()] == known
     device.capturing = False
     assert launched(found, 5)[1] == table and device.divided == 1, "the card has the table, the graph does not write it"
 

@@ -28,7 +28,7 @@ from wspec.kernels.quantized import matmul_int4_weights, matmul_int8_weights
 
 HEADS = 2
 MOST_CALLS = 40  # of Python functions, for a size that was never seen beside another: some 26
-MOST_FAR_CALLS = 110  # where a table is written: some 80
+MOST_FAR_CALLS = 100  # of another grid: some 55, or 85 where tables are written
 MOST_US = 1000.0  # the same in time, of the quickest of many; about 80 on a machine that does nothing else
 
 
@@ -206,6 +206,23 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
         assert contents[0] == contents[1]
 
 
+@pytest.mark.parametrize("of", [lambda: of_attention(64, True), lambda: of_attention(128, False), of_matmul, of_int8])
+def test_few_far_sizes_write_tables(
+    card: Card, monkeypatch: pytest.MonkeyPatch, of: Callable[[], Callable[[int], Any]]
+) -> None:
+    """Grids differ by a step, on whichever axis: tables of a row of them are written at once."""
+    run, written = of(), []
+    ours = persistent.Tables._written
+    monkeypatch.setattr(persistent.Tables, "_written", lambda *given: written.append(given[1]) or ours(*given))
+    for length in (300, 304, 2001, 2000):
+        run(length)
+    written.clear()
+    lengths = range(429, 3000, 43)
+    for length in lengths:
+        run(length)
+    assert len(written) <= len(lengths) // 6
+
+
 def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -> None:
     """Also about sizes like others, whose binary is known without Triton."""
     seen: list[int] = []
@@ -311,9 +328,9 @@ def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.Monke
     asked: list[Any] = []
     of = persistent.Tables.of
 
-    def noted(self: Any, key: Any) -> Any:
+    def noted(self: Any, key: Any, *step: Any) -> Any:
         asked.append(key)
-        return of(self, key)
+        return of(self, key, *step)
 
     monkeypatch.setattr(persistent.Tables, "of", noted)
     run = of_attention(128, True)
@@ -328,8 +345,6 @@ def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.Monke
     tables = next(iter(attention_kernels.attention_fwd_ws().__dict__["wspec_alike"].values()))
     for binary in tables._binaries.values():
         binary.tables.entries.clear()
-        binary.tables.groups.clear()
-        binary.tables.kinds.clear()
     gc.collect()
     run(1003)
     assert len(asked) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ def get(tables: Any, stream: int, grid: tuple[int, int, int], args: Sequence[Any
     values = {index: slots.reader([slot])(args)[0] for index, slot in tables.slots}
     blocks, table = launch_table(tables.tiles, grid, values, 132 * tables.blocks_per_sm)
     memory = torch.from_numpy(table)
-    return persistent._Entry(blocks, memory, memory.data_ptr())
+    entry = persistent._Entry(memory, memory.data_ptr())
+    return entry, persistent.Table(weakref.ref(entry), blocks, entry.address)
 
 
 def busy_times(costs: npt.NDArray[np.float32], table: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:

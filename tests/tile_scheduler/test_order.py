@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.host_tables import busy_times
 from wspec.tile_scheduler import LoopCost, Order, Sampler, TileCost, make_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
-from wspec.tile_scheduler.sampled import sampler
+from wspec.tile_scheduler.sampled import compiled, four_lines
 from wspec.tile_scheduler.scalars import Scalar
 
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
@@ -128,9 +128,8 @@ def test_samples_say_which_order() -> None:
 def test_a_sample_is_the_cost(value: int, rising: bool) -> None:
     grid, cost = (2, 30, 1), causal(rising=rising)
     expected = cost.evaluate(grid, {0: value})
-    sample = sampler(cost)
-    assert all(sample(0, y, 0, *grid, {0: value}) == expected[0, y, 0] for y in range(30))
-    assert list(Sampler(cost).four(grid, {0: value}) or ()) == [expected[0, y, 0] for y in (0, 10, 20, 29)]
+    four = compiled("gx, gy, gz, values", [*four_lines((cost,), 1), "return t0_0, t0_1, t0_2, t0_3"])
+    assert list(four(*grid, [value])) == [expected[0, y, 0] for y in (0, 10, 20, 29)]
 
 
 def test_what_four_tiles_do_not_sort() -> None:

@@ -61,10 +61,13 @@ class Alike:
         run = getattr(compiled, "wspec_quick", None) or compiled.run
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
-    def launch(self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int]) -> Ready | None:
+    def launch(
+        self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int], step: tuple[int, int] = (0, 1)
+    ) -> Ready | None:
         """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
         with the tensors that they are the whole of. What does so again, if that was done.
 
+        step: an axis on which grids of other launches are expected to differ, and by how much.
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
         x, y, z = (*grid, 1, 1)[:3]
@@ -75,7 +78,7 @@ class Alike:
             key = read(x, y, z, arguments)
             found = grids.get(key)
             if found is None or (found.entry is not None and found.entry() is None):
-                found = None if is_capturing() else self._grid((x, y, z), key[3:], arguments, place)
+                found = None if is_capturing() else self._grid((x, y, z), key[3:], arguments, place, step)
                 if found is None:
                     return None
                 keep(grids, key, found, _MOST)
@@ -84,7 +87,12 @@ class Alike:
             return None
 
     def _grid(
-        self, grid: tuple[int, int, int], numbers: tuple[int, ...], arguments: Sequence[Any], place: tuple[int, int]
+        self,
+        grid: tuple[int, int, int],
+        numbers: tuple[int, ...],
+        arguments: Sequence[Any],
+        place: tuple[int, int],
+        step: tuple[int, int],
     ) -> _Grid | None:
         """`numbers`: what decides beside the grid."""
         chosen = None
@@ -96,7 +104,7 @@ class Alike:
             return None
         if binary.tables is not None and not binary.reads_key:
             numbers = binary.tables.read(arguments)
-        return _Grid(binary, grid, numbers, place)
+        return _Grid(binary, grid, numbers, place, step)
 
 
 class _Binary:
@@ -112,7 +120,7 @@ class _Binary:
 
     def laid(self, given: Sequence[Any]) -> Lay:
         """What lays launches out, of arguments like these."""
-        self.lay = laid(self.block, given, self.constants, self.kind.used)
+        self.lay = laid(self.block, self.contents, given, self.constants, self.kind.used)
         return self.lay
 
 
@@ -122,7 +130,12 @@ class _Grid:
     __slots__ = ("_binary", "_early", "_hidden", "_kept", "_sizes", "entry")
 
     def __init__(
-        self, binary: _Binary, grid: tuple[int, int, int], numbers: tuple[int, ...], place: tuple[int, int]
+        self,
+        binary: _Binary,
+        grid: tuple[int, int, int],
+        numbers: tuple[int, ...],
+        place: tuple[int, int],
+        step: tuple[int, int],
     ) -> None:
         block, tables = binary.block, binary.tables
         x, y, z = grid
@@ -131,7 +144,8 @@ class _Grid:
         self._hidden: tuple[int, ...] = ()
         self._kept: Sequence[Any] = ()
         if tables is not None:
-            entry, x, self._hidden, self._kept = tables.given(tables.of((*place, grid, numbers)), place[1])
+            found = tables.of((*place, grid, numbers), step)
+            entry, x, self._hidden, self._kept = tables.given(found, place[1])
             self.entry = weakref.ref(entry)
             y = z = 1
         self._sizes = x, y, z
@@ -145,14 +159,13 @@ class _Grid:
         if binary.rows is not None and not binary.rows.hold(arguments):
             return None
         waits = early and entry is not None and not entry.settled  # for the table
-        contents, lay = bytearray(binary.contents), binary.lay or binary.laid(arguments)
-        addresses, reach = lay(contents, *self._sizes, early and not waits, *arguments, *self._hidden)
-        again = binary.kind(binary.kernel, binary.memory, binary.function, bytes(contents), reach, relied, self._kept)
+        lay = binary.lay or binary.laid(arguments)
+        contents, addresses, reach = lay(*self._sizes, early and not waits, *arguments, *self._hidden)
+        again = binary.kind(binary.kernel, binary.memory, binary.function, contents, reach, relied, self._kept)
         if not again(*addresses):
             return None
         if entry is not None:
             entry.settled = True
         if waits:
-            contents[EARLY] = 1
-            again.become(bytes(contents))
+            again.become(contents[:EARLY] + b"\1" + contents[EARLY + 1 :])
         return again

@@ -43,12 +43,9 @@ class Chooser:
 
     def __init__(self, run: Run, ways: Ways) -> None:
         self.run, self.ways = run, ways
-        used = sorted({index for way in ways.ways for index in way.cost.parameters})
-        self._used = used
-        slots = [ways.slots[index] for index in used]
-        self.slots = slots
-        self._read = reader(slots, BEFORE, nearly=True)
         self._ranking = Ranking(ways.ways)
+        self.slots = [ways.slots[index] for index in self._ranking.parameters]
+        self._read = reader(self.slots, BEFORE, nearly=True)
         self.chosen: dict[tuple[Grid, tuple[int, ...]], Any | None] = {}  # None: the kernel itself
         self.kernels: dict[int, Any | None] = {0: None}
         self.lock = threading.Lock()
@@ -75,7 +72,7 @@ class Chooser:
         """The kernel that a launch on so many SMs is to have, if it is another one; values are what is `near` the
         numbers at `slots`."""
         known = self.kernels
-        for at in self._ranking.fastest(grid, dict(zip(self._used, values)), sms):  # noqa: B905  # every call counts
+        for at in self._ranking.fastest(grid, values, sms):
             other = known[at] if at in known else self._kernel(at)
             if other is not None or at == 0:
                 return other

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -21,21 +21,26 @@ ENTRY = 8  # int32 of an entry and of the header
 _BLOCK = 256  # entries of a program
 _SPARED = tl.constexpr(SPARED)
 _NUMBERS = [
-    "gx", "gy", "gz", "slots", "apart", "along", "second", "third", "coarsening", "axis", "ordered", "rising",
+    "gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "slots", "along", "second", "third", "coarsening", "axis",
+    "ordered", "rising",
 ]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
-    table_ptr, gx, gy, gz, slots, apart, along, second, third, coarsening, axis, ordered, rising, BLOCK: tl.constexpr,
+    table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, slots, along, second, third, coarsening, axis, ordered, rising,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.ordered_table`: a header, then as many entries for each block, one of them behind its last tile.
 
-    Of grids that differ by 1 on the first axis, as many as programs have a second number; tables are `apart` int32.
+    Of a row of grids that begins with one and goes by steps, as many as programs have a second number; tables are
+    `apart` int32.
     slots: blocks that run at a time; along: the axis along which tiles are numbered first, then the `second`. ordered,
     rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
     """
-    gx += tl.program_id(1)
+    gx += tl.program_id(1) * by_x
+    gy += tl.program_id(1) * by_y
+    gz += tl.program_id(1) * by_z
     table_ptr += tl.program_id(1) * apart
     sx = (gx + tl.where(axis == 0, coarsening, 1) - 1) // tl.where(axis == 0, coarsening, 1)
     sy = (gy + tl.where(axis == 1, coarsening, 1) - 1) // tl.where(axis == 1, coarsening, 1)
@@ -117,7 +122,7 @@ def fill_table(
             tl.store(table_ptr + unused, rows * 0)
 
 
-DIVIDED = ["rows", "start", "shared", "trips", "blocks", "shortest", "gx", "gy", "gz"]
+DIVIDED = ["gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "trips", "blocks", "shortest"]
 SOME = 32  # blocks whose entries a program writes
 
 
@@ -142,12 +147,20 @@ def _share(block, shared, trips, blocks, shortest):
 
 @triton.jit(do_not_specialize=DIVIDED)
 def fill_divided(
-    table_ptr, rows, start, shared, trips, blocks, shortest, gx, gy, gz, SLOTS: tl.constexpr, SOME: tl.constexpr
-):
-    """`tile_scheduler.divided_launch`: a header, then `rows` entries for each block.
+    table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, trips, blocks, shortest, SLOTS: tl.constexpr, SOME: tl.constexpr
+):  # fmt: skip
+    """`tile_scheduler.divided_launch`: a header, then as many entries for each block; of a row of grids, as above.
 
     Each program counts for all blocks how many tiles are begun before those of its own.
     """
+    gx += tl.program_id(1) * by_x
+    gy += tl.program_id(1) * by_y
+    gz += tl.program_id(1) * by_z
+    table_ptr += tl.program_id(1) * apart
+    waves = gx * gy * gz // blocks
+    rows = waves + 4
+    start = (waves - 1) * blocks
+    shared = gx * gy * gz - start
     block = tl.program_id(0) * SOME + tl.arange(0, SOME)
     inside = block < blocks
     _, skipped, part, count = _share(block, shared, trips, blocks, shortest)
@@ -192,18 +205,26 @@ for _kernel in (fill_table, fill_divided):
     setattr(_kernel, OWN, True)
 
 
-def numbers(
-    order: Order, grid: tuple[int, int, int], coarsening: int, axis: int, slots: int, apart: int = 0
-) -> tuple[int, ...]:
+class Grids(NamedTuple):
+    """A row of grids whose tables are written at once."""
+
+    first: tuple[int, int, int]
+    by: tuple[int, int, int]  # from one to the next
+    many: int
+    apart: int  # int32 from a table to the next
+
+
+def numbers(order: Order, row: Grids, slots: int, coarsening: int, axis: int) -> tuple[int, ...]:
     """What `fill_table` takes for orders like that, in turn."""
     return (
-        *grid, slots, apart, *order.dimensions, coarsening, axis, int(order.axis is not None), int(order.rising),
+        *row.first, *row.by, row.apart, slots, *order.dimensions, coarsening, axis, int(order.axis is not None),
+        int(order.rising),
     )  # fmt: skip
 
 
-def divided_numbers(how: Division, grid: tuple[int, int, int]) -> tuple[int, ...]:
+def divided_numbers(how: Division, row: Grids) -> tuple[int, ...]:
     """What `fill_divided` takes, in turn."""
-    return how.rows, how.start, how.shared, how.trips, how.blocks, how.shortest, *grid
+    return *row.first, *row.by, row.apart, how.trips, how.blocks, how.shortest
 
 
 def divided_programs(how: Division) -> int:
@@ -234,40 +255,29 @@ class Filler:
         self._divided: tuple[Any, Any] | None = None
         self._lock = threading.Lock()
 
-    def fill(
-        self,
-        address: int,
-        order: Order,
-        grid: tuple[int, int, int],
-        coarsening: int,
-        axis: int,
-        stream: int,
-        several: tuple[int, int, int] | None = None,
-    ) -> None:
-        """`words` int32 at an address of the current device, in the order of the stream.
+    def fill(self, address: int, order: Order, row: Grids, slots: int, coarsening: int, axis: int, stream: int) -> None:
+        """Tables at an address of the current device, in the order of the stream, for so many blocks at a time.
 
-        several: tables of so many grids, so many int32 apart, for so many blocks that run at a time. Then the grid is
-        that of the first of them, and the order that of the last.
+        The order is that of the last of them, which has most `words`.
         """
         if self._loaded is None:
             with self._lock:
                 self._loaded = filling()
         kernel, run = self._loaded
-        count, apart, slots = several or (1, 0, order.blocks)
         run(
-            programs(order), count, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *numbers(order, grid, coarsening, axis, slots, apart), _BLOCK,
+            programs(order), row.many, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, *numbers(order, row, slots, coarsening, axis), _BLOCK,
         )  # fmt: skip
 
-    def divide(self, address: int, how: Division, grid: tuple[int, int, int], stream: int) -> None:
-        """The same of a launch whose last tiles are divided."""
+    def divide(self, address: int, how: Division, row: Grids, stream: int) -> None:
+        """The same of launches whose last tiles are divided. Nothing reads what is written for grids that cannot be."""
         if self._divided is None:
             with self._lock:
                 self._divided = dividing()
         kernel, run = self._divided
         run(
-            divided_programs(how), 1, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *divided_numbers(how, grid), SLOTS, SOME,
+            divided_programs(how), row.many, 1, stream, kernel.function, kernel.packed_metadata,
+            None, None, None, address, *divided_numbers(how, row), SLOTS, SOME,
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Laying out a launch of other sizes: one function without branches, written for a binary once it was launched.
 
-What the driver was given for the first launch stays but for the grid, numbers, addresses and tensor maps. These are
-written where the launcher writes them, maps too where it is known what stands where in them (`tensor_maps.py`).
+What the driver was given for the first launch stays but for the grid, numbers, addresses and tensor maps. These go
+where the launcher writes them, maps too where it is known what stands where in them (`tensor_maps.py`), all at once.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from wspec.bridge import launcher
 from wspec.bridge.launcher import Block, Slot
 from wspec.bridge.tensor_maps import Unlike
 
-Lay = Callable[..., tuple[tuple[int, ...], tuple[int, ...]]]
-"""Changes what a block held to another launch, on a grid of three sizes, which starts early or not, of the arguments
-that a launch's user gives, whole tensors of the card in place of their descriptors, and of those that nobody gives.
-Gives the addresses of the former that have one, which are yet to be written, and how many bytes some of them reach.
-Raises Unlike, or struct.error."""
+Lay = Callable[..., tuple[bytes, tuple[int, ...], tuple[int, ...]]]
+"""What a block holds for a launch on a grid of three sizes, which starts early or not, of the arguments that a launch's
+user gives, whole tensors of the card in place of their descriptors, and of those that nobody gives. Beside that the
+addresses of the former that have one, which are yet to be written, and how many bytes some of them reach. Raises
+Unlike, or struct.error."""
 
 
-def laid(block: Block, given: Sequence[Any], constants: Sequence[Any], used: Sequence[int]) -> Lay:
+def laid(block: Block, contents: bytes, given: Sequence[Any], constants: Sequence[Any], used: Sequence[int]) -> Lay:
     """For launches whose user gives arguments like these, and has these constants behind them.
 
-    used: of which of the addresses it is told how far they reach.
+    contents: of the block, for one of them; used: of which of the addresses it is told how far they reach.
     """
     layout, count = block.layout, len(given)
     slots: dict[int, tuple[int, Slot]] = {at: (offset, slot) for at, offset, slot in layout.slots}
@@ -35,27 +35,30 @@ def laid(block: Block, given: Sequence[Any], constants: Sequence[Any], used: Seq
     addressed = [at for at, place in enumerate(layout.places()) if place >= 0 and at < count]
     space: dict[str, Any] = {
         "Tensor": torch.Tensor, "address": launcher.address_of, "reach": _reach, "Unlike": Unlike,
-        "pack_grid": struct.Struct("<3I").pack_into,
-        "pack": struct.Struct(f"<I4x{''.join(form for form, *_ in layout.scalars)}").pack_into,
         **dict(zip(names[count:], constants, strict=False)),
     }  # fmt: skip
     lines = [f"p{at} = {_ADDRESS.format(at)}" for at in addressed]
     if slots:
         lines.append(f"if ({' | '.join(f'p{at}' for at in slots)}) & 15: raise Unlike")
-    for number, (at, (offset, slot)) in enumerate(slots.items()):
+    for number, (at, (_, slot)) in enumerate(slots.items()):
         before = [other for other in list(slots)[:number] if slot.is_like(slots[other][1])]
         same = "".join(f"m{other} if f{at} == f{other} else " for other in before[:1])
         space[f"written{at}"] = space[f"written{before[0]}"] if before else slot.writer(given[at])
         lines.append(f"f{at} = a{at}.shape, a{at}.stride()")
         lines.append(f"m{at} = {same}written{at}(f{at}, a{at})")
-        lines.append(f"contents[{offset + 8}:{offset + slot.layout.size}] = m{at}[0]")
-    numbers = "".join(f", p{at}" if at in addressed else f", a{at}" for _, at, _ in layout.scalars)
-    lines.append("pack_grid(contents, 0, x, y, z)")
-    lines.append(f"pack(contents, {launcher.EARLY}, early{numbers})")
+    form, there = f"<3I{launcher.EARLY - 12}sI4x{''.join(form for form, *_ in layout.scalars)}", struct.calcsize
+    parts = ["x", "y", "z", repr(contents[12 : launcher.EARLY]), "early"]
+    parts += [f"p{at}" if at in addressed else f"a{at}" for _, at, _ in layout.scalars]
+    for at, (offset, slot) in sorted(slots.items(), key=lambda one: one[1][0]):
+        parts += [repr(contents[there(form) : offset + 8]), f"m{at}[0]"]
+        form += f"{offset + 8 - there(form)}s{slot.layout.size - 8}s"
+    parts.append(repr(contents[there(form) :]))
+    space["pack"] = struct.Struct(f"{form}{block.size - there(form)}s").pack
     reaches = [f"m{at}[1]" if at in slots else _REACH.format(at) for at in addressed]
     found = "".join(f"p{at}, " for at in addressed), "".join(f"{reaches[at]}, " for at in used)
-    head = ", ".join(["contents, x, y, z, early", *names[:count], *hidden])
-    source = "\n    ".join([f"def lay({head}):", *lines, f"return ({found[0]}), ({found[1]})\n"])
+    head = ", ".join(["x, y, z, early", *names[:count], *hidden])
+    made_of = f"return pack({', '.join(parts)}), ({found[0]}), ({found[1]})\n"
+    source = "\n    ".join([f"def lay({head}):", *lines, made_of])
     exec(compile(source, "<wspec lay>", "exec"), space)
     made: Lay = space["lay"]
     return made

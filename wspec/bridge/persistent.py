@@ -3,7 +3,8 @@
 The table is an argument the user does not see. It depends on the grid and on those scalar arguments that decide how
 long tiles take. The first time such a launch occurs on a stream the table is written in the order of that stream, by a
 kernel (fill_table.py) or, where no formula says what stands in it, from memory of the host. So nobody waits for it, and
-its memory can be given back like any tensor's while launches still read it.
+its memory can be given back like any tensor's while launches still read it. Who knows how the grids of other launches
+will differ says so: small tables of a row of such grids are written at once, and are one entry.
 
 Blocks that start early read their table before they wait for the kernels in front of them. So the launch behind the
 writing of a table starts when that is over. Those after it in the stream come behind that launch.
@@ -14,16 +15,17 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
-from wspec.bridge.fill_table import Filler, words
+from wspec.bridge.fill_table import ENTRY, Filler, Grids, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
@@ -32,11 +34,13 @@ from wspec.bridge.promoted import Load, promoted, with_descriptors
 from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
-from wspec.bridge.table_memory import MOST_BYTES, Chunks, Place
+from wspec.bridge.table_memory import Chunks, Place
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
     TABLE,
+    Direction,
+    Division,
     Order,
     Sampler,
     TileLoop,
@@ -48,11 +52,13 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
+ROW_BYTES = 2 << 20  # of tables that are written at once
 MOST = 4096  # launches whose table is remembered
-AT_ONCE = 8  # tables of grids that lie beside each other
+_STEPS = 16  # that are remembered
 _ALIGNED = 32  # int32
+Step = tuple[int, int]  # an axis of the grid, and by how much grids differ on it
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
-Kind = tuple[Any, ...]  # device, stream, grid, and what else of a launch its table depends on
+Kind = tuple[Any, ...]  # device, stream, the first grid of a row, how many there are, the step, and `_what`
 CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
 
 
@@ -112,11 +118,11 @@ def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0)
             return
-        entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
+        entry, table = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         if recording.count:
             recording.rely(entry)
             recording.has_table(tables)
-        (launch if entry.settled else first)(entry.blocks, 1, 1, *args, entry.address)
+        (launch if entry.settled else first)(table.blocks, 1, 1, *args, table.address)
         entry.settled = True
 
     return run
@@ -129,8 +135,8 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
         if grid_x * grid_y * grid_z <= 0:
             launch(grid_x, grid_y, grid_z, *args, 0, 0)
             return
-        entry = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
-        entry, blocks, hidden, kept = tables.given(entry, args[0])
+        found = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
+        entry, blocks, hidden, kept = tables.given(found, args[0])
         if recording.count:
             recording.rely(entry)
             recording.has_table(tables)
@@ -144,34 +150,27 @@ def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
 _BEFORE = 6  # stream, function, packed metadata, launch metadata, and the hooks before and after
 
 
-@dataclass(slots=True, eq=False)
-class _Divided:
-    blocks: int
-    memory: torch.Tensor  # in which the table lies
-    address: int
-    words: int  # of memory for sums that the launch needs
-
-
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class _Entry:
-    blocks: int
-    memory: torch.Tensor  # in which the table lies
-    address: int
-    kind: Kind = ()  # among those that are kept
-    divided: _Divided | None = None  # the same launch with the last tiles divided, where that pays: then
-    order: Order | None = None  # of whole tiles, of which there is no table, is what one would be made by
-    settled: bool = False  # a launch stands behind the writing of the table, and did not start before that was over
+    """Tables that were written at once: of a grid, or of a row of grids that are a step apart."""
 
-
-@dataclass(slots=True, eq=False)
-class _Group:
-    """Tables of neighbouring grids, written at once."""
-
-    memory: torch.Tensor
+    memory: torch.Tensor  # in which they lie
     address: int  # of the first
-    apart: int  # int32 from one to the next
-    keys: list[Kind]  # of what goes when the memory does
-    first: _Entry | None = None  # of the launch that had them written
+    apart: int = 0  # bytes from one to the next
+    settled: bool = False  # a launch stands behind the writing of them, and did not start before that was over
+
+
+class Table(NamedTuple):
+    """Of one launch."""
+
+    entry: weakref.ref[_Entry]
+    blocks: int
+    address: int
+    words: int = 0  # of memory for sums that it needs; 0: no tile is divided
+    whole: tuple[Key, Direction] | None = None  # if tiles are divided: of which launch, and how whole ones would go
+
+
+Found = tuple[_Entry, Table]
 
 
 class Tables:
@@ -180,19 +179,18 @@ class Tables:
     def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
         self.tiles = tiles
         self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
-        self._indices = tiles.cost.parameters
         self.blocks_per_sm = blocks_per_sm
         self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
         self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
         self.sampler = Sampler(tiles.cost)
-        self.kinds: dict[Key, Kind] = {}
+        self.known: dict[Key, Table] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
-        self.groups: dict[Kind, _Group] = {}
+        self.steps: dict[Step, None] = {}  # of rows that were written
         self.memory: Chunks[Kind] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
         self.lock = threading.Lock()
 
-    def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> _Entry:
+    def get(self, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> Found:
         """The blocks to launch and the table, for a launch in this stream of the current device.
 
         Who holds the entry until the launch is made keeps the table's memory.
@@ -200,184 +198,185 @@ class Tables:
         key = torch.cuda.current_device(), stream, grid, self.read(args)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(key)
-        kind = self.kinds.get(key)
-        entry = self.entries.get(kind) if kind is not None else None
-        if entry is None:
-            with recording.aside():
-                entry = self._of(key)
-            if entry.kind:
-                keep(self.kinds, key, entry.kind, MOST)
-        return entry
+        table = self.known.get(key)
+        entry = table.entry() if table is not None else None
+        if table is not None and entry is not None:
+            return entry, table
+        with recording.aside():
+            found = self.of(key)
+        if stream != PER_THREAD:
+            keep(self.known, key, found[1], MOST)
+        return found
 
-    def given(self, entry: _Entry, stream: int) -> tuple[_Entry, int, tuple[int, ...], Sequence[Any]]:
+    def given(self, found: Found, stream: int) -> tuple[_Entry, int, tuple[int, ...], Sequence[Any]]:
         """How many blocks a launch in the stream has, its arguments that nobody gives, and the memory they are in.
 
         Before these the entry, or another one where there is no memory for sums.
         """
-        if not self.exact:
-            return entry, entry.blocks, (entry.address,), ()
-        divided = entry.divided
-        if divided is not None:
-            memory = partials_of(stream, divided.words)
+        entry, table = found
+        if table.whole is not None:
+            memory = partials_of(stream, table.words)
             if memory is not None:
-                return entry, divided.blocks, (divided.address, memory.data_ptr()), (memory,)
-            entry = self._undivided(entry)
-        return entry, entry.blocks, (entry.address, 0), ()
+                return entry, table.blocks, (table.address, memory.data_ptr()), (memory,)
+            entry, table = self._undivided(*table.whole)
+        return entry, table.blocks, ((table.address, 0) if self.exact else (table.address,)), ()
 
-    def of(self, key: Key) -> _Entry:
-        """What `get` gives for a launch like none before, where no graph is captured, and others of its kind are
-        expected: where tables are small, those of neighbours are written with it."""
-        return self._of(key, AT_ONCE)
+    def of(self, key: Key, step: Step | None = None) -> Found:
+        """What `get` gives for a launch like none before, where no graph is captured.
 
-    def _of(self, key: Key, at_once: int = 1) -> _Entry:
+        step: by which grids of other launches are expected to differ. Where tables are small, many are written at once.
+        """
         device, stream, grid, values = key
-        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
-        order, tiles = None, self.tiles
-        direction = self.sampler.direction(grid, named)
-        if direction is not None:
-            x, y, z = sizes = coarse(grid, tiles.coarsening, tiles.axis)
-            count = x * y * z
-            order = Order(sizes, count if count < slots else slots, *direction)
+        slots = multiprocessors(device) * self.blocks_per_sm
+        direction = self.sampler.direction(grid, values)
         if stream == PER_THREAD:  # which names another stream in each thread
             with in_stream(device, stream):
-                return self._of_its_own(key, order, named, slots)
-        kind = (*key, "divided") if self.exact else _kind(key, order)
+                return self._of_its_own(key, direction, slots)
+        how = how_divided(self.tiles, grid, values, slots) if self.exact else None
+        what = _what(key, direction, how)
+        kind, at = self._place(key, step if direction is not None else None, what, slots)  # the host makes one
         entry = self.entries.get(kind)
         if entry is None:
             with self.lock:
-                entry = self.entries.get(kind) or self._new(kind, order, named, slots, at_once)
-        return entry
+                found = self._there(key, what, slots)
+                if found is not None:
+                    entry, at = found
+                elif direction is None:
+                    entry = self._uploaded(kind, values, slots)
+                else:
+                    entry = self._written(kind, direction, how, slots)
+        return entry, self._table(key, entry, at, direction, how, slots)
 
-    def _new(self, kind: Kind, order: Order | None, named: Mapping[int, int], slots: int, at_once: int) -> _Entry:
-        grid = kind[2]
-        if order is None:
-            entry = self._uploaded(kind, *launch_table(self.tiles, grid, named, slots))
-        elif at_once > 1 and not self.exact and 4 * words(order) * at_once <= MOST_BYTES:
-            return self._beside_others(kind, order, slots, at_once)
+    def _place(self, key: Key, step: Step | None, what: Any, slots: int) -> tuple[Kind, int]:
+        """Among entries the one that has a launch's table, if grids go by that step, and how many tables are before it.
+
+        A row ends before twice as many steps as it begins with, or where it would be too many bytes: small grids have
+        few rows, and tables of large ones are written one by one.
+        """
+        device, stream, grid, _ = key
+        if step is not None:
+            axis, size = step
+            number, (x, y, z) = grid[axis] // size, grid
+            if number > 1:
+                octave = 1 << number.bit_length() - 1
+                tiles = x * y * z * 2 * octave // (number * self.tiles.coarsening)  # of the largest
+                count = ROW_BYTES // (4 * ENTRY * (tiles + 4 * (slots if slots < tiles else tiles)))
+                if count > 1:
+                    count = min(octave, 1 << count.bit_length() - 1)
+                    at = number % count
+                    back = at * size
+                    first = (x - back, y, z) if axis == 0 else (x, y - back, z) if axis == 1 else (x, y, z - back)
+                    return (device, stream, first, count, step, what), at
+        return (device, stream, grid, 1, None, what), 0
+
+    def _there(self, key: Key, what: Any, slots: int) -> tuple[_Entry, int] | None:
+        """A table that somebody had written, by itself or in a row, and how many are before it."""
+        for step in (None, *self.steps):
+            kind, at = self._place(key, step, what, slots)
+            if (entry := self.entries.get(kind)) is not None:
+                return entry, at
+        return None
+
+    def _table(
+        self, key: Key, entry: _Entry, at: int, direction: Direction | None, how: Division | None, slots: int
+    ) -> Table:
+        here, address = weakref.ref(entry), entry.address + entry.apart * at
+        if how is None:
+            return Table(here, blocks_of(self.tiles, key[2], slots), address)
+        assert self.tiles.stream_k.value is not None and direction is not None
+        return Table(here, how.blocks, address, partials_words(self.tiles.stream_k.value, how.blocks), (key, direction))
+
+    def _written(self, kind: Kind, direction: Direction, how: Division | None, slots: int) -> _Entry:
+        """By the card, in memory that it shares with others."""
+        device, stream, first, count, step, _ = kind
+        tiles, (axis, size) = self.tiles, step or (0, 0)
+        by = size * (axis == 0), size * (axis == 1), size * (axis == 2)
+        x, y, z = last = first[0] + (count - 1) * by[0], first[1] + (count - 1) * by[1], first[2] + (count - 1) * by[2]
+        order = Order(coarse(last, tiles.coarsening, tiles.axis), blocks_of(tiles, last, slots), *direction)
+        apart = words(order) if how is None else replace(how, tiles=x * y * z).words
+        apart += -apart % _ALIGNED
+        memory, address, _ = self.memory.take(kind, (device, stream), 4 * apart * count, _allocate)
+        row = Grids(first, by, count, apart)
+        if how is None:
+            filler(device).fill(address, order, row, slots, tiles.coarsening, tiles.axis, stream)
         else:
-            entry = (self._divided(kind, order, named, slots) if self.exact else None) or self._written(kind, order)
-        return self._kept(kind, entry)
+            filler(device).divide(address, how, row, stream)
+        if step is not None and step not in self.steps:
+            keep(self.steps, step, None, _STEPS)
+        return self._kept(kind, _Entry(memory, address, 4 * apart))
 
     def _kept(self, kind: Kind, entry: _Entry) -> _Entry:
-        """Its table is the last thing in the stream."""
+        """Its tables are the last thing in the stream."""
         mark(kind[0], kind[1]).record(kind[1])
         self.entries[kind] = entry
         if self.memory.bytes > KEPT_BYTES:
             for old in self.memory.more_than(KEPT_BYTES):
                 self.entries.pop(old, None)
-                self.groups.pop(old, None)
         return entry
 
-    def _beside_others(self, kind: Kind, order: Order, slots: int, count: int) -> _Entry:
-        """With tables of `count` grids that differ on the first axis only: lengths that come one after the other."""
-        device, stream, (x, y, z), _, axis, rising = kind
-        begin = x - x % count or 1
-        key = device, stream, begin, y, z, axis, rising
-        group = self.groups.get(key)
-        new = group is None
-        if group is None:
-            group = self.groups[key] = self._group(key, slots, x - x % count + count - begin)
-        entry = _Entry(order.blocks, group.memory, group.address + 4 * group.apart * (x - begin), kind)
-        group.keys.append(kind)
-        if new:
-            group.first = entry
-            return self._kept(kind, entry)
-        entry.settled = group.first is not None and group.first.settled
-        self.entries[kind] = entry
-        return entry
-
-    def _group(self, key: Kind, slots: int, count: int) -> _Group:
-        device, stream, x, y, z, axis, rising = key
-        tiles = self.tiles
-        a, b, c = sizes = coarse((x + count - 1, y, z), tiles.coarsening, tiles.axis)
-        largest = Order(sizes, min(slots, a * b * c), axis, rising)
-        apart = words(largest)
-        apart += -apart % _ALIGNED
-        memory, address, keys = self.memory.take(key, (device, stream), 4 * apart * count, _allocate)
-        several = count, apart, slots
-        filler(device).fill(address, largest, (x, y, z), tiles.coarsening, tiles.axis, stream, several)
-        return _Group(memory, address, apart, keys)
-
-    def _undivided(self, entry: _Entry) -> _Entry:
+    def _undivided(self, key: Key, direction: Direction) -> Found:
         """Of the same launch, with whole tiles: there is no memory for sums now."""
-        kind, order = (*entry.kind, "whole"), entry.order
-        assert order is not None
+        slots = multiprocessors(key[0]) * self.blocks_per_sm
         if torch.cuda.is_current_stream_capturing():
-            return self._of_its_own(entry.kind[:4], order, {}, 0)
+            return self._of_its_own(key, direction, slots)
+        kind, _ = self._place(key, None, direction, slots)
         with self.lock, recording.aside():
-            return self.entries.get(kind) or self._kept(kind, self._written(kind, order))
+            entry, at = self._there(key, direction, slots) or (self._written(kind, direction, None, slots), 0)
+        return entry, self._table(key, entry, at, direction, None, slots)
 
-    def _divided(self, kind: Kind, order: Order, values: Mapping[int, int], slots: int) -> _Entry | None:
-        """The launch with the last tiles divided, if that pays."""
+    def _uploaded(self, kind: Kind, values: Sequence[int], slots: int) -> _Entry:
         device, stream, grid, *_ = kind
-        found, how = how_divided(self.tiles, grid, values, slots), self.tiles.stream_k.value
-        if found is None or how is None:
-            return None
-        memory, address, _ = self.memory.take(kind, (device, stream), 4 * found.words, _allocate)
-        filler(device).divide(address, found, grid, stream)
-        divided = _Divided(found.blocks, memory, address, partials_words(how, found.blocks))
-        return _Entry(order.blocks, memory, 0, kind, divided, order)
-
-    def _named(self, values: tuple[int, ...]) -> dict[int, int]:
-        """By the arguments' positions in the compiled function."""
-        return dict(zip(self._indices, values))  # noqa: B905  # every call counts
-
-    def _written(self, kind: Kind, order: Order) -> _Entry:
-        """By the card, in memory that it shares with others."""
-        device, stream, grid, *_ = kind
-        memory, address, _ = self.memory.take(kind, (device, stream), 4 * words(order), _allocate)
-        filler(device).fill(address, order, grid, self.tiles.coarsening, self.tiles.axis, stream)
-        return _Entry(order.blocks, memory, address, kind)
-
-    def _uploaded(self, kind: Kind, blocks: int, table: Any) -> _Entry:
-        device, stream, *_ = kind
         with in_stream(device, stream):
-            memory = _upload(device, table)[1]
+            memory = _upload(device, self._made(grid, values, slots))[1]
         self.memory.add(kind, memory)
-        return _Entry(blocks, memory, memory.data_ptr(), kind)
+        return self._kept(kind, _Entry(memory, memory.data_ptr()))
 
-    def _of_its_own(self, key: Key, order: Order | None, values: Mapping[int, int], slots: int) -> _Entry:
+    def _made(self, grid: tuple[int, int, int], values: Sequence[int], slots: int) -> Any:
+        """By the host, where no formula says what stands in it."""
+        return launch_table(self.tiles, grid, dict(zip(self.tiles.cost.parameters, values, strict=True)), slots)[1]
+
+    def _of_its_own(self, key: Key, direction: Direction | None, slots: int) -> Found:
         """In memory of its own of torch's current stream, for one launch."""
-        device, stream, grid, _ = key
+        device, stream, grid, values = key
         tiles = self.tiles
-        blocks = blocks_of(tiles, grid, slots)
-        if order is None:
-            pinned, memory = _upload(device, launch_table(tiles, grid, values, slots)[1])
+        if direction is None:
+            pinned, memory = _upload(device, self._made(grid, values, slots))
             if torch.cuda.is_current_stream_capturing():
                 self.captured.append(pinned)  # the graph copies it whenever it runs
-            return _Entry(blocks, memory, memory.data_ptr())
-        memory = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
-        filler(device).fill(memory.data_ptr(), order, grid, tiles.coarsening, tiles.axis, stream)
-        return _Entry(blocks, memory, memory.data_ptr())
+        else:
+            order = Order(coarse(grid, tiles.coarsening, tiles.axis), blocks_of(tiles, grid, slots), *direction)
+            memory = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
+            row = Grids(grid, (0, 0, 0), 1, 0)
+            filler(device).fill(memory.data_ptr(), order, row, slots, tiles.coarsening, tiles.axis, stream)
+        entry = _Entry(memory, memory.data_ptr())
+        return entry, self._table(key, entry, 0, direction, None, slots)
 
-    def _captured(self, key: Key) -> _Entry:
-        """For a launch that a graph will make: one that is there already and stays, or one that the graph writes."""
-        device, _, grid, values = key
-        slots, named = multiprocessors(device) * self.blocks_per_sm, self._named(values)
-        blocks = blocks_of(self.tiles, grid, slots)
-        order = self.sampler.order(grid, named, blocks, self.tiles.coarsening, self.tiles.axis)
-        with self.lock:
-            streams = {other[1] for other in self.entries if other[0] == device}
-            keys = [(device, other, grid, values) for other in streams]
-            kinds = [kind for one in keys for kind in (_kind(one, order), (*one, "divided"))]
-            known = [(kind[1], self.entries[kind]) for kind in kinds if kind in self.entries]
-        for other, entry in known:
-            if mark(device, other).is_over() and (entry.divided is None or self._pays_in_graph(key)):
-                self.captured.append(entry.memory)
-                return replace(entry, settled=True)
-        return self._of_its_own(key, order, named, slots)
+    def _captured(self, key: Key) -> Found:
+        """For a launch that a graph will make: one that is there already and stays, or one that the graph writes.
 
-    def _pays_in_graph(self, key: Key) -> bool:
-        """To divide tiles, though the graph clears memory for their sums."""
+        Tiles are divided where that pays though the graph clears memory for their sums.
+        """
         device, _, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        return how_divided(self.tiles, grid, self._named(values), slots, more=CLEARING) is not None
+        direction = self.sampler.direction(grid, values)
+        how = how_divided(self.tiles, grid, values, slots, more=CLEARING) if self.exact else None
+        what = _what(key, direction, how)
+        with self.lock:
+            streams = {kind[1] for kind in self.entries if kind[0] == device}
+            known = [(other, self._there((device, other, grid, values), what, slots)) for other in streams]
+        for other, found in known:
+            if found is not None and mark(device, other).is_over():
+                entry = replace(found[0], settled=True)
+                self.captured.append(entry.memory)
+                return entry, self._table(key, entry, found[1], direction, how, slots)
+        return self._of_its_own(key, direction, slots)
 
 
-def _kind(key: Key, order: Order | None) -> Kind:
-    """What a table of whole tiles depends on: on the values that decide by the order alone, if there is one."""
-    device, stream, grid, values = key
-    return (device, stream, grid, order.blocks, order.axis, order.rising) if order else (device, stream, grid, values)
+def _what(key: Key, direction: Direction | None, how: Division | None) -> Any:
+    """What a table depends on beside the grid: how tiles are divided, or in which order they go, or the numbers."""
+    if how is not None:
+        return how.trips, how.shortest, "divided"
+    return direction or (key[3],)
 
 
 def _allocate(place: Place, size: int) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 K = TypeVar("K")
 Place = tuple[int, int]  # a device and a stream of it
 
-FIRST_BYTES, MOST_BYTES = 64 << 10, 1 << 20  # of a block that is shared
+FIRST_BYTES, MOST_BYTES = 64 << 10, 4 << 20  # of a block that is shared
 _ALIGNED = 128  # bytes
 
 

@@ -14,7 +14,7 @@ from wspec.tile_scheduler.launch import (
 from wspec.tile_scheduler.launch_way import NEAR, LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import PARTIALS, SLOTS, TABLE
 from wspec.tile_scheduler.order import Order
-from wspec.tile_scheduler.sampled import Sampler, coarse
+from wspec.tile_scheduler.sampled import Direction, Sampler, coarse
 from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
 
@@ -23,6 +23,7 @@ __all__ = [
     "PARTIALS",
     "SLOTS",
     "TABLE",
+    "Direction",
     "Division",
     "LaunchWay",
     "LoopCost",

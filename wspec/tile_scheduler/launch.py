@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,8 @@ def launch_table(
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
     """How many blocks are launched."""
     x, y, z = coarse(grid, tiles.coarsening, tiles.axis)
-    return max(1, min(slots, x * y * z))
+    count = x * y * z
+    return (count if count < slots else slots) or 1
 
 
 def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.NDArray[np.int32]:
@@ -53,7 +54,7 @@ def divided_launch(
     tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False, more: float = 0.0
 ) -> tuple[int, npt.NDArray[np.int32]] | None:
     """The same by `how_divided`. `bridge.fill_table` writes the same on the card."""
-    found = how_divided(tiles, grid, values, slots, must=must)
+    found = how_divided(tiles, grid, [values[at] for at in tiles.cost.parameters], slots, must=must)
     if found is None:
         return None
     table = divided_table(grid[::-1], found.trips, found.blocks, found.shortest)
@@ -61,11 +62,11 @@ def divided_launch(
 
 
 def how_divided(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False, more: float = 0.0
+    tiles: TileLoop, grid: Grid, values: Sequence[int], slots: int, *, must: bool = False, more: float = 0.0
 ) -> Division | None:
     """How the last tiles are divided among the blocks; None where that cannot be, or, unless it `must`, pays not.
 
-    What must be divided may have parts of one iteration.
+    values: the arguments that decide, in turn. What must be divided may have parts of one iteration.
 
     It pays where a tile's time, for the part of a wave that would be empty, is more than `more` cycles and those that
     the sums take on their way.

@@ -27,7 +27,7 @@ class LaunchWay:
 
     @cached_property
     def _cycles(self) -> Cycles | None:
-        return _cycles_of((self,))
+        return _cycles_of((self,), "c0")
 
     def cycles(self, grid: Grid, values: Mapping[int, int], sms: int) -> float | None:
         """Of a launch on so many SMs; None where trip counts cannot be told.
@@ -35,8 +35,8 @@ class LaunchWay:
         Tiles of one cost are spread evenly, but for one; others so that all SMs are busy about as long. A group of
         neighbours takes as long as the dearest of them.
         """
-        found = _told(self._cycles, grid, values, sms)
-        return found[0] if found else None
+        found: float | None = _told(self._cycles, grid, [values[at] for at in self.cost.parameters], sms)
+        return found
 
     def lines(self, which: int, along: int) -> list[str]:
         """Lines that compute the cycles as `c`, `which`: by what four tiles cost along an axis (`four_lines`)."""
@@ -76,32 +76,32 @@ class LaunchWay:
         return LaunchWay(row["name"], change, TileCost.from_data(row["cost"]), *numbers)
 
 
-Cycles = Callable[[int, int, int, Mapping[int, int], int], tuple[float, ...]]
-"""Of a grid of three sizes, with the arguments that decide, on so many SMs: what each of several ways takes."""
+Cycles = Callable[[int, int, int, Sequence[int], int], Any]
+"""Of a grid of three sizes, with the arguments that decide, in turn, on so many SMs."""
 
 
-def _cycles_of(ways: Sequence[LaunchWay]) -> Cycles | None:
-    """For ways whose costs differ in cycles only, and depend on one axis."""
+def _cycles_of(ways: Sequence[LaunchWay], found: str) -> Cycles | None:
+    """What is made of the cycles, by names `c0` and so on, of ways whose costs differ in cycles only, and depend on one
+    axis."""
     costs = [way.cost for way in ways]
     axes = {scalar.value for scalar in costs[0].scalars if scalar.name == "program_id"}
     if len(axes) > 1 or not differ_in_cycles(costs):
         return None
     along = min(axes, default=0)
     lines = [line for which, way in enumerate(ways) for line in way.lines(which, along)]
-    found = "".join(f"c{which}, " for which in range(len(ways)))
     made: Cycles = compiled("gx, gy, gz, values, sms", [*four_lines(costs, along), *lines, f"return {found}"])
     return made
 
 
-def _told(cycles: Cycles | None, grid: Grid, values: Mapping[int, int], sms: int) -> tuple[float, ...]:
-    """What they say; nothing where they cannot."""
+def _told(cycles: Cycles | None, grid: Grid, values: Sequence[int], sms: int) -> Any:
+    """What they say; None where they cannot."""
     x, y, z = grid
     if cycles is None or x < 1 or y < 1 or z < 1:
-        return ()
+        return None
     try:
         return cycles(x, y, z, values, sms)
     except (ArithmeticError, ValueError):
-        return ()
+        return None
 
 
 class Ranking:
@@ -109,16 +109,16 @@ class Ranking:
 
     def __init__(self, ways: tuple[LaunchWay, ...]) -> None:
         self.ways = ways
-        self._cycles = _cycles_of(ways)
+        self.parameters = sorted({index for way in ways for index in way.cost.parameters})
+        names = "".join(f"c{which}, " for which in range(len(ways)))
+        turn = f"sorted(range({len(ways)}), key=({names}).__getitem__)"
+        self._turn = _cycles_of(ways, "(0, 1) if c0 <= c1 else (1, 0)" if len(ways) == 2 else turn)
 
-    def fastest(self, grid: Grid, values: Mapping[int, int], sms: int) -> Sequence[int]:
-        """The ways' numbers in turn; values are `near` the launch's."""
-        if self._cycles is None:
-            return [at for _, at in fastest(self.ways, grid, values, sms)]
-        cycles = _told(self._cycles, grid, values, sms)
-        if len(cycles) == 2:
-            return (0, 1) if cycles[0] <= cycles[1] else (1, 0)
-        return sorted(range(len(cycles)), key=cycles.__getitem__)
+    def fastest(self, grid: Grid, values: Sequence[int], sms: int) -> Sequence[int]:
+        """The ways' numbers in turn; values are `near` those of the launch's `parameters`."""
+        if self._turn is None:
+            return [at for _, at in fastest(self.ways, grid, dict(zip(self.parameters, values, strict=True)), sms)]
+        return _told(self._turn, grid, values, sms) or ()
 
 
 NEAR = "({0} if -256 < {1} < 256 else (({0} - 1) | 31) + 1)"

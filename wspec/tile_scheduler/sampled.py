@@ -16,10 +16,6 @@ from wspec.tile_scheduler.costs import Branch, Grid, TileCost
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.scalars import Scalar
 
-Sample = Callable[[int, int, int, int, int, int, Mapping[int, int]], float]
-"""Of the tile x, y, z of a grid of three sizes, with the arguments that decide."""
-
-Costs = tuple[float, float, float, float]  # of four tiles at even distances along an axis
 Direction = tuple[int | None, bool]  # the axis on which costs depend, if there is one, and whether they rise on it
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
@@ -48,22 +44,20 @@ _OPERATIONS = {
     "cast": "{0}",
     "cast_unsigned": "{0}",
 }
+_NAMES: dict[str, Callable[[int], str]] = {
+    "constant": "({})".format,
+    "argument": "v{}".format,
+    "program_id": "xyz".__getitem__,
+    "num_programs": ("gx", "gy", "gz").__getitem__,
+}
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-
-
-def sampler(cost: TileCost) -> Sample:
-    """The function. It raises ArithmeticError or ValueError where a division or a shift has no result."""
-    lines = [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
-    counts, total = _total(cost)
-    made: Sample = compiled("x, y, z, gx, gy, gz, values", [*lines, *counts, f"return {total}"])
-    return made
 
 
 def four_lines(costs: Sequence[TileCost], along: int) -> list[str]:
     """Lines that compute what four tiles cost at even distances on an axis, the only one that costs depend on.
 
-    `t1_0` is what the first tile costs by the second of several costs, which differ in cycles only. What tiles or costs
-    share is computed once.
+    `values` are the arguments that decide, in turn. `t1_0` is what the first tile costs by the second of several costs,
+    which differ in cycles only. What tiles or costs share is computed once.
     """
     cost = costs[0]
     differs: set[int] = set()
@@ -75,7 +69,7 @@ def four_lines(costs: Sequence[TileCost], along: int) -> list[str]:
     counts = _total(cost)[0]
     totals = [_total(one)[1] for one in costs]
     axis, size = "xyz"[along], "g" + "xyz"[along]
-    lines = list(shared)
+    lines = [*_taken(cost), *shared]
     for number, tile in enumerate(("0", f"{size} // 3", f"2 * {size} // 3", f"{size} - 1")):
         if number == 0 or differs:
             lines += [f"{axis} = {tile}", *each, *counts]
@@ -83,20 +77,14 @@ def four_lines(costs: Sequence[TileCost], along: int) -> list[str]:
     return lines
 
 
-def _four_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Mapping[int, int]], Costs]:
-    made: Callable[[int, int, int, Mapping[int, int]], Costs]
-    made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), "return t0_0, t0_1, t0_2, t0_3"])
-    return made
-
-
-def _direction_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Mapping[int, int]], Direction | None]:
+def _direction_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Sequence[int]], Direction | None]:
     """What an order says of costs; None where they rise and fall. That is told by four tiles."""
     lines = [
         "if t0_0 == t0_1 == t0_2 == t0_3: return None, False",
         f"if t0_0 <= t0_1 <= t0_2 <= t0_3: return {along}, True",
         f"return ({along}, False) if t0_0 >= t0_1 >= t0_2 >= t0_3 else None",
     ]
-    made: Callable[[int, int, int, Mapping[int, int]], Direction | None]
+    made: Callable[[int, int, int, Sequence[int]], Direction | None]
     made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), *lines])
     return made
 
@@ -113,6 +101,12 @@ def compiled(arguments: str, lines: Sequence[str]) -> Any:
     body = "\n    ".join(lines)
     exec(compile(f"def sample({arguments}):\n    {body}\n", "<wspec tile cost>", "exec"), space)
     return space["sample"]
+
+
+def _taken(cost: TileCost) -> list[str]:
+    """A line that takes the arguments that decide out of `values`, if there are any."""
+    names = "".join(f"v{at}, " for at in cost.parameters)
+    return [f"{names}= values"] if names else []
 
 
 def _total(cost: TileCost) -> tuple[list[str], str]:
@@ -136,26 +130,19 @@ def _total(cost: TileCost) -> tuple[list[str], str]:
 
 def _name(cost: TileCost, at: int) -> str:
     scalar = cost.scalars[at]
-    return f"({scalar.value})" if scalar.name == "constant" else f"s{at}"
+    return _NAMES[scalar.name](scalar.value) if scalar.name in _NAMES else f"s{at}"
 
 
 def _line(cost: TileCost, at: int) -> list[str]:
-    """What computes a scalar; nothing for a number."""
+    """What computes a scalar; nothing for what has a name."""
     scalar = cost.scalars[at]
-    return [] if scalar.name == "constant" else [f"s{at} = {_text(cost, scalar)}"]
+    return [] if scalar.name in _NAMES else [f"s{at} = {_text(cost, scalar)}"]
 
 
 def _text(cost: TileCost, scalar: Scalar) -> str:
     names = [_name(cost, at) for at in scalar.operands]
-    match scalar.name:
-        case "argument":
-            return f"values[{scalar.value}]"
-        case "program_id":
-            return "xyz"[scalar.value]
-        case "num_programs":
-            return "g" + "xyz"[scalar.value]
-        case "cmpi":
-            return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
+    if scalar.name == "cmpi":
+        return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
     return _OPERATIONS[scalar.name].format(*names)
 
 
@@ -167,7 +154,6 @@ class Sampler:
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
         one = len(self.axes) < 2
-        self._four = _four_sampler(cost, self.along) if one else None
         self._direction = _direction_sampler(cost, self.along) if one else None
 
     def order(
@@ -177,13 +163,16 @@ class Sampler:
 
         None where a formula does not say: costs depend on several axes, or rise and fall. That is told by four tiles.
         """
-        found = self.direction(grid, values)
+        found = self.direction(grid, [values[at] for at in self.cost.parameters])
         if found is None:
             return None
         return Order(coarse(grid, coarsening, axis), blocks, *found)
 
-    def direction(self, grid: Grid, values: Mapping[int, int]) -> Direction | None:
-        """What an `Order` says of costs: on which axis they depend, if there is one, and whether they rise on it."""
+    def direction(self, grid: Grid, values: Sequence[int]) -> Direction | None:
+        """What an `Order` says of costs: on which axis they depend, if there is one, and whether they rise on it.
+
+        values: the arguments that decide, in turn.
+        """
         if not self.axes:
             return None, False
         x, y, z = grid
@@ -191,19 +180,6 @@ class Sampler:
             return None
         try:
             return self._direction(x, y, z, values)
-        except (ArithmeticError, ValueError):
-            return None
-
-    def four(self, grid: Grid, values: Mapping[int, int]) -> Costs | None:
-        """What four tiles cost, at even distances along the axis on which costs depend.
-
-        None where they depend on several, or where a division has no result.
-        """
-        x, y, z = grid
-        if self._four is None or x < 1 or y < 1 or z < 1:
-            return None
-        try:
-            return self._four(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
 
@@ -224,7 +200,7 @@ def _even_sampler(cost: TileCost, loop: int) -> Callable[..., tuple[float, float
     known = [one for one in cost.loops if one.loop == loop and not one.unknown]
     if not known or not cost.uniform:
         return None
-    lines = [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
+    lines = _taken(cost) + [line for at in range(len(cost.scalars)) for line in _line(cost, at)]
     counts, total = _total(cost)
     again, trips = _total(TileCost(0.0, (replace(known[0], cycles=1.0),), cost.scalars))
     made: Callable[..., tuple[float, float]]
@@ -232,8 +208,11 @@ def _even_sampler(cost: TileCost, loop: int) -> Callable[..., tuple[float, float
     return made
 
 
-def even_tiles(cost: TileCost, loop: int, grid: Grid, values: Mapping[int, int]) -> tuple[float, int] | None:
-    """(cost, iterations of the loop) of tiles that are all alike; None where they are not, or it cannot be told."""
+def even_tiles(cost: TileCost, loop: int, grid: Grid, values: Sequence[int]) -> tuple[float, int] | None:
+    """(cost, iterations of the loop) of tiles that are all alike; None where they are not, or it cannot be told.
+
+    values: the arguments that decide, in turn.
+    """
     sample = _even_sampler(cost, loop)
     if sample is None:
         return None
