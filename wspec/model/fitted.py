@@ -95,6 +95,10 @@ ON_THE_WAY = _set(
     "depths of 2 to 16 and one to three blocks an SM, 14 products drawn at random (docs/results/products.md)",
     "loads that nobody reads come fastest with 131,072 on their way (tma_product.flight_rate)",
 )  # fmt: skip
+L2_SHARE = _set(
+    "l2_share", 0.87, "part of the rates at which L2 and memory send tiles that nobody reads, that a kernel gets",
+    "464 products of seeds 51 and 72, their clock given (docs/results/drawn.md)", "see seed 81 there",
+)  # fmt: skip
 COPY_RATE = _set(
     "copy_rate", 29.0, "bytes a cycle that the threads of one producer copy with cp.async, one block an SM",
     "products through pointers in tiles of 128x256 and 128x128, K of 32 and 64, three sizes (kernels/matmul.py)",

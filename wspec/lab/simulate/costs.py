@@ -8,11 +8,15 @@ constants that say their source.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
 
 from wspec.lab.measurements import Measurements, load_measurements
 from wspec.lab.simulate.power import Power, fit
+from wspec.model.fitted import L2_SHARE
 from wspec.model.machine import Machine, MachineError
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
@@ -34,12 +38,15 @@ NAMES = {
     "store": "SM to L2",
 }
 
+_Row = TypeVar("_Row")
+
 SCHEDULERS = 4  # of an SM, each with a warp of every warp group
 THREADS = 128  # of a warp group
 WARP = 32
 _HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
 _DESCRIPTOR_CHAIN = 6  # dependent integer instructions in front of a dot, counted in the SASS of attention
 LINE = 128  # bytes of a line of L2
+_GROUP = 8  # rows of tiles that blocks go down in the calibration in the order of a product
 _LINE_PITCH = 2048  # of the calibration's matrix whose rows begin at lines
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
 
@@ -110,6 +117,21 @@ class Numbers:
     block_start: float  # from a block's end to the first instruction of the next
     fork: float  # from a specialized kernel's start to its tasks' first instructions
     power: Power  # what takes clock
+    measured_mhz: float  # the clock of the calibration
+    multiplying_mhz: float  # where tensor cores have work all the time
+
+    def at(self, mhz: float) -> Numbers:
+        """The same at another clock, of the loads: L2 and memory send as many bytes a second at any, and an SM takes as
+        many a cycle."""
+        faster = self.measured_mhz / mhz
+        return replace(
+            self,
+            load=faster * self.load,
+            load_shared=_times(faster, self.load_shared),
+            load_apart=_times(faster, self.load_apart),
+            load_rows=_times(faster, self.load_rows),
+            dram=faster * self.dram,
+        )
 
     @property
     def crowding(self) -> float:
@@ -125,11 +147,22 @@ class Numbers:
         """
         near = _between(self.load_shared, neighbours, self.load)
         far = _between(self.load_apart, apart, self.load)
-        return min(max(near, far), self.load_rows.get(kind, self.load_most))
+        return min(max(near, far), self.load_rows.get(kind, self.load_most), self.most_rate(kind))
 
     def most_rate(self, kind: tuple[int, int]) -> float:
         """Bytes a cycle that an SM can take, the others idle, of tiles of that `row_class`."""
         return min(self.load_most, self.fill_rows.get(kind, self.load_most))
+
+
+def _times(factor: float, table: Mapping[_Row, float]) -> dict[_Row, float]:
+    return {at: factor * rate for at, rate in table.items()}
+
+
+def _left(table: Mapping[int, float], own: float, measured: float) -> dict[int, float]:
+    """The table of blocks in step, whose row at eight is that much where they are not: so much of what it has over a
+    rate of one's own is left in all rows."""
+    part = max(0.0, measured - own) / (table[_GROUP] - own)
+    return {at: own + part * max(0.0, rate - own) for at, rate in table.items()}
 
 
 def _between(table: Mapping[int, float], at: float, otherwise: float) -> float:
@@ -175,6 +208,8 @@ class _Source:
         fma, alu = self.one("arithmetic.ffma_rate", machine.fma), self.one("arithmetic.fmnmx_rate", 64)
         mufu = self.one("arithmetic.ex2_rate", machine.exp2)
         turn = self.row("handshakes.bar_sync", 4, 20)
+        own = self.row("tma_load.own_rate", 32, machine.tma_rate)
+        near, apart = self._out_of_step(own)
         return Numbers(
             fma=fma,
             alu=alu,
@@ -183,14 +218,14 @@ class _Source:
             lsu=self.one("arithmetic.shfl_rate", 32),
             interference=self._interference(fma, alu, mufu),
             smem=self.row("shared.load_rate", 16, machine.smem_rate),
-            load=self.row("tma_load.own_rate", 32, machine.tma_rate),
+            load=L2_SHARE * own,
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
-            load_shared=self.table("tma_load.shared_rate"),
-            load_apart=self.table("tma_load.apart_rate"),
-            load_rows=self._rows("same"),
+            load_shared=near,
+            load_apart=apart,
+            load_rows=_times(L2_SHARE, self._rows("same")),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
-            dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
+            dram=L2_SHARE * self.row("tma_load.dram_rate", 32, machine.tma_rate),
             store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
@@ -229,7 +264,24 @@ class _Source:
             block_start=machine.block_start,
             fork=machine.fork_latency,
             power=self._power(machine),
+            measured_mhz=self.one("clock.light_mhz", 1.0),
+            multiplying_mhz=self.one("clock.wgmma_mhz", 1.0),
         )
+
+    def _out_of_step(self, own: float) -> tuple[dict[int, float], dict[int, float]]:
+        """Rates of what neighbours want, and others further on, where SMs do not ask at the same time, as those of a
+        kernel do not. Of steps of a product both are known (`tma_product.staggered_rate`: A of every eighth block, B of
+        eight neighbours; least squares); of others that so much is left of what is gained by being wanted by several.
+        """
+        near, apart = self.table("tma_load.shared_rate"), self.table("tma_load.apart_rate")
+        steps = self.table("tma_product.staggered_rate")
+        if steps and near and apart:
+            parts = [[percent / 100, 1 - percent / 100] for percent in steps]
+            times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
+            of_a, of_b = (1 / float(time) for time in times)
+            apart = _left(apart, own, of_a)
+            near = _left(near, own, of_b)
+        return _times(L2_SHARE, near), _times(L2_SHARE, apart)
 
     def _rows(self, walk: str) -> dict[tuple[int, int], float]:
         """Rates of boxes of 128 rows by `row_class`; the mean over the pitches of a class."""

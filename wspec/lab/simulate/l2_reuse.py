@@ -43,7 +43,6 @@ class Source:
     pitch: int = 128  # bytes from row to row of the matrix
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
-    in_step: bool = True  # do all blocks go through the loop around it equally often?
 
 
 Origins = Mapping[Operation, Source]
@@ -70,7 +69,7 @@ class Sources:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
-        second, _, others = self._touched(walker, _ids(grid, at_once, 2 * at_once))
+        second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
         wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in first.items())
         found = {}
         for op, tiles in first.items():
@@ -81,8 +80,7 @@ class Sources:
                 waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
                 pitch = pitches.get(self._descriptor(op), LINE)
                 part = (1 + (waves - 1) * new) / waves / sharers
-                in_step = len(rounds[op] | others.get(op, set())) == 1
-                found[op] = Source(sharers, new, part, pitch, *runs(tiles), in_step)
+                found[op] = Source(sharers, new, part, pitch, *runs(tiles))
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -149,14 +147,13 @@ def row_bytes(type: Type) -> int:
 def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
 
-    The rate of a full grid is the SM's share where all load at the same time. So they do where all go through the same
-    rounds in step. Where rounds differ and the way is `busy` for a part of the time, a tile shares it with what other
-    SMs happen to load: it takes 1 / (1 - busy) of what it takes an SM alone, as at any server that serves all at once
-    (Kleinrock 1967), and no longer than where all load.
+    The rate of a full grid is the SM's share where all load at the same time. Where the way is `busy` for a part of the
+    time, a tile shares it with what other SMs happen to load: it takes 1 / (1 - busy) of what it takes an SM alone, as
+    at any server that serves all at once (Kleinrock 1967), and no longer than where all load.
     """
     kind = row_class(row, source.pitch)
-    rate, most = numbers.load_rate(source.neighbours, source.apart, kind), numbers.most_rate(kind)
-    rate = rate if source.in_step else max(rate, most * (1 - busy))
+    most = numbers.most_rate(kind)
+    rate = max(numbers.load_rate(source.neighbours, source.apart, kind), most * (1 - busy))
     flow = arriving(size, size / rate, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     more = numbers.dram_latency - numbers.tma_latency + slower

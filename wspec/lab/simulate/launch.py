@@ -32,6 +32,8 @@ from wspec.model.machine import Machine
 _CLASSES = 5  # that are played when there are more along one axis
 BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
+_BESIDE = 0.3  # of the time that tiles are on their way: with less they come in the shadow of the rest
+_STEEPEST = 0.8
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -108,9 +110,10 @@ class Simulator:
             one.copies_beside_stores,
         )  # fmt: skip
 
-    def walker(self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0) -> Walker:
-        """Of a launch whose tiles come from there, over a way that is `busy` for a part of the time."""
-        found = arrivals(origins, self.numbers, busy)
+    def walker(self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0, mhz: float = 0.0) -> Walker:
+        """Of a launch whose tiles come from there, over a way that is `busy` for a part of the time, at that clock (0:
+        the calibration's)."""
+        found = arrivals(origins, self.numbers.at(mhz) if mhz else self.numbers, busy)
         return Walker(
             self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
         )
@@ -142,11 +145,29 @@ class Simulator:
     ) -> Prediction:
         """A launch with these integers, by name. `together` blocks share an SM.
 
-        `pitches` are the bytes from row to row of the matrices behind descriptors, by their names.
+        `pitches` are the bytes from row to row of the matrices behind descriptors, by their names. A clock that is not
+        given is the one that the launch comes out to have.
         """
+        if clock_mhz:
+            return self._predict(arguments, grid, together, clock_mhz, pitches)
+        power, guess = self.numbers.power, self.numbers.multiplying_mhz
+        first = self._predict(arguments, grid, together, guess, pitches)
+        mhz = power.mhz(first.draw)
+        if first.utilization["load"] < _BESIDE or abs(mhz - guess) < 1:
+            return replace(first, clock_mhz=mhz)
+        second = self._predict(arguments, grid, together, mhz, pitches)
+        moved = mhz - guess
+        slope = min(_STEEPEST, (power.mhz(second.draw) - mhz) / moved)  # of the clock that comes out, by the one given
+        further = moved * slope / (1 - slope)  # where both are the same, on that line
+        cycles = second.cycles + (second.cycles - first.cycles) / moved * further
+        return replace(second, cycles=cycles, clock_mhz=min(mhz + further, power.light_mhz))
+
+    def _predict(
+        self, arguments: Arguments, grid: Grid, together: int | None, mhz: float, pitches: Mapping[str, int]
+    ) -> Prediction:
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most, pitches)
+        classes = _Classes(self, arguments, grid, most, pitches, mhz)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -159,19 +180,18 @@ class Simulator:
         flop = whole[TENSOR] and classes.flop()
         steps = sum(one.steps for one in classes.results.values())
         draw = drawn(classes.loads(), classes.origins, used, capacity, self.numbers)
-        clock = clock_mhz or self.numbers.power.mhz(draw)
-        return Prediction(cycles, clock, total, most, waves, used, flop, draw, len(classes.results), steps)
+        return Prediction(cycles, mhz, total, most, waves, used, flop, draw, len(classes.results), steps)
 
 
 class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
     def __init__(
-        self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int]
+        self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int], mhz: float
     ) -> None:
-        self.simulator, self.grid, self.most = simulator, grid, most
+        self.simulator, self.grid, self.most, self.mhz = simulator, grid, most, mhz
         self.origins = simulator.origins(arguments, grid, most, pitches)
-        self.walker = simulator.walker(arguments, grid, self.origins)
+        self.walker = simulator.walker(arguments, grid, self.origins, mhz=mhz)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -193,9 +213,9 @@ class _Classes:
         """Tiles come faster than where all SMs load all the time, if they do not: as busy as the way from L2 is in the
         block in the middle. Where that makes little difference the block was played for those that come."""
         simulator, (way, cycles) = self.simulator, self._way(self.sample[len(self.sample) // 2])
-        if not way or not cycles or not faster_in_bursts(self.origins, simulator.numbers, way / cycles):
+        if not way or not cycles or not faster_in_bursts(self.origins, simulator.numbers.at(self.mhz), way / cycles):
             return
-        self.walker = simulator.walker(arguments, self.grid, self.origins, way / cycles)
+        self.walker = simulator.walker(arguments, self.grid, self.origins, way / cycles, self.mhz)
         self.results.clear()
         self.walked.clear()
 
