@@ -32,9 +32,10 @@ from tests.mutants.table import with_section
 from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.check import check
-from wspec.ir import print_module, verify
+from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Placement, placed
+from wspec.ir.verify import verify
 
 SCHEDULES = 30
 LIMIT_S = 10.0  # for the checker

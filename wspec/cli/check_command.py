@@ -18,6 +18,7 @@ from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
 from wspec.ir.disjoint import NONE, Disjoint, Pair
 from wspec.ir.loc import value_name
+from wspec.ir.verify import verify
 from wspec.proof import checked
 from wspec.tile_scheduler import PARTIALS, TABLE
 
@@ -148,7 +149,7 @@ def _disjoint(text: str, function: ir.Operation) -> Disjoint:
 def _report(
     module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint, *, outside: bool = False
 ) -> Report:
-    if problems := ir.verify(module):
+    if problems := verify(module):
         raise invalid(problems, place)
     abstract = next((op for op in module.walk() if op.name.startswith("wspec.")), None)
     if abstract is not None:

@@ -6,19 +6,15 @@ from wspec.ir.cursor import ReadError
 from wspec.ir.ops import OpInfo, info, is_pure
 from wspec.ir.printer import print_module, print_op
 from wspec.ir.reader import read
-from wspec.ir.verify import InvalidIR, Problem, check_valid, verify
 
 __all__ = [
     "Block",
     "Builder",
-    "InvalidIR",
     "OpInfo",
     "Operation",
-    "Problem",
     "ReadError",
     "Region",
     "Value",
-    "check_valid",
     "info",
     "is_pure",
     "print_module",
@@ -26,5 +22,4 @@ __all__ = [
     "read",
     "replace_uses",
     "uses",
-    "verify",
 ]
