@@ -32,6 +32,7 @@ from tests.mutants.table import with_section
 from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.check import check
+from wspec.cli.child import placement
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Placement, placed
@@ -177,7 +178,7 @@ def drawn(random: Random, names: Sequence[str]) -> tuple[Subject, Operation, Pla
             if len(edits) < least or verify(module):
                 continue
             with contextlib.suppress(bridge.BridgeError):
-                return one, module, bridge.placement(module, apart=True), edits
+                return one, module, placement(module), edits
 
 
 def run(one: Subject, module: Operation, placement: Placement, schedules: int) -> tuple[str, str]:
