@@ -4,7 +4,7 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses, uses
 from wspec.ir.cursor import ReadError
 from wspec.ir.ops import OpInfo, info, is_pure
-from wspec.ir.printer import print_module, print_op
+from wspec.ir.printer import print_module
 from wspec.ir.reader import read
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "info",
     "is_pure",
     "print_module",
-    "print_op",
     "read",
     "replace_uses",
     "uses",

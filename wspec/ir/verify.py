@@ -15,7 +15,7 @@ from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import file_loc
 from wspec.ir.names import Names
 from wspec.ir.ops import info, is_terminator
-from wspec.ir.printer import print_op
+from wspec.ir.printer import print_module
 from wspec.ir.type_rules import type_problems
 
 PARTITIONS = "ttg.warp_specialize.partitions"
@@ -30,6 +30,7 @@ _ENDS: dict[str, tuple[str, ...]] = {
     "tt.scan": ("tt.scan.return",),
     "ttg.warp_specialize": ("ttg.warp_yield", PARTITIONS),
 }
+_HERE = "<here>"  # before a name
 _ONE_BLOCK = frozenset(("scf.for", "scf.if", "scf.while", "tt.reduce", "tt.scan"))
 
 
@@ -72,8 +73,13 @@ def check_valid(module: Operation) -> None:
 def _first_line(op: Operation) -> str:
     """The operation as the printed module shows it."""
     *_, root = op, *op.ancestors()
-    lines = print_op(op, root).split("\n")
-    return lines[0].strip()[:200] + (" ..." if len(lines) > 1 else "")
+    name, op.name = op.name, f"{_HERE}{op.name}"
+    try:
+        lines = print_module(root, locations=False).split("\n")
+    finally:
+        op.name = name
+    first = next(line for line in lines if _HERE in line).replace(_HERE, "")
+    return first.strip()[:200] + (" ..." if op.regions else "")
 
 
 class _Verifier:
