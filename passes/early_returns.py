@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
-from wspec.ir.dominance import successors
 from wspec.ir.types import I1
 
 
@@ -69,7 +68,7 @@ class _Nesting:
         if block.terminator.name not in ("cf.cond_br", "cf.br", "tt.return"):
             raise _Crossing
         found = {block}
-        for target in successors(block):
+        for target in block.terminator.successors:
             self._visit(target, [*path, block])
             found |= self.reach[target]
         self.reach[block] = frozenset(found)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 from wspec.diagnostics import Declined, Remark
 from wspec.host_descriptors import Promotion
@@ -13,7 +11,6 @@ from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.types import TensorDescType
-from wspec.ir.verify import check_valid
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.passes.boxed_operands import share_boxed_operands
@@ -44,7 +41,6 @@ from wspec.plan.plan import Plan
 from wspec.planner import tile_loops
 from wspec.planner.decide import decide, function_of, given, numbered
 
-T = TypeVar("T")
 Pass = Callable[[Operation, Plan], Operation]
 
 
@@ -56,38 +52,48 @@ class Outcome:
     plan: Plan | None
     remarks: tuple[Remark, ...]
     stages: dict[str, str] = field(default_factory=dict)  # stage name -> text, when they were kept
-    times: dict[str, float] = field(default_factory=dict)  # stage name -> seconds
     disjoint: Disjoint = NONE  # what the specialized module takes for granted of its arguments
     promotion: Promotion | None = None  # the arguments it has besides those of the kernel, which a launch makes
 
 
-def specialize(module: Operation, options: Options, *, plan: Plan | None = None, keep_stages: bool = False) -> Outcome:
+def specialize(
+    module: Operation,
+    options: Options,
+    *,
+    plan: Plan | None = None,
+    keep_stages: bool = False,
+    verify: Callable[[Operation], None] | None = None,
+) -> Outcome:
     """Warp-specialize a module that stands right before Triton's pipeliner, in place: prepare, plan, passes.
 
     Returns an Outcome; a kernel that is left alone has no module and a remark that says why. With `plan`, that plan is
-    used instead of one of our own; it must have been made for this kernel. What the last pass leaves is verified, and
-    with `keep_stages` what each leaves: that takes a third of the time. What follows is the bridge's: Triton's own
-    passes, the checker, the back end.
+    used instead of one of our own; it must have been made for this kernel. `verify` is shown what each pass leaves, as
+    `ir.verify.check_valid` wants it; a launch does without, since libtriton verifies what it is given. What follows is
+    the bridge's: Triton's own passes, the checker, the back end.
     """
-    run = _Run(keep_stages)
+    stages: dict[str, str] = {}
+
+    def keep(name: str, made: Operation | Plan) -> None:
+        if keep_stages:
+            stages[name] = made.to_text() if isinstance(made, Plan) else print_module(made)
+
     machine = load_machine(options.machine)
     try:
-        promoted = run.step(prepare, module, options)
+        promoted = prepare(module, options)
         disjoint = disjoint_arguments(function_of(module))
-        run.keep("input", module)
-        plan = run.step(decide, module, machine, options) if plan is None else run.step(given, module, plan, machine)
+        keep("input", module)
+        plan = decide(module, machine, options) if plan is None else given(module, plan, machine)
     except Declined as declined:
-        return Outcome(None, None, (declined.remark,), run.stages, run.times)
-    run.keep("plan", plan)
-    passes = passes_of(plan)
-    for one in passes:
-        module = run.step(one, module, plan)
-        if keep_stages or one is passes[-1]:
-            run.step(check_valid, module, name=f"verify {one.__name__}")
-        run.keep(one.__name__, module)
+        return Outcome(None, None, (declined.remark,), stages)
+    keep("plan", plan)
+    for one in passes_of(plan):
+        module = one(module, plan)
+        if verify is not None:
+            verify(module)
+        keep(one.__name__, module)
     done = Remark("specialized", describe(plan), function_of(module).location)
     remarks = (done, *promoted.remarks())
-    return Outcome(module, plan, remarks, run.stages, run.times, disjoint, promoted.promotion)
+    return Outcome(module, plan, remarks, stages, disjoint, promoted.promotion)
 
 
 def prepare(module: Operation, options: Options) -> Promoted:
@@ -157,7 +163,6 @@ def undivided(read: Callable[[], Operation], lowered: Operation, options: Option
     function = function_of(module)
     if promoted.promotion is None or (not options.promote and operands(function)):
         return None
-    check_valid(module)
     count = len(promoted.done)
     tiles = "a tile" if count == 1 else f"{count} tiles"
     message = f"not specialized, but {tiles} that went through pointers go through tensor descriptors"
@@ -199,25 +204,6 @@ def emit(module: Operation, plan: Plan) -> Operation:
     for one in passes_of(plan):
         module = one(module, plan)
     return module
-
-
-class _Run:
-    """Names, times and keeps the result of each stage."""
-
-    def __init__(self, keep_stages: bool) -> None:
-        self.keep_stages = keep_stages
-        self.stages: dict[str, str] = {}
-        self.times: dict[str, float] = {}
-
-    def step(self, function: Callable[..., T], *args: Any, name: str = "") -> T:
-        start = time.perf_counter()
-        result = function(*args)
-        self.times[name or function.__name__] = time.perf_counter() - start
-        return result
-
-    def keep(self, name: str, made: Operation | Plan) -> None:
-        if self.keep_stages:
-            self.stages[name] = made.to_text() if isinstance(made, Plan) else print_module(made)
 
 
 def describe(plan: Plan) -> str:

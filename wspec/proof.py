@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Protocol
 
 from wspec import bridge, ir
 from wspec.bridge import Proof
 from wspec.bridge.collector import collector_paused
 from wspec.check import Finding, Report, check
 from wspec.ir.disjoint import NONE, Disjoint
+from wspec.ir.shared_memory import Placement
 
 _GENERIC = '"builtin.module"('  # how a module begins in generic form
 LIMIT_S = 10.0  # of CPU time; a launch waits for it: most kernels take 20 to 200 ms, rings of 12 tiles up to 4 s
+
+
+class Placing(Protocol):
+    """Says where Triton puts what a module keeps in shared memory, or raises BridgeError."""
+
+    def __call__(self, module: ir.Operation, *, limit_s: float) -> Placement: ...
 
 
 def prove(final: str, disjoint: Disjoint = NONE) -> Proof:
@@ -23,12 +31,13 @@ def prove(final: str, disjoint: Disjoint = NONE) -> Proof:
     return proof_of(checked(read_final(final), LIMIT_S, disjoint=disjoint), LIMIT_S)
 
 
-def checked(module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, outside: bool = False) -> Report:
+def checked(
+    module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, placing: Placing | None = None
+) -> Report:
     """What the checker says of a module, with the shared memory that the installed Triton gives it, if these arguments
     do not overlap.
 
-    Undecided where Triton cannot say: it refuses the module. `outside`: the module may be anybody's, and libtriton may
-    crash on it.
+    Undecided where Triton cannot say: it refuses the module. `placing` is asked instead of `bridge.placement`.
     """
     start = time.thread_time()
 
@@ -36,7 +45,7 @@ def checked(module: ir.Operation, limit_s: float, *, disjoint: Disjoint = NONE, 
         return limit_s - (time.thread_time() - start)
 
     try:
-        placed = bridge.placement(module, apart=outside, limit_s=limit_s)
+        placed = (placing or bridge.placement)(module, limit_s=limit_s)
         with collector_paused():
             report = check(module, limit_s=left(), disjoint=disjoint, placement=placed)
     except bridge.BridgeError as error:

@@ -29,13 +29,15 @@ class Judge:
     options: Options
     plan: Plan | None = None
     keep_stages: bool = False
+    verify: Callable[[ir.Operation], None] | None = None  # as `pipeline.specialize` takes it
     name: str = ""  # of an alternative: the options that make it
 
     def __call__(self, text: str) -> Verdict:
         if not self.options.specialize and self.plan is None:
             why = Remark("disabled", "no kernel is divided into tasks (specialize=False or WSPEC_SPECIALIZE=0)")
             return Verdict(None, remarks=(why,))
-        outcome = specialize(ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages)
+        more: dict[str, Any] = {"plan": self.plan, "keep_stages": self.keep_stages, "verify": self.verify}
+        outcome = specialize(ir.read(text), self.options, **more)
         module = ir.print_module(outcome.module) if outcome.module is not None else None
         found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
         if found is None:

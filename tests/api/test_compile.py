@@ -313,7 +313,7 @@ def test_a_plan_reaches_the_compiler_and_the_cache_key(monkeypatch: pytest.Monke
     plan = Plan("add", "fingerprint", 4, tasks, ())
     seen: list[Plan | None] = []
 
-    def specialize(module: ir.Operation, options: Options, *, plan: Plan | None, keep_stages: bool) -> FakeOutcome:
+    def specialize(module: ir.Operation, options: Options, *, plan: Plan | None, **_: Any) -> FakeOutcome:
         seen.append(plan)
         return FakeOutcome(module, plan, (Remark("specialized", "done"),))
 

@@ -115,7 +115,9 @@ class FakeSpecialize:
         self.action = action
         self.calls = 0
 
-    def __call__(self, module: ir.Operation, options: Options, *, plan: Any, keep_stages: bool) -> FakeOutcome:
+    def __call__(
+        self, module: ir.Operation, options: Options, *, plan: Any, keep_stages: bool, **_: Any
+    ) -> FakeOutcome:
         self.calls += 1
         if self.action == "raise":
             raise RuntimeError("a bug")

@@ -38,13 +38,13 @@ def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that this process compiles itself."""
     names: list[str] = []
-    real = compile._finish
+    real = compile._Job.finished
 
-    def counted(source: bridge.KernelSource, *args: Any) -> Any:
-        names.append(source.name)
-        return real(source, *args)
+    def counted(job: Any, *args: Any) -> Any:
+        names.append(job.source.name)
+        return real(job, *args)
 
-    monkeypatch.setattr(compile, "_finish", counted)
+    monkeypatch.setattr(compile._Job, "finished", counted)
     return names
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.check.script import kernel
 from wspec import bridge
-from wspec.bridge import shared_memory
 from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area
@@ -32,11 +31,6 @@ def test_scratch_has_the_bytes_of_a_buffer_that_is_done_with() -> None:
     placed = bridge.placement(module)
     assert placed.areas == {alloc: Area(0, 8192), convert: Area(0, 8192)}
     assert print_module(module) == text, "the module was changed"
-
-
-def test_a_child_says_the_same() -> None:
-    module = kernel(GIVEN_AWAY)
-    assert bridge.placement(module, apart=True) == bridge.placement(module)
 
 
 def test_buffers_of_two_tasks_lie_apart() -> None:
@@ -82,14 +76,6 @@ def test_what_libtriton_refuses() -> None:
     module = kernel("def kernel(n):\n    a = buffer(64, 64)\n    store(part(a, (0, 0), (32, 48)))")
     with pytest.raises(bridge.BridgeError):
         bridge.placement(module)
-    with pytest.raises(bridge.BridgeError):
-        bridge.placement(module, apart=True)
-
-
-def test_what_libtriton_dies_of() -> None:
-    module = kernel("def kernel(n):\n    ring = raw_barriers(2)\n    init(part(ring, (1, 0), (1, 1)), 1)")
-    with pytest.raises(bridge.BridgeError, match=r"crashed|barrier allocation must be"):  # 3.9 refuses it first
-        bridge.placement(module, apart=True)
 
 
 def test_what_takes_too_long_is_given_up() -> None:
@@ -98,12 +84,3 @@ def test_what_takes_too_long_is_given_up() -> None:
     with pytest.raises(bridge.BridgeError, match="too long"):
         bridge.placement(module, limit_s=0)
     assert checked(module, 0.0).undecided
-
-
-def test_a_child_that_takes_too_long_is_ended() -> None:
-    def endless() -> shared_memory.Numbers:
-        while True:
-            pass
-
-    with pytest.raises(bridge.BridgeError, match="too long"):
-        shared_memory._in_child(endless, 0.1)

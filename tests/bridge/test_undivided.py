@@ -156,7 +156,7 @@ def test_what_does_not_compile_is_said(
     def fails(text: str, source: object) -> None:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(undivided, "finish_undivided", fails)
+    monkeypatch.setattr(undivided, "finish_as_triton", fails)
     compiled = wspec.compile(product, specialize=False, promote=True)
     compiled[grid(128, 192)](*arguments(128, 192, 256), **META)
     assert not any(isinstance(one, TensorDescriptor) for one in driver.launches[0].arguments)

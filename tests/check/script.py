@@ -26,11 +26,12 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from tests.check.calls import ARGUMENTS, CALLS, Calls
-from wspec.ir import Builder, check_valid
+from wspec.ir import Builder
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import FileLoc, NameLoc, file_loc
 from wspec.ir.types import I1, I32, DenseArrayAttr, FunctionType, StringAttr, TypeAttr, i32
+from wspec.ir.verify import check_valid
 
 _BINARY = {
     ast.Add: "arith.addi",

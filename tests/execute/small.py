@@ -42,6 +42,7 @@ from wspec.ir.types import (
     TypeAttr,
     i32,
 )
+from wspec.ir.verify import check_valid
 
 F16 = ScalarType("f16")
 SIZE = 16
@@ -272,7 +273,7 @@ class Small:
             for task, code in enumerate(self.tasks):
                 code.op("ttg.warp_return" if task else "ttg.warp_yield")
         self.outside.op("tt.return")
-        ir.check_valid(self.module)
+        check_valid(self.module)
         return ir.read(ir.print_module(self.module))
 
     def ready(self) -> Kernel:

@@ -12,12 +12,12 @@ from tests.execute.test_machine_kernels import Subject, bits
 from tests.planner.test_chain import MODULES, ODD, narrow, text_of
 from tests.support.compiling import lowered
 from tests.support.goldens import ROOT
+from tests.support.verified import specialize
 from wspec.execute import FirstReady, Kernel, Priorities, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
 from wspec.lab.persistent_launch import even_launch
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.specs.variants import variant_signature
 
 Which = tuple[str, str, str]

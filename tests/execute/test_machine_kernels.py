@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.support.goldens import ROOT
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.execute import ExecutionError, FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
 from wspec.execute import one_thread as executor_thread
@@ -19,7 +20,6 @@ from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.lab.persistent_launch import even_launch
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.specs.signature import Signature
 from wspec.specs.variants import variant_signature
 from wspec.tile_scheduler import PARTIALS, TABLE, TileLoop, divided_launch, partials_words

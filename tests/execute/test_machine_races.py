@@ -7,11 +7,11 @@ import torch
 
 from tests.check.script import kernel
 from tests.support.aliased_kernels import bound_elsewhere
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.execute import FirstReady, Kernel, ProgramError, Random
 from wspec.ir import read
 from wspec.options import Options
-from wspec.pipeline import specialize
 
 
 def ran(text: str, seed: int | None = None, count: int = 1) -> torch.Tensor:

@@ -12,11 +12,12 @@ from typing import Any
 from tests.fuzz.case import Case
 from tests.fuzz.printer import argument, sizes, source
 from tests.fuzz.program import Buffer, Extent
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from tests.fuzz.compiling import Compiling
 from tests.fuzz.judge import arguments
 from tests.fuzz.trial import draw as drawn
 from tests.support.goldens import ROOT
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.bridge.spans import share
 from wspec.cli.inputs import each_variant, open_kernel, signature_of
@@ -38,7 +39,7 @@ from wspec.execute.schedule import FirstReady, Priorities, Random, Schedule
 from wspec.host_descriptors import compared
 from wspec.ir import read
 from wspec.lab.persistent_launch import descriptors_of, executed_launch
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.specs.kernel_file import load_kernel
 
 Arguments = Mapping[str, Any]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.stages import text_of
-from wspec.ir import Block, Builder, Operation, ReadError, Region, Value, print_module, read, verify
+from wspec.ir import Block, Builder, Operation, ReadError, Region, Value, print_module, read
 from wspec.ir.loc import UNKNOWN, CallSiteLoc, FileLoc, FusedLoc, Location, NameLoc, OpaqueLoc
 from wspec.ir.types import (
     I32,
@@ -37,6 +37,7 @@ from wspec.ir.types import (
     TypeAttr,
     UnitAttr,
 )
+from wspec.ir.verify import verify
 
 words = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
 strings = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=8).map(

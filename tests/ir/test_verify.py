@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from wspec.ir import Builder, InvalidIR, Operation, Region, check_valid, read, verify
+from wspec.ir import Builder, Operation, Region, read
 from wspec.ir.loc import FileLoc
+from wspec.ir.verify import InvalidIR, check_valid, verify
 
 FOLDER = Path(__file__).parent / "invalid"
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.pinned import under_pinned
 from tests.support.shipped import shipped, shipped_options
+from tests.support.verified import specialize
 from wspec import api, bridge
 from wspec.ir import print_module, read
 from wspec.ir.types import ScalarType, TensorType
@@ -18,7 +19,6 @@ from wspec.model import estimate
 from wspec.model.estimate import Way
 from wspec.model.machine import load_machine
 from wspec.model.operations import Iteration, load_rate
-from wspec.pipeline import specialize
 
 H200 = load_machine("h200")
 DIGESTS: dict[str, str] = json.loads((Path(__file__).parent / "shipped.json").read_text())

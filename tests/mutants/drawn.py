@@ -32,9 +32,11 @@ from tests.mutants.table import with_section
 from tests.support.disjoint import all_apart
 from wspec import bridge
 from wspec.check import check
-from wspec.ir import print_module, verify
+from wspec.cli.child import placement
+from wspec.ir import print_module
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Placement, placed
+from wspec.ir.verify import verify
 
 SCHEDULES = 30
 LIMIT_S = 10.0  # for the checker
@@ -176,7 +178,7 @@ def drawn(random: Random, names: Sequence[str]) -> tuple[Subject, Operation, Pla
             if len(edits) < least or verify(module):
                 continue
             with contextlib.suppress(bridge.BridgeError):
-                return one, module, bridge.placement(module, apart=True), edits
+                return one, module, placement(module), edits
 
 
 def run(one: Subject, module: Operation, placement: Placement, schedules: int) -> tuple[str, str]:

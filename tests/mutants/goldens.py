@@ -19,6 +19,7 @@ from tests.gpu import structures, structures_more
 from tests.gpu.structures import Size, Tile
 from tests.passes.test_programs import NAMES, PROGRAMS, outputs
 from tests.support import kernels as odd
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
@@ -27,7 +28,6 @@ from wspec.ir.types import PointerType, ScalarType, TensorDescType
 from wspec.kernels import attention, matmul
 from wspec.lab.persistent_launch import even_table
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.tile_scheduler import PARTIALS
 from wspec.tile_scheduler.names import TABLE
 

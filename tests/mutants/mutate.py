@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from tests.mutants import drops, numbers, places, positions, swaps
 from tests.mutants.edits import Mutant, Operator
 from tests.mutants.facts import Kernel
-from wspec.ir import verify
 from wspec.ir.core import Operation
+from wspec.ir.verify import verify
 
 OPERATORS: tuple[Operator, ...] = (
     *drops.OPERATORS,

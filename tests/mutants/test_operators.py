@@ -20,8 +20,9 @@ from tests.mutants.numbering import Meaning
 from tests.mutants.numbers import wraps
 from tests.mutants.shown import difference
 from tests.support.goldens import assert_golden
-from wspec.ir import check_valid, print_module, read
+from wspec.ir import print_module, read
 from wspec.ir.core import Operation
+from wspec.ir.verify import check_valid
 
 SMALL = "program-chain"  # one consumer; a tile that is filled once, two rings, a branch, a staged store
 SHOWN = Path(__file__).with_name("operators.txt")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.support.shipped import shipped
+from tests.support.verified import specialize
 from wspec.ir import Operation, print_module, read
 from wspec.ir.types import i32
 from wspec.options import Options
-from wspec.pipeline import specialize
 
 COPY = "ttg.async_copy_global_to_local"
 

@@ -17,8 +17,9 @@ import pytest
 from tests.support.goldens import assert_golden, assert_matches, prefixes
 from tests.support.invariants import assert_sound
 from wspec import bridge
-from wspec.ir import check_valid, print_module, read
+from wspec.ir import print_module, read
 from wspec.ir.numbering import number
+from wspec.ir.verify import check_valid
 from wspec.passes.persistent.persist import persist
 from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.pipeline import PASSES, passes_of, walk_tiles

@@ -17,7 +17,8 @@ from tests.support.compiling import Case, outcome, place, plain_module, source
 from tests.support.invariants import assert_sound
 from tests.support.worlds import assert_same_stores
 from wspec import bridge
-from wspec.ir import print_module, verify
+from wspec.ir import print_module
+from wspec.ir.verify import verify
 from wspec.kernels import attention
 
 SETTINGS = hypothesis.settings(

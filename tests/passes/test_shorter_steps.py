@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.api import offline
 from wspec.execute import Kernel
@@ -25,7 +26,7 @@ from wspec.ir.verify import check_valid
 from wspec.lab.bench.pointer_kernels import product
 from wspec.lab.persistent_launch import descriptors_of
 from wspec.options import Options
-from wspec.pipeline import prepare, specialize
+from wspec.pipeline import prepare
 
 OPTIONS = Options(gate="off", persistent=False)
 TYPES = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16") | dict.fromkeys(("M", "N", "K"), "i32")

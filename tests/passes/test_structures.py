@@ -14,13 +14,13 @@ import triton
 import triton.language as tl
 
 import wspec
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.api import offline
 from wspec.execute import Kernel, Random
 from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.options import Options
-from wspec.pipeline import specialize
 
 OPTIONS = Options(gate="off", promote=False, persistent=False)
 TYPES = {

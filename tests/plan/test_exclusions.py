@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.proved import assert_proved
 from tests.support.shipped import shipped
+from tests.support.verified import specialize
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.plan.exclusions import EXCLUDED, OPTIMIZATIONS, both_used
 from wspec.plan.plan import Plan
 

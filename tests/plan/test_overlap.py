@@ -10,13 +10,14 @@ import pytest
 
 from tests.support import aliased_kernels
 from tests.support import kernels as odd
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.check import check
 from wspec.diagnostics import place_text
 from wspec.ir import print_module, read
 from wspec.ir.disjoint import Disjoint
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.plan.overlap import disjoint_arguments, in_words
 from wspec.planner.decide import function_of
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.pinned import PINNED
 from tests.support.shipped import shipped, shipped_source
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.bridge.versions import INSTALLED
 from wspec.ir import print_module, read
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.plan.partition import hot_loops
 from wspec.plan.registers import consumer_need
 from wspec.planner.decide import function_of

@@ -15,6 +15,7 @@ from tests.support.cases import desc, odd_cases
 from tests.support.compiling import Case, outcome
 from tests.support.goldens import ROOT
 from tests.support.invariants import assert_sound
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
@@ -22,7 +23,7 @@ from wspec.ir.numbering import number
 from wspec.kernels import attention, matmul, persistent, quantized
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.plan.graph import Dataflow
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Channel, Plan

@@ -14,9 +14,10 @@ from tests.support.compiling import Case, outcome, plain_module
 from tests.support.invariants import assert_sound
 from tests.support.programs import numbered, program
 from tests.support.proved import assert_proved
+from tests.support.verified import specialize
 from wspec.diagnostics import Declined, Remark
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Channel, Plan
 from wspec.planner.gate import check_pays, constant_trips
@@ -319,7 +320,6 @@ def test_stages_are_kept_when_asked_for() -> None:
     assert list(made.stages)[:2] == ["input", "plan"]
     assert list(made.stages)[2] == "split" and list(made.stages)[-1] == "finish"
     assert outcome(ODD["gemm"]).stages == {}
-    assert all(seconds >= 0 for seconds in made.times.values())
 
 
 def test_the_plan_of_a_program() -> None:

@@ -7,7 +7,8 @@ import difflib
 import pytest
 
 from wspec import bridge
-from wspec.ir import print_module, read, verify
+from wspec.ir import print_module, read
+from wspec.ir.verify import verify
 
 
 def assert_round_trips(text: str) -> None:

@@ -72,8 +72,8 @@ def dumps(case: Case) -> dict[str, str]:
 def _outcome(case: Case) -> Any:
     # Imported here: the IR's own tests use this file and must not depend on the passes.
     from tests.support.proved import assert_proved
+    from tests.support.verified import specialize
     from wspec.options import Options
-    from wspec.pipeline import specialize
 
     made = specialize(read(_lowered(case)[1]), Options(gate="off", persistent=False), keep_stages=True)
     if made.module is not None:

@@ -8,7 +8,8 @@ import triton
 from tests.roundtrip.cases import cases
 from tests.roundtrip.check import assert_round_trips
 from tests.roundtrip.stages import Case, dumps, text_of
-from wspec.ir import print_module, read, verify
+from wspec.ir import print_module, read
+from wspec.ir.verify import verify
 
 MODULES = [pytest.param(case, stage, id=f"{case.name}-{stage}") for case in cases() for stage in case.stages]
 SPECIALIZED = [pytest.param(case, id=case.name) for case in cases() if "specialized" in case.stages]

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.proved import assert_proved
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.diagnostics import Remark
 from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.loc import FileLoc, file_loc
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.plan.plan import Plan
 
 

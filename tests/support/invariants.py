@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.support.proved import assert_proved
-from wspec.ir import verify
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType
+from wspec.ir.verify import verify
 from wspec.plan.plan import Plan
 
 SM_REGISTERS = 65536

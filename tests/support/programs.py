@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wspec.ir import check_valid, read
+from wspec.ir import read
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import number
+from wspec.ir.verify import check_valid
 
 PROGRAMS = Path(__file__).parents[1] / "passes" / "programs"
 

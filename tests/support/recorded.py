@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tests.support.goldens import ROOT
+from tests.support.verified import specialize
 from wspec import api, bridge
 from wspec.cli.run_inputs import example_maker
 from wspec.execute import Kernel, Random
@@ -18,7 +19,7 @@ from wspec.lab.trace import Recording
 from wspec.lab.trace.instrument import HEAD, TRACE, Instrumented, instrument
 from wspec.lab.trace.recording import empty_table
 from wspec.options import Options
-from wspec.pipeline import Outcome, specialize
+from wspec.pipeline import Outcome
 from wspec.specs.kernel_file import load_kernel
 from wspec.specs.variants import spec_path, variant_signature
 

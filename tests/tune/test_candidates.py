@@ -10,11 +10,11 @@ import pytest
 from tests.support.cases import odd_cases
 from tests.support.compiling import plain_module
 from tests.support.shipped import numbered_function, shipped
+from tests.support.verified import specialize
 from wspec.diagnostics import Declined
 from wspec.ir import print_module
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.plan.plan import Plan, is_shallow
 from wspec.planner.decide import decide, function_of
 from wspec.tune.candidates import candidates

@@ -101,16 +101,31 @@ class Emitted:
 
 def emit(text: str, source: KernelSource, told: Callable[[Text], None] | None = None) -> Emitted:
     """`finish` up to ptxas, without edits."""
-    backend, options, arch = source.backend, source.options, capability(source)
-    module = _finishing(text, arch)
-    metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
+    module = _finishing(text, capability(source))
     final = str(module.str())
     generic = functools.cache(lambda: generic_text(reparse(final)))
     if told is not None:
         told(generic)
+    return Emitted(final, generic, *_to_ptx(module, source))
+
+
+def _to_ptx(module: Any, source: KernelSource) -> tuple[str, str, dict[str, Any]]:
+    """LLVM IR, PTX and the launcher's metadata of a module in TTGIR, which is spent."""
+    backend, options, arch = source.backend, source.options, capability(source)
+    metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
     llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
     ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    return Emitted(final, generic, llir, ptx, metadata)
+    return llir, ptx, metadata
+
+
+def finish_as_triton(ttir: str, source: KernelSource) -> Finished:
+    """Compile TTIR to a cubin as Triton does. Raises BridgeError."""
+    module, arch = reparse(ttir), capability(source)
+    module = captured("make_ttgir failed", lambda: source.backend.make_ttgir(module, {}, source.options, arch))
+    final = str(module.str())
+    llir, ptx, metadata = _to_ptx(module, source)
+    cubin, log = assemble(ptx, source)
+    return Finished(final, llir, ptx, cubin, metadata, log, Validation("as Triton wrote it"))
 
 
 def final_ttgir(text: str, source: KernelSource) -> str:

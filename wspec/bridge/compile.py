@@ -77,7 +77,7 @@ def obtain(
     if hindered is not None:
         return Result(False, (hindered,)), {}
     try:
-        return _obtained(source, options, compiler, checker, plan)
+        return _Job(source, options, compiler, checker, plan).obtained()
     except OSError as error:  # no space, no permission: where the plain kernel is in the cache, it runs
         where = f" ({error.filename})" if error.filename else ""
         message = f"{source.name} is not specialized: {error.strerror or error}{where}"
@@ -86,25 +86,17 @@ def obtain(
         return Result(False, (remark,)), {}
 
 
-def _obtained(
-    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, plan: str
+def compile_lowered(
+    source: KernelSource, ttir: str, text: str, options: Options, compiler: Compiler, checker: Checker, key: str
 ) -> tuple[Result, Group]:
-    hash_library_ahead()
-    key = functools.cache(lambda: cache.key(source, options, plan))
-    with collector_paused():
-        begun = _begun(source, options, compiler, plan)
-        if may_reuse(options) and (begun.verdict is None or is_library_hashed()):
-            found = cache.load(key(), source)
-            if found is None and cache.wait_for(key()):
-                found = cache.load(key(), source)
-            if found is not None:
-                if begun.lowered is not None:
-                    cache.note_stored(source, options, plan)
-                return found
-        made = _made(source, options, compiler, checker, key, plan, begun)
-        if made[1]:
-            cache.note_stored(source, options, plan)
-        return made
+    """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
+    verdict = judge(source, text, compiler, options)
+    return _Job(source, options, compiler, checker).compiled(ttir, text, lambda: key, verdict)
+
+
+def may_reuse(options: Options) -> bool:
+    """May a result be taken from the cache?"""
+    return options.cache and options.dump is None and not knobs.compilation.always_compile
 
 
 Key = Callable[[], str]
@@ -119,93 +111,166 @@ class _Begun:
     verdict: Verdict | None = None
 
 
-def _begun(source: KernelSource, options: Options, compiler: Compiler, plan: str) -> _Begun:
-    """What can be done while the first key of a process still waits for the digest of libtriton.
-
-    Nothing where the kernel seems to be in the cache. Where it does not and the digest is not there by then, the cache
-    is not asked, and the kernel goes on to LLVM and ptxas: its key is needed when there is something to store.
-    """
-    if is_library_hashed() or (may_reuse(options) and cache.seems_stored(source, options, plan)):
-        return _Begun()
-    try:
-        lowered = lower(source)
-    except BridgeError:  # `_made` says so
-        return _Begun()
-    return _Begun(lowered, None if is_library_hashed() else judge(source, lowered[1], compiler, options))
+@dataclass(frozen=True, slots=True)
+class _Made:
+    result: Result
+    finished: Finished | None = None  # the specialized kernel, which may be one that may not run
+    stored: bool = True
 
 
-def may_reuse(options: Options) -> bool:
-    """May a result be taken from the cache?"""
-    return options.cache and options.dump is None and not knobs.compilation.always_compile
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A kernel to be compiled, and who compiles and checks it."""
 
+    source: KernelSource
+    options: Options
+    compiler: Compiler
+    checker: Checker
+    plan: str = ""  # that a person gave
 
-def _made(
-    source: KernelSource,
-    options: Options,
-    compiler: Compiler,
-    checker: Checker,
-    key: Key,
-    plan: str,
-    begun: _Begun,
-) -> tuple[Result, Group]:
-    """The same, made now, or from an equal kernel that this process made under another key."""
-    try:
-        ttir, text = begun.lowered or lower(source)
-    except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
-        message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
-        return Result(False, (Remark("compile-error", message, kernel_location(source), severity="error"),)), {}
-    verdict = begun.verdict or judge(source, text, compiler, options)
-    if verdict.text is None:
-        return _compiled(source, ttir, text, options, compiler, checker, key, verdict)
-    share = cache.share(source, text, options, plan)
-    if may_reuse(options) and cache.is_shared(share):
-        found = cache.load_shared(share, key(), source, verdict.plan, cache.sha256(verdict.text))
-        if found is not None:
-            return found
-    made = _compiled(source, ttir, text, options, compiler, checker, key, verdict)
-    cache.remember(share, key())
-    return made
+    @property
+    def place(self) -> FileLoc:
+        return kernel_location(self.source)
 
+    def obtained(self) -> tuple[Result, Group]:
+        source, options, plan = self.source, self.options, self.plan
+        hash_library_ahead()
+        key = functools.cache(lambda: cache.key(source, options, plan))
+        with collector_paused():
+            begun = self._begun()
+            if may_reuse(options) and (begun.verdict is None or is_library_hashed()):
+                found = cache.load(key(), source)
+                if found is None and cache.wait_for(key()):
+                    found = cache.load(key(), source)
+                if found is not None:
+                    if begun.lowered is not None:
+                        cache.note_stored(source, options, plan)
+                    return found
+            made = self._made(key, begun)
+            if made[1]:
+                cache.note_stored(source, options, plan)
+            return made
 
-def compile_lowered(
-    source: KernelSource,
-    ttir: str,
-    text: str,
-    options: Options,
-    compiler: Compiler,
-    checker: Checker,
-    key: str,
-) -> tuple[Result, Group]:
-    """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
-    verdict = judge(source, text, compiler, options)
-    return _compiled(source, ttir, text, options, compiler, checker, lambda: key, verdict)
+    def _begun(self) -> _Begun:
+        """What can be done while the first key of a process still waits for the digest of libtriton.
 
+        Nothing where the kernel seems to be in the cache. Where it does not and the digest is not there by then, the
+        cache is not asked, and the kernel goes on to LLVM and ptxas: its key is needed when something is to be stored.
+        """
+        source, options = self.source, self.options
+        if is_library_hashed() or (may_reuse(options) and cache.seems_stored(source, options, self.plan)):
+            return _Begun()
+        try:
+            lowered = lower(source)
+        except BridgeError:  # `_made` says so
+            return _Begun()
+        return _Begun(lowered, None if is_library_hashed() else self._judged(lowered[1]))
 
-def _compiled(
-    source: KernelSource,
-    ttir: str,
-    text: str,
-    options: Options,
-    compiler: Compiler,
-    checker: Checker,
-    key: Key,
-    verdict: Verdict,
-) -> tuple[Result, Group]:
-    """From a verdict to a result, stored under its key."""
-    plain = PlainSpills(source, ttir)
-    made = _finish(source, verdict, checker, options, plain)
-    if _spoilt(made) is not None:
-        verdict, made = _alternative(source, text, verdict, made, compiler, checker, options, plain)
-    _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
-    if not made.stored or any(remark.code in ("internal-error", "compile-error") for remark in made.result.remarks):
-        return made.result, {}
-    result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
-    finished = made.finished if result.specialized else None
-    if not result.specialized:
-        result, finished = with_descriptors_alone(
-            source, ttir, text, compiler, options, result, kernel_location(source)
-        )
-    return cache.store(key(), source, result, ttir, finished)
+    def _made(self, key: Key, begun: _Begun) -> tuple[Result, Group]:
+        """The same, made now, or from an equal kernel that this process made under another key."""
+        source = self.source
+        try:
+            ttir, text = begun.lowered or lower(source)
+        except BridgeError as error:  # the plain kernel will tell whether it is ours or the kernel's own
+            message = f"libtriton refused {source.name} before wspec saw it: {error.message}"
+            return Result(False, (Remark("compile-error", message, self.place, severity="error"),)), {}
+        verdict = begun.verdict or self._judged(text)
+        if verdict.text is None:
+            return self.compiled(ttir, text, key, verdict)
+        share = cache.share(source, text, self.options, self.plan)
+        if may_reuse(self.options) and cache.is_shared(share):
+            found = cache.load_shared(share, key(), source, verdict.plan, cache.sha256(verdict.text))
+            if found is not None:
+                return found
+        made = self.compiled(ttir, text, key, verdict)
+        cache.remember(share, key())
+        return made
+
+    def _judged(self, text: str, compiler: Compiler | None = None) -> Verdict:
+        return judge(self.source, text, compiler or self.compiler, self.options)
+
+    def compiled(self, ttir: str, text: str, key: Key, verdict: Verdict) -> tuple[Result, Group]:
+        """From a verdict to a result, stored under its key."""
+        source, options = self.source, self.options
+        plain = PlainSpills(source, ttir)
+        made = self.finished(verdict, plain)
+        if _spoilt(made) is not None:
+            verdict, made = self._alternative(text, verdict, made, plain)
+        _dump(source, key, options, {"ttir": ttir, "ttgir": text, **verdict.stages}, verdict, made.finished)
+        if not made.stored or any(one.code in ("internal-error", "compile-error") for one in made.result.remarks):
+            return made.result, {}
+        result = made.result if verdict.text is None else replace(made.result, module=cache.sha256(verdict.text))
+        finished = made.finished if result.specialized else None
+        if not result.specialized:
+            result, finished = with_descriptors_alone(source, ttir, text, self.compiler, options, result, self.place)
+        return cache.store(key(), source, result, ttir, finished)
+
+    def _alternative(self, text: str, verdict: Verdict, made: _Made, plain: PlainSpills) -> tuple[Verdict, _Made]:
+        """The first alternative that ptxas does not spoil, with a word on why it is taken. Where there is none: with
+        gate=off the one that spills least, otherwise what was made before."""
+        before = _spoilt(made)
+        assert before is not None
+        ask: Callable[[Verdict, str], tuple[Compiler, ...]] = getattr(self.compiler, "alternatives", lambda *_: ())
+        best, tried = (verdict, made), {verdict.text}
+        begun = _processor_seconds()
+        code = OUT_OF_TIME if before.code == "check-undecided" and not made.stored else before.code
+        for other in ask(verdict, code):
+            if _processor_seconds() - begun > _PATIENCE_S:
+                break
+            found = self._judged(text, other)
+            if found.text is None or found.text in tried:
+                continue
+            tried.add(found.text)
+            finished = self.finished(found, plain)
+            if not finished.result.specialized:
+                continue
+            why = replace(before, severity="remark", note=f"so another plan was taken, {getattr(other, 'name', '')}")
+            told = replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
+            if _spoilt(finished) is None:
+                return found, told
+            if not best[1].result.specialized or _spilled(finished) < _spilled(best[1]):
+                best = found, told
+        return best
+
+    def finished(self, verdict: Verdict, plain: PlainSpills) -> _Made:
+        """What the back end and the checker make of a verdict."""
+        source, options, place = self.source, self.options, self.place
+        if verdict.text is None:
+            return _Made(Result(False, verdict.remarks, verdict.plan))
+        proving = Proving(self.checker, verdict.disjoint, options)
+        try:
+            run = finish_isolated if options.isolate else finish
+            finished = run(verdict.text, source, verdict.edits, proving.begin)
+        except Exception as error:
+            details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
+            path = write_reproducer(source.name, verdict.text, details, options)
+            message = f"the specialized {source.name} does not compile: {first_line(error)}"
+            return _declined(verdict, failure("compile-error", message, place, path))
+        too_big = _over_limit(source, finished)
+        if too_big is not None:
+            return _declined(verdict, too_big)
+        advice = _advice(source, finished, plain)
+        grave = [remark for remark in advice if remark.severity == "warning"]
+        if grave and options.gate == "model":
+            return _declined(verdict, grave[0])
+        wrong = _may_lose_values(source, grave) or refusal(source.name, place, finished, options)
+        if wrong is not None:
+            return _declined(verdict, wrong)
+        ruling = rule(source.name, place, finished.final, proving.proof, options)
+        if not ruling.accepted:
+            result = _declined(verdict, *ruling.remarks).result
+            return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
+        ptx = rule_ptx(source.name, place, finished, options)
+        line = "; ".join(filter(None, (ruling.line, ptx.line)))
+        if not ptx.accepted:
+            return _Made(replace(_declined(verdict, *ptx.remarks).result, proof=line), finished)
+        remarks = (*verdict.remarks, *advice, *ruling.remarks)
+        made = Result(
+            True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
+            compared(verdict.disjoint, verdict.promotion), ways=verdict.ways, promotion=verdict.promotion,
+            rows=ruling.rows,
+        )  # fmt: skip
+        return _Made(made, finished)
 
 
 def _spoilt(made: _Made) -> Remark | None:
@@ -216,43 +281,6 @@ def _spoilt(made: _Made) -> Remark | None:
     if reason is not None and reason.code in _REFUSED:
         return reason
     return next((one for one in result.remarks if one.code in _SPOILT and one.severity == "warning"), None)
-
-
-def _alternative(
-    source: KernelSource,
-    text: str,
-    verdict: Verdict,
-    made: _Made,
-    compiler: Compiler,
-    checker: Checker,
-    options: Options,
-    plain: PlainSpills,
-) -> tuple[Verdict, _Made]:
-    """The first alternative that ptxas does not spoil, with a word on why it is taken. Where there is none: with
-    gate=off the one that spills least, otherwise what was made before."""
-    before = _spoilt(made)
-    assert before is not None
-    ask: Callable[[Verdict, str], tuple[Compiler, ...]] = getattr(compiler, "alternatives", lambda *_: ())
-    best, tried = (verdict, made), {verdict.text}
-    begun = _processor_seconds()
-    code = OUT_OF_TIME if before.code == "check-undecided" and not made.stored else before.code
-    for other in ask(verdict, code):
-        if _processor_seconds() - begun > _PATIENCE_S:
-            break
-        found = judge(source, text, other, options)
-        if found.text is None or found.text in tried:
-            continue
-        tried.add(found.text)
-        finished = _finish(source, found, checker, options, plain)
-        if not finished.result.specialized:
-            continue
-        why = replace(before, severity="remark", note=f"so another plan was taken, {getattr(other, 'name', '')}")
-        told = replace(finished, result=replace(finished.result, remarks=(*finished.result.remarks, why)))
-        if _spoilt(finished) is None:
-            return found, told
-        if not best[1].result.specialized or _spilled(finished) < _spilled(best[1]):
-            best = found, told
-    return best
 
 
 def _processor_seconds() -> float:
@@ -315,55 +343,6 @@ def judge(source: KernelSource, text: str, compiler: Compiler, options: Options)
         path = write_reproducer(source.name, text, traceback.format_exc(), options)
         message = f"wspec failed on {source.name}: {type(error).__name__}: {first_line(error)}"
         return Verdict(None, remarks=(failure("internal-error", message, kernel_location(source), path),))
-
-
-# ----------------------------------------------------------------------------------------- down to the binary
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    result: Result
-    finished: Finished | None = None  # the specialized kernel, which may be one that may not run
-    stored: bool = True
-
-
-def _finish(source: KernelSource, verdict: Verdict, checker: Checker, options: Options, plain: PlainSpills) -> _Made:
-    if verdict.text is None:
-        return _Made(Result(False, verdict.remarks, verdict.plan))
-    proving = Proving(checker, verdict.disjoint, options)
-    try:
-        run = finish_isolated if options.isolate else finish
-        finished = run(verdict.text, source, verdict.edits, proving.begin)
-    except Exception as error:
-        details = error.diagnostics if isinstance(error, BridgeError) else traceback.format_exc()
-        path = write_reproducer(source.name, verdict.text, details, options)
-        message = f"the specialized {source.name} does not compile: {first_line(error)}"
-        return _declined(verdict, failure("compile-error", message, kernel_location(source), path))
-    too_big = _over_limit(source, finished)
-    if too_big is not None:
-        return _declined(verdict, too_big)
-    advice = _advice(source, finished, plain)
-    grave = [remark for remark in advice if remark.severity == "warning"]
-    if grave and options.gate == "model":
-        return _declined(verdict, grave[0])
-    wrong = _may_lose_values(source, grave) or refusal(source.name, kernel_location(source), finished, options)
-    if wrong is not None:
-        return _declined(verdict, wrong)
-    ruling = rule(source.name, kernel_location(source), finished.final, proving.proof, options)
-    if not ruling.accepted:
-        result = _declined(verdict, *ruling.remarks).result
-        return _Made(replace(result, proof=ruling.line), finished, stored=ruling.final)
-    ptx = rule_ptx(source.name, kernel_location(source), finished, options)
-    line = "; ".join(filter(None, (ruling.line, ptx.line)))
-    if not ptx.accepted:
-        return _Made(replace(_declined(verdict, *ptx.remarks).result, proof=line), finished)
-    remarks = (*verdict.remarks, *advice, *ruling.remarks)
-    made = Result(
-        True, remarks, verdict.plan, finished.ptxas_log, line, verdict.tile_loop, verdict.blocks_per_sm,
-        compared(verdict.disjoint, verdict.promotion), ways=verdict.ways, promotion=verdict.promotion,
-        rows=ruling.rows,
-    )  # fmt: skip
-    return _Made(made, finished)
 
 
 def _declined(verdict: Verdict, *why: Remark) -> _Made:

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
 from wspec.bridge import printed
-from wspec.bridge.text import BridgeError, captured, generic_text, new_context, run_passes
+from wspec.bridge.text import captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
 from wspec.diagnostics import Remark, WspecError, function_indent
@@ -232,19 +232,3 @@ def _ttir_module(source: KernelSource) -> Any:
 def capability(source: KernelSource) -> int:
     """90 for sm_90; an override of the architecture counts."""
     return int(source.backend._parse_arch(source.options.arch))
-
-
-__all__ = [
-    "HOPPER",
-    "BridgeError",
-    "KernelSource",
-    "bad_input",
-    "capability",
-    "from_arguments",
-    "from_signature",
-    "lower",
-    "parse_type",
-    "plain_ttgir",
-    "ttgir",
-    "ttir",
-]

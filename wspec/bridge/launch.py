@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cache, digest, inductor, printed
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.files import line_of
-from wspec.bridge.frontend import HOPPER, KernelSource, bad_input
+from wspec.bridge.frontend import HOPPER, KernelSource
 from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.proof import Checker
 from wspec.bridge.ptx.programmatic_launch import WAIT
@@ -25,7 +25,7 @@ from wspec.bridge.sass.miscompiled import of_plain
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.without_request import WithoutRequest, asks, error_in, failed
-from wspec.diagnostics import Remark
+from wspec.diagnostics import Remark, bad_input
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
 

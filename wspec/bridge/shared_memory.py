@@ -6,15 +6,10 @@ layout conversions and reductions. What is still in flight it does not know of; 
 
 from __future__ import annotations
 
-import faulthandler
-import json
 import math
-import os
 import re
-import resource
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -30,8 +25,6 @@ from wspec.target.hopper import ARCH
 _ALLOC, _FENCE, _FUNCTION = "ttg.local_alloc", "ttng.fence_async_shared", "tt.func"
 _NUMBER = "ttg.wspec_number"  # an attribute by which operations are found again; of a dialect that libtriton knows
 _DEFAULTS = {"ttg.num-warps": i32(4), "ttg.num-ctas": i32(1), "ttg.threads-per-warp": i32(32)}
-_TOO_LONG = "that takes too long"
-_NO_LIMIT_S = 1e6
 _PLACED = re.compile(r"allocation\.offset = (\d+) : i32")
 _NUMBERED = re.compile(_NUMBER.replace(".", r"\.") + r" = (\d+) : i32")
 _TOTAL = re.compile(r"ttg\.shared = (\d+) : i32")
@@ -39,75 +32,13 @@ _REGISTERS = re.compile(r"actualRegisters = array<i32: ([-\d, ]+)>")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
 
-def placement(module: Operation, *, apart: bool = False, limit_s: float = math.inf) -> Placement:
-    """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it.
+def placement(module: Operation, *, limit_s: float = math.inf) -> Placement:
+    """Where the installed Triton puts everything. The module is not changed. Raises BridgeError when it refuses it,
+    and after `limit_s` of processor time; libtriton itself is not interrupted.
 
-    `apart`: ask in a child process, as an assertion inside libtriton ends the one it is in. For modules from outside,
-    in processes without threads. `limit_s`: of processor time, after which BridgeError is raised too; libtriton itself
-    is interrupted in a child process only.
+    An assertion inside libtriton ends the process. The command line asks about modules from outside in another one.
     """
     deadline = time.thread_time() + limit_s
-    if not apart:
-        return _placement(module, deadline)
-    ops = list(module.walk())
-    numbers = {op: number for number, op in enumerate(ops)}
-    areas, fences, total, registers = _in_child(partial(_as_numbers, module, numbers), limit_s)
-    return Placement(
-        {ops[number]: Area(start, stop) for number, start, stop in areas},
-        frozenset(ops[number] for number in fences),
-        total,
-        tuple(registers),
-    )
-
-
-Numbers = tuple[list[tuple[int, int, int]], list[int], int, list[int]]
-"""Areas: operation, start, stop; operations with fences; bytes in all; registers of the tasks."""
-
-
-def _as_numbers(module: Operation, numbers: dict[Operation, int]) -> Numbers:
-    found = _placement(module, math.inf)
-    areas = [(numbers[op], area.start, area.stop) for op, area in found.areas.items()]
-    return areas, [numbers[op] for op in found.fences], found.total_bytes, list(found.registers)
-
-
-def _in_child(work: Callable[[], Numbers], limit_s: float) -> Numbers:
-    """The result of `work`, done in a copy of this process. Raises BridgeError when that dies, or takes too long."""
-    source, sink = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            faulthandler.disable()  # whoever waits says what happened
-            os.close(source)
-            if limit_s < _NO_LIMIT_S:
-                seconds = max(math.ceil(limit_s), 1)
-                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            try:
-                answer = json.dumps([*work()])
-            except BridgeError as error:
-                answer = json.dumps(str(error))
-            with os.fdopen(sink, "w") as pipe:
-                pipe.write(answer)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(sink)
-    with os.fdopen(source) as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        raise BridgeError(_TOO_LONG)
-    if status != 0:
-        raise BridgeError("libtriton crashed on it")
-    answer = json.loads(text)
-    if isinstance(answer, str):
-        raise BridgeError(answer)
-    areas, fences, total, registers = answer
-    return [(number, start, stop) for number, start, stop in areas], [*fences], total, [*registers]
-
-
-def _placement(module: Operation, deadline: float) -> Placement:
     ops = list(module.walk())
     text = _lowered(_numbered(module))
     offsets, fences = _offsets(text), _fences(text)
@@ -122,7 +53,7 @@ def _placement(module: Operation, deadline: float) -> Placement:
             guesses[op] = Area(offset, offset + _most_bytes(op))
     for op, guess in guesses.items():
         if time.thread_time() > deadline:
-            raise BridgeError(_TOO_LONG)
+            raise BridgeError("that takes too long")
         apart = (one for other, one in (areas | guesses).items() if other is not op and not _takes_turns(op, other))
         if any(guess.overlaps(one) for one in apart):
             guess = Area(guess.start, guess.start + _asked_bytes(_alone(op, _warps(op, module))))

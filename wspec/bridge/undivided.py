@@ -10,18 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from wspec.bridge.backend import Finished, assemble
+from wspec.bridge.backend import Finished, finish_as_triton
 from wspec.bridge.cache import Result
-from wspec.bridge.frontend import KernelSource, capability
+from wspec.bridge.frontend import KernelSource
 from wspec.bridge.plain import PlainSpills
 from wspec.bridge.sass.resources import spill_bytes
-from wspec.bridge.text import captured, generic_text, reparse
+from wspec.bridge.text import generic_text, reparse
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import Promotion, compared
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import Location
 from wspec.options import Options
-from wspec.ptx.validation.validate import Validation
 from wspec.target.hopper import BLOCK_SHARED_BYTES
 
 
@@ -63,7 +62,7 @@ def with_descriptors_alone(
         rewritten = ask(lambda: generic_text(reparse(ttir)), text)
         if rewritten is None or rewritten.text is None:
             return result, None
-        finished = finish_undivided(rewritten.text, source)
+        finished = finish_as_triton(rewritten.text, source)
     except Exception as error:  # of ours or of Triton's: the plain kernel runs, as it would have
         first = (str(error).strip().splitlines() or [""])[0]
         said = (
@@ -80,16 +79,3 @@ def with_descriptors_alone(
         disjoint=compared(rewritten.disjoint, rewritten.promotion), promotion=rewritten.promotion,
     )  # fmt: skip
     return made, finished
-
-
-def finish_undivided(text: str, source: KernelSource) -> Finished:
-    """Compile TTIR to a cubin as Triton does. Raises BridgeError."""
-    backend, options, arch = source.backend, source.options, capability(source)
-    module = reparse(text)
-    module = captured("make_ttgir failed", lambda: backend.make_ttgir(module, {}, options, arch))
-    metadata: dict[str, Any] = {"tensordesc_meta": module.get_tensordesc_metadata()}
-    final = str(module.str())
-    llir = captured("make_llir failed", lambda: backend.make_llir(module, metadata, options, arch))
-    ptx = captured("make_ptx failed", lambda: backend.make_ptx(llir, metadata, options, source.target.arch))
-    cubin, log = assemble(ptx, source)
-    return Finished(final, llir, ptx, cubin, metadata, log, Validation("as Triton wrote it"))

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from wspec.check import assembly
-from wspec.check.clock import timed
+from wspec.check.clock import Once, timed
 from wspec.check.congruence import ANYTHING, Congruence, Congruences
 from wspec.check.global_memory import GlobalMemory
 from wspec.check.linear import Linear, Terms, constant
@@ -203,18 +203,12 @@ class Accesses:
         if op.operands and isinstance(op.operands[0].type, TensorDescType):
             yield from self._away([self._selected(value) for value in numbers])
         at = _MASKS.get(op.name, len(op.operands))
-        pending = [value for value in op.operands[at : at + 1] if _element(value) == I1]
-        seen: set[Value] = set()
-        while pending:
-            value = pending.pop()
-            value = self._flow.captured.get(value, value)
-            if value in seen:
-                continue
-            seen.add(value)
+        pending = Once(self._flow.captured.get(one, one) for one in op.operands[at : at + 1] if _element(one) == I1)
+        for value in pending:
             if not isinstance(value.type, TensorType):
                 yield value
             elif value.op is not None and (value.op.name == "arith.andi" or value.op.name in _THROUGH):
-                pending += value.op.operands
+                pending.add(self._flow.captured.get(one, one) for one in value.op.operands)
 
     def _ends(self, op: Operation, begun: frozenset[Operation]) -> Iterator[End]:
         """Of the elements that a mask leaves out, those that do not come before a number."""

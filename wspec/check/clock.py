@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _BETWEEN = 128  # looks at which nothing is done: some tenths of a millisecond
@@ -57,3 +57,22 @@ def timed(items: Iterable[T]) -> Iterator[T]:
     for item in items:
         look()
         yield item
+
+
+class Once(Generic[T]):
+    """Things in no order, each once, and others that are added meanwhile, with a look at the clock before each."""
+
+    def __init__(self, things: Iterable[T]) -> None:
+        self.seen: set[T] = set()
+        self._pending = list(things)
+
+    def add(self, things: Iterable[T]) -> None:
+        self._pending += things
+
+    def __iter__(self) -> Iterator[T]:
+        while self._pending:
+            look()
+            one = self._pending.pop()
+            if one not in self.seen:
+                self.seen.add(one)
+                yield one

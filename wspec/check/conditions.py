@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wspec.check.clock import look, timed
+from wspec.check.clock import Once, timed
 from wspec.check.linear import Key, Linear, Space, Terms, constant
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import ScalarType
@@ -396,10 +396,8 @@ class Extents:
 
 def _is_free(value: Value) -> bool:
     """Does the value come from an argument, from global memory, or from elsewhere that a launch decides?"""
-    pending, seen = [value], set[Value]()
-    while pending:
-        look()
-        one = pending.pop()
+    pending = Once([value])
+    for one in pending:
         op = one.op
         if op is None:
             block = one.owner
@@ -409,9 +407,7 @@ def _is_free(value: Value) -> bool:
         elif op.name in ("tt.load", "tt.get_program_id", "tt.get_num_programs"):
             return True
         else:
-            fresh = [operand for operand in op.operands if operand not in seen]
-            seen.update(fresh)
-            pending += fresh
+            pending.add(op.operands)
     return False
 
 

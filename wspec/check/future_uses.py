@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from wspec.check import code as c
-from wspec.check.clock import timed
 from wspec.check.conditions import Both, Choice, Condition, Either, Not
-from wspec.check.liveness import successors
+from wspec.check.liveness import gathered, successors
 from wspec.check.memory import Memory
 from wspec.check.names import ROLES, Names, Role
 from wspec.check.state import State, Task
@@ -94,19 +93,9 @@ def _behind(code: c.Code, own: list[int], spaces: frozenset[int] = frozenset()) 
 
     Behind such a loop there may be another one over the same space, which goes through its iterations once more.
     """
-    bits = own.copy()
     after = [_leaving(code, step) if isinstance(step, c.Next) and step.space in spaces else successors(at, step)
              for at, step in enumerate(code.steps)]  # fmt: skip
-    changed = True
-    while changed:
-        changed = False
-        for at in timed(range(len(bits) - 1, -1, -1)):
-            found = bits[at]
-            for target in after[at]:
-                found |= bits[target]
-            if found != bits[at]:
-                bits[at], changed = found, True
-    return bits
+    return gathered(own, after)
 
 
 def _leaving(code: c.Code, step: c.Next) -> tuple[int, ...]:

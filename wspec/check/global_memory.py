@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from wspec.check import assembly
-from wspec.check.clock import look, timed
+from wspec.check.clock import Once, timed
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
@@ -59,18 +59,12 @@ class GlobalMemory:
 
     def origins(self, value: Value) -> Iterator[Operation]:
         """The operations that a value is computed from, wherever it comes from."""
-        seen: set[Value] = set()
-        pending = [value]
-        while pending:
-            look()
-            one = pending.pop()
-            if one in seen:
-                continue
-            seen.add(one)
+        pending = Once([value])
+        for one in pending:
             if one.op is not None:
                 yield one.op
-                pending += one.op.operands if one.op.name != ws.NAME else []
-            pending += self.sources(one)
+                pending.add(one.op.operands if one.op.name != ws.NAME else [])
+            pending.add(self.sources(one))
 
     def text(self, load: Operation) -> str:
         """What comes between, in words."""
@@ -156,14 +150,8 @@ class GlobalMemory:
     def _arguments(self, pointers: Iterable[Value]) -> frozenset[int] | None:
         """The function's arguments that a pointer or descriptor may come from; None when that cannot be seen."""
         found: set[int] = set()
-        seen: set[Value] = set()
-        pending = list(pointers)
-        while pending:
-            look()
-            value = pending.pop()
-            if value in seen:
-                continue
-            seen.add(value)
+        pending = Once(pointers)
+        for value in pending:
             op = value.op
             if op is None:
                 block = value.owner
@@ -171,18 +159,18 @@ class GlobalMemory:
                     found.add(value.index)
                     continue
             elif op.name == "arith.select":
-                pending += op.operands[1:]
+                pending.add(op.operands[1:])
                 continue
             elif op.name in _THROUGH:
-                pending += op.operands[:1]
+                pending.add(op.operands[:1])
                 continue
             elif op.name == _SCRATCH:
-                pending += [one.operands[1] for at, one in self._described if at in (op, None)]
+                pending.add([one.operands[1] for at, one in self._described if at in (op, None)])
                 continue
             sources = list(self.sources(value))
             if not sources:
                 return None
-            pending += sources
+            pending.add(sources)
         return frozenset(found)
 
     def made(self, descriptor: Value) -> Operation | None:

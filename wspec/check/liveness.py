@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wspec.check import code as c
 from wspec.check.clock import timed
 from wspec.check.conditions import Always
@@ -25,6 +27,20 @@ def live_registers(code: c.Code) -> list[tuple[int, ...]]:
                 live[at], changed = before, True
     numbers = {bits: tuple(r for r in range(code.registers) if bits >> r & 1) for bits in timed(set(live[:count]))}
     return [numbers[bits] for bits in live[:count]]
+
+
+def gathered(own: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
+    """The bits of each step and of all that may come after it; `after`: what may come next."""
+    bits, changed = list(own), True
+    while changed:
+        changed = False
+        for at in timed(range(len(bits) - 1, -1, -1)):
+            found = bits[at]
+            for target in after[at]:
+                found |= bits[target]
+            if found != bits[at]:
+                bits[at], changed = found, True
+    return bits
 
 
 def _bits(registers: list[int]) -> int:

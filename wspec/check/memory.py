@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from wspec.check import code as c
-from wspec.check.clock import look
+from wspec.check.clock import Once, look
 from wspec.check.names import Names
 from wspec.ir.core import Operation, Value
 from wspec.ir.shared_memory import Area, size_bytes
@@ -126,14 +126,8 @@ class Memory:
 def narrowed(op: Operation, names: Names) -> bool:
     """Does an operation touch a part of what is seen as something else, or what is seen as something else of a part, so
     that which bytes it is about is a guess?"""
-    pending = [(value, False, False) for value in op.operands if isinstance(value.type, MemDescType)]
-    seen: set[tuple[Value, bool, bool]] = set()
-    while pending:
-        look()
-        value, part, other = pending.pop()
-        if (value, part, other) in seen:
-            continue
-        seen.add((value, part, other))
+    pending = Once((value, False, False) for value in op.operands if isinstance(value.type, MemDescType))
+    for value, part, other in pending:
         maker = value.op
         if maker is not None and maker.name.startswith("ttg.memdesc_"):
             smaller = size_bytes(_memdesc(maker.result)) < size_bytes(_memdesc(maker.operands[0]))
@@ -141,9 +135,9 @@ def narrowed(op: Operation, names: Names) -> bool:
             guessed = smaller or part if not same else smaller and other and maker.name == "ttg.memdesc_subslice"
             if guessed:
                 return True
-            pending.append((maker.operands[0], part or smaller, other or not same))
+            pending.add([(maker.operands[0], part or smaller, other or not same)])
         elif maker is None or maker.name != "ttg.local_alloc":
-            pending += [(source, part, other) for source in names.flow.sources(value)]
+            pending.add((source, part, other) for source in names.flow.sources(value))
     return False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 from wspec.check import code as c
-from wspec.check.clock import look
+from wspec.check.clock import Once
 from wspec.check.findings import Finding, Kind
 from wspec.check.state import Barrier, State, Touch
 from wspec.check.tracked_values import WAIT, Flow
@@ -60,28 +60,22 @@ class Names:
     def may_be(self, value: Value) -> frozenset[int]:
         """The allocations a buffer, a barrier or a view may belong to; when that cannot be seen, all."""
         found: set[int] = set()
-        seen: set[Value] = set()
-        pending = [value]
-        while pending:
-            look()
-            one = pending.pop()
-            if one in seen:
-                continue
-            seen.add(one)
+        pending = Once([value])
+        for one in pending:
             op = one.op
             if op is not None and op in self.roots:
                 found.add(self.roots[op])
             elif op is not None and op.name.startswith("ttg.memdesc_"):
-                pending.append(op.operands[0])
+                pending.add(op.operands[:1])
             elif op is not None and op.name == WAIT:
-                pending.append(op.operands[one.index])
+                pending.add([op.operands[one.index]])
             elif op is not None and op.name == "arith.select":
-                pending += op.operands[1:]
+                pending.add(op.operands[1:])
             else:
                 sources = list(self.flow.sources(one))
                 if not sources:
                     return frozenset(range(len(self.program.roots)))
-                pending += sources
+                pending.add(sources)
         return frozenset(found)
 
     def _names_of_roots(self) -> dict[int, str]:

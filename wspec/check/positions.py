@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wspec.check import code as c
 from wspec.check.clock import look, timed
-from wspec.check.liveness import live_registers, reads, successors, writes
+from wspec.check.liveness import gathered, live_registers, reads, successors, writes
 from wspec.check.names import Names
 from wspec.check.scalars import kept
 
@@ -396,17 +396,8 @@ class _Code:
 
     def held(self) -> list[int]:
         """Per step: the groups that it or a later one holds."""
-        found = [self._holds(step) for step in self.steps]
-        changed = True
-        while changed:
-            changed = False
-            for at in timed(range(len(found) - 1, -1, -1)):
-                bits = found[at]
-                for target in successors(at, self.steps[at]):
-                    bits |= found[target]
-                if bits != found[at]:
-                    found[at], changed = bits, True
-        return found
+        own = [self._holds(step) for step in self.steps]
+        return gathered(own, [successors(at, step) for at, step in enumerate(self.steps)])
 
     def _holds(self, step: c.Step) -> int:
         """The groups with which a step does more than go along with them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from wspec.check import assembly, scalars
-from wspec.check.clock import look, timed
+from wspec.check.clock import Once, look, timed
 from wspec.check.linear import constant
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -79,15 +79,12 @@ class Flow:
     def unbounded(self, value: Value) -> bool:
         """Does the integer grow with the iterations of a loop that may have any number of them?"""
         if value not in self._unbounded:
-            seen, pending = {value}, [value]
-            found = False
-            while pending and not found:  # each value once: through many branches the ways are too many
-                look()
-                one = pending.pop()
+            pending, found = Once([value]), False  # each value once: through many branches the ways are too many
+            for one in pending:
                 found = self._begins_to_grow(one)
-                fresh = [source for source in self._grown_from(one) if source not in seen]
-                seen.update(fresh)
-                pending += fresh
+                if found:
+                    break
+                pending.add(self._grown_from(one))
             self._unbounded[value] = found
         return self._unbounded[value]
 
@@ -157,20 +154,16 @@ class Flow:
 
     def running(self) -> set[Value]:
         """Values that may come from a tensor core operation that is not complete."""
-        found: set[Value] = set()
-        pending = [op.results[0] for op in self.root.walk() if op.name == DOT and str(op.attr("isAsync")) == "true"]
+        dots = (op for op in self.root.walk() if op.name == DOT and str(op.attr("isAsync")) == "true")
         waits: dict[Value, list[Value]] = {}
         for op in self.root.walk():
             if op.name == WAIT:
                 for result, operand in zip(op.results, op.operands, strict=True):
                     waits.setdefault(operand, []).append(result)
-        while pending:
-            look()
-            value = pending.pop()
-            if value not in found:
-                found.add(value)
-                pending += self.targets.get(value, []) + waits.get(value, [])
-        return found
+        found = Once(dot.results[0] for dot in dots)
+        for value in found:
+            found.add(self.targets.get(value, []) + waits.get(value, []))
+        return found.seen
 
 
 def remainder(op: Operation) -> tuple[Value, int] | None:
@@ -279,16 +272,10 @@ def _knowable(flow: Flow, value: Value, known: set[Value]) -> bool:
 
 def _ancestors(flow: Flow, roots: Iterable[Value], among: set[Value] | None = None) -> set[Value]:
     """The roots and what they are computed from, of the values `among` (all)."""
-    found: set[Value] = set()
-    pending = list(roots)
-    while pending:
-        look()
-        value = pending.pop()
-        if value in found or (among is not None and value not in among):
-            continue
-        found.add(value)
-        pending += _parts(flow, value)
-    return found
+    found = Once(value for value in roots if among is None or value in among)
+    for value in found:
+        found.add(part for part in _parts(flow, value) if among is None or part in among)
+    return found.seen
 
 
 def _parts(flow: Flow, value: Value) -> list[Value]:

@@ -64,10 +64,11 @@ def _report(error: Exception) -> int:
 def _is_about_input(error: Exception) -> bool:
     """Errors whose text tells a person what is wrong with a file."""
     from wspec import ir
+    from wspec.ir.verify import InvalidIR
     from wspec.model.machine import MachineError
     from wspec.plan.plan import PlanError
 
-    if isinstance(error, ir.ReadError | ir.InvalidIR | PlanError | MachineError | OSError):
+    if isinstance(error, ir.ReadError | InvalidIR | PlanError | MachineError | OSError):
         return True
     bridge = sys.modules.get("wspec.bridge")  # not imported when no command needed it
     return bridge is not None and isinstance(error, bridge.BridgeError)

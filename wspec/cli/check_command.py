@@ -12,13 +12,15 @@ from rich.text import Text
 
 from wspec import ir
 from wspec.check import Report
+from wspec.cli.child import placement
 from wspec.cli.inputs import each_variant, is_ir, open_kernel, refuse_kernel_flags
 from wspec.cli.modules import invalid, read_module, read_text, write_output
 from wspec.cli.screen import remark_text, show
 from wspec.diagnostics import Remark, bad_input, to_json
 from wspec.ir.disjoint import NONE, Disjoint, Pair
 from wspec.ir.loc import value_name
-from wspec.proof import checked
+from wspec.ir.verify import verify
+from wspec.proof import Placing, checked
 from wspec.tile_scheduler import PARTIALS, TABLE
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def _given(args: argparse.Namespace) -> Checked:
         raise bad_input(f"{place} has no function to check")
     name = functions[0].str_attr("sym_name") or "kernel"
     disjoint = _disjoint(args.disjoint, functions[0]) if args.disjoint is not None else NONE
-    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, disjoint, outside=True))
+    return Checked(f"{name} of {place}", "", "", None, _report(module, place, args, disjoint, placement))
 
 
 def _kernel(args: argparse.Namespace) -> Checked:
@@ -146,15 +148,15 @@ def _disjoint(text: str, function: ir.Operation) -> Disjoint:
 
 
 def _report(
-    module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint, *, outside: bool = False
+    module: ir.Operation, place: str, args: argparse.Namespace, disjoint: Disjoint, placing: Placing | None = None
 ) -> Report:
-    if problems := ir.verify(module):
+    if problems := verify(module):
         raise invalid(problems, place)
     abstract = next((op for op in module.walk() if op.name.startswith("wspec.")), None)
     if abstract is not None:
         note = "the checker takes modules without operations of wspec's own: those from the pass finish on"
         raise bad_input(f"{place} is not lowered yet: it has {abstract.name}", note)
-    return checked(module, args.limit, disjoint=disjoint, outside=outside)
+    return checked(module, args.limit, disjoint=disjoint, placing=placing)
 
 
 def _show(one: Checked) -> None:

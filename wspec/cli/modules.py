@@ -11,6 +11,7 @@ from pathlib import Path
 from wspec import ir
 from wspec.cli.child import in_child
 from wspec.diagnostics import Remark, WspecError, bad_input
+from wspec.ir.verify import Problem
 from wspec.show.brief import print_brief
 
 _PRETTY = re.compile(r"^\s*(?:module|[a-z]+\.(?:module|func))\b", re.M)  # generic form has these names in quotes
@@ -50,7 +51,7 @@ def read_module(text: str, place: str) -> ir.Operation:
     return module
 
 
-def invalid(problems: Sequence[ir.Problem], place: str) -> WspecError:
+def invalid(problems: Sequence[Problem], place: str) -> WspecError:
     """The error for a module that does not verify: the first problem, at its line of the source."""
     first, more = problems[0], len(problems) - 1
     message = f"{place} is not valid: {first.op.name}: {first.message}"

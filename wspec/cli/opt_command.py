@@ -13,6 +13,7 @@ from wspec.diagnostics import Declined, WspecError, bad_input, unknown
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
+from wspec.ir.verify import verify
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import PASSES, passes_of
@@ -108,7 +109,7 @@ def _has_table(module: Operation) -> bool:
 
 
 def _check(module: Operation, place: str) -> None:
-    problems = ir.verify(module)
+    problems = verify(module)
     if problems:
         raise invalid(problems, place)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from wspec import ir
+from wspec.cli.child import placement
 from wspec.cli.inputs import is_ir, open_input, signature_of
 from wspec.cli.modules import read_text
 from wspec.cli.run_inputs import Maker, Trial, example_maker, parse_grid, parse_sizes, random_maker
@@ -92,7 +93,7 @@ def given_memory(text: str, final: bool) -> ir.Operation:
         return module
     try:
         lowered = module if final else ir.read(bridge.final_ttgir(text, source_of(text)))
-        return placed(lowered, bridge.placement(lowered, apart=True))
+        return placed(lowered, placement(lowered))
     except bridge.BridgeError:
         return module  # every buffer has bytes of its own
 

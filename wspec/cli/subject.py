@@ -19,6 +19,7 @@ from wspec.host_descriptors import Promotion
 from wspec.ir.disjoint import EVERY, NONE, Disjoint
 from wspec.ir.loc import UNKNOWN, FileLoc
 from wspec.ir.numbering import number
+from wspec.ir.verify import check_valid, verify
 from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.plan.graph import Dataflow
@@ -173,10 +174,10 @@ class Subject(ABC):
 
 
 def judge(text: str, options: Options, plan: Plan | None) -> Verdict:
-    """TTGIR text through the compiler, every stage kept."""
+    """TTGIR text through the compiler, every stage verified and kept."""
     from wspec.verdict import Judge
 
-    return Judge(options, plan, keep_stages=True)(text)
+    return Judge(options, plan, keep_stages=True, verify=check_valid)(text)
 
 
 def front_of(before: Mapping[str, str], verdict: Verdict) -> Front:
@@ -366,7 +367,7 @@ class TextSubject(Subject):
         load_machine(options.machine)
         self.file, self.options, self.plan = file, options, plan
         self.module = for_back_end(read_module(text, file))
-        if problems := ir.verify(self.module):
+        if problems := verify(self.module):
             raise invalid(problems, file)
         if all(op.name != "tt.func" for op in self.module.walk()):
             raise bad_input(f"{file} has no function", "a module with a kernel is what `wspec dump` prints")

@@ -20,6 +20,7 @@ from wspec.cli.modules import invalid, read_module, write_output
 from wspec.cli.screen import remark_text, show, working
 from wspec.cli.subject import Subject
 from wspec.diagnostics import bad_input
+from wspec.ir.verify import verify
 from wspec.lab.persistent_launch import walked_launch
 from wspec.lab.simulate import Edits, Prediction, Simulator
 from wspec.lab.simulate.costs import NAMES
@@ -121,7 +122,7 @@ def _module(args: argparse.Namespace, subject: Subject) -> tuple[ir.Operation, s
         if plain and args.together is None and subject.binary is not None and not subject.front.specialized:
             registers = subject.binary.resources.registers
     module = read_module(text, subject.name)
-    if problems := ir.verify(module):
+    if problems := verify(module):
         raise invalid(problems, subject.name)
     return module, f"{subject.name}, {what}", registers, subject.front.plan if what == "specialized" else None
 

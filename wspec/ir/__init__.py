@@ -4,27 +4,21 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses, uses
 from wspec.ir.cursor import ReadError
 from wspec.ir.ops import OpInfo, info, is_pure
-from wspec.ir.printer import print_module, print_op
+from wspec.ir.printer import print_module
 from wspec.ir.reader import read
-from wspec.ir.verify import InvalidIR, Problem, check_valid, verify
 
 __all__ = [
     "Block",
     "Builder",
-    "InvalidIR",
     "OpInfo",
     "Operation",
-    "Problem",
     "ReadError",
     "Region",
     "Value",
-    "check_valid",
     "info",
     "is_pure",
     "print_module",
-    "print_op",
     "read",
     "replace_uses",
     "uses",
-    "verify",
 ]

@@ -44,17 +44,6 @@ class Names:
                     self._restart()
                     self.add(op)
 
-    def add_outside(self, root: Operation) -> None:
-        """Name the operands that come from outside `root`, in the order of use."""
-        inside: set[Value] = set()
-        for op in root.walk():
-            inside.update(op.results)
-            inside.update(arg for region in op.regions for block in region.blocks for arg in block.args)
-        for op in root.walk():
-            for value in op.operands:
-                if value not in inside and value not in self.values:
-                    self.values[value] = self._fresh(value.location if value.op is None else value.op.location)
-
     def add(self, op: Operation) -> None:
         """Name the results of `op` and everything in its regions."""
         results = op.results

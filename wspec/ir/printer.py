@@ -49,24 +49,7 @@ def print_module(op: Operation, *, locations: bool = True, names: bool = False) 
     """
     named = Names(source=names)
     named.add_module(op)
-    return _Printer(named, locations, aliases=True).document(op)
-
-
-def print_op(op: Operation, root: Operation | None = None) -> str:
-    """One operation with everything inside it, no locations, no aliases: for messages and goldens.
-
-    Values are called as in the text of the module `root`. Without it those defined outside `op` are numbered first, in
-    the order of their use.
-    """
-    names = Names()
-    if root is None:
-        names.add_outside(op)
-        names.add(op)
-    else:
-        names.add_module(root)
-    printer = _Printer(names, locations=False, aliases=False)
-    printer.operation(op, "")
-    return "\n".join(printer.lines)
+    return _Printer(named, locations).document(op)
 
 
 class _Aliases:
@@ -103,8 +86,8 @@ class _Texts:
     costs as much as printing it.
     """
 
-    def __init__(self, aliases: bool) -> None:
-        self.aliases = _Aliases() if aliases else None
+    def __init__(self) -> None:
+        self.aliases = _Aliases()
         self._by_id: dict[int, str] = {}
         self._makers: dict[type, Callable[[Any], str]] = {
             Layout: self._layout,
@@ -140,12 +123,12 @@ class _Texts:
     # ---- layouts
 
     def _layout(self, layout: Layout) -> str:
-        known = self.aliases.layouts.get(layout) if self.aliases is not None else None
+        known = self.aliases.layouts.get(layout)
         if known is not None:
             return known
         fields = ", ".join([f"{name} = {self._field(value)}" for name, value in layout.fields])
         text = f"#{layout.name}<{{{fields}}}{layout.tail}>"
-        if self.aliases is None or layout.name in _INLINE:
+        if layout.name in _INLINE:
             return text
         return self.aliases.layout(layout, _stem(layout), text)
 
@@ -157,7 +140,7 @@ class _Texts:
         return self.of(value) if isinstance(value, Layout) else str(value)
 
     def _opaque(self, attr: OpaqueAttr) -> str:
-        if self.aliases is None or attr != SMEM:
+        if attr != SMEM:
             return attr.text
         return self.aliases.layouts.get(attr) or self.aliases.layout(attr, "smem", attr.text)
 
@@ -194,7 +177,7 @@ class _Texts:
         return text
 
     def _make_location(self, location: Location) -> str:
-        if self.aliases is None or location == UNKNOWN:
+        if location == UNKNOWN:
             return str(location)
         return self.aliases.locations.get(location) or self.aliases.location(location, self._spelled(location))
 
@@ -220,20 +203,19 @@ def _stem(layout: Layout) -> str:
 class _Printer:
     """Walks operations and collects lines."""
 
-    def __init__(self, names: Names, locations: bool, aliases: bool) -> None:
+    def __init__(self, names: Names, locations: bool) -> None:
         self.lines: list[str] = []
         self._names = names
-        self._texts = _Texts(aliases)
+        self._texts = _Texts()
         self._locations = locations
 
     def document(self, op: Operation) -> str:
         """The whole text: layout aliases, the operation, location aliases, resources."""
         self.operation(op, "")
         aliases = self._texts.aliases
-        head, tail = ([], []) if aliases is None else (aliases.layout_lines, aliases.location_lines)
         resources = op.attributes.get(RESOURCES)
         extra = [] if resources is None else ["", str(resources)]
-        return "\n".join([*head, *self.lines, *tail, *extra, ""])
+        return "\n".join([*aliases.layout_lines, *self.lines, *aliases.location_lines, *extra, ""])
 
     def operation(self, op: Operation, indent: str) -> None:
         """Append the lines of one operation."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
+
 from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.dominance import dominator_tree
 from wspec.ir.loc import file_loc
 from wspec.ir.names import Names
 from wspec.ir.ops import info, is_terminator
-from wspec.ir.printer import print_op
+from wspec.ir.printer import print_module
 from wspec.ir.type_rules import type_problems
 
 PARTITIONS = "ttg.warp_specialize.partitions"
@@ -29,6 +30,7 @@ _ENDS: dict[str, tuple[str, ...]] = {
     "tt.scan": ("tt.scan.return",),
     "ttg.warp_specialize": ("ttg.warp_yield", PARTITIONS),
 }
+_HERE = "<here>"  # before a name
 _ONE_BLOCK = frozenset(("scf.for", "scf.if", "scf.while", "tt.reduce", "tt.scan"))
 
 
@@ -71,8 +73,13 @@ def check_valid(module: Operation) -> None:
 def _first_line(op: Operation) -> str:
     """The operation as the printed module shows it."""
     *_, root = op, *op.ancestors()
-    lines = print_op(op, root).split("\n")
-    return lines[0].strip()[:200] + (" ..." if len(lines) > 1 else "")
+    name, op.name = op.name, f"{_HERE}{op.name}"
+    try:
+        lines = print_module(root, locations=False).split("\n")
+    finally:
+        op.name = name
+    first = next(line for line in lines if _HERE in line).replace(_HERE, "")
+    return first.strip()[:200] + (" ..." if op.regions else "")
 
 
 class _Verifier:
@@ -152,7 +159,7 @@ class _Verifier:
         if len(region.blocks) == 1:
             self._block(op, number, region.blocks[0])
             return
-        children, unreachable = dominator_tree(region)
+        children, unreachable = _dominators(region)
         if region.blocks:
             self._dominated(op, number, region.blocks[0], children)
         everything = {value for block in region.blocks for value in _defined_in(block)}
@@ -199,6 +206,19 @@ class _Verifier:
                 self._report(last, f"region {number} of {op.name} must end with {wanted[number]}")
         elif not is_terminator(last) and info(last.name) is not None:
             self._report(last, "is the last operation of its block but does not end it")
+
+
+def _dominators(region: Region) -> tuple[dict[Block, list[Block]], list[Block]]:
+    """The blocks that each block immediately dominates, and those that control never reaches."""
+    blocks, graph = region.blocks, nx.DiGraph()
+    graph.add_nodes_from(blocks)
+    graph.add_edges_from((one, to) for one in blocks if one.ops for to in one.ops[-1].successors if to in graph)
+    above = nx.immediate_dominators(graph, blocks[0]) if blocks else {}
+    children: dict[Block, list[Block]] = {block: [] for block in blocks}
+    for block in blocks[1:]:
+        if block in above:
+            children[above[block]].append(block)
+    return children, [block for block in blocks[1:] if block not in above]
 
 
 def _owner_name(value: Value) -> str:

@@ -9,12 +9,12 @@ import pytest
 from tests.support.cases import odd_cases
 from tests.support.compiling import plain_module
 from tests.support.shipped import numbered_function, shipped
+from tests.support.verified import specialize
 from wspec.diagnostics import Declined
 from wspec.lab.search import Search, search
 from wspec.lab.search.launches import SHORT, launches
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import specialize
 from wspec.planner.decide import decide
 from wspec.tune.variations import RULE, same
 

@@ -11,10 +11,11 @@ from tests.support.cases import odd_cases
 from tests.support.compiling import Case, expected_place, outcome, place
 from tests.support.programs import PROGRAMS, function
 from tests.support.simulate import World, stores_of_plain
-from wspec.ir import check_valid, print_module, read
+from wspec.ir import print_module, read
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
 from wspec.ir.types import I32, FunctionType, PointerType, TypeAttr
+from wspec.ir.verify import check_valid
 from wspec.lab.persistent_launch import even_table
 from wspec.passes.persistent.persist import TABLE, obstacle, persist
 from wspec.tile_scheduler import PARTIALS

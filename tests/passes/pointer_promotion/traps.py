@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from tests.support.verified import specialize
 from wspec import bridge
 from wspec.api import offline
 from wspec.execute.descriptor import Descriptor
@@ -30,7 +31,6 @@ from wspec.ir import read
 from wspec.ir.core import Operation
 from wspec.options import Options
 from wspec.passes.pointer_promotion.promote import Promoted, promote
-from wspec.pipeline import specialize
 
 NAMES = ("M", "N", "K", "sam", "sak", "sbk", "sbn", "scm", "scn", "saz", "start")
 ROWS = ("{v}", "{v} % {end}", "tl.where({v} < {end}, {v}, 0)", "tl.minimum({v}, {end} - 1)", "({v}) % ({end} + 0)")

@@ -58,7 +58,6 @@ STEPS = (
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),
-    Step("verify", OURS, "wspec.pipeline", "check_valid"),
     Step("passes", OURS, "wspec.verdict", "specialize"),
     Step("print TTGIR", OURS, "wspec.ir", "print_module"),
     Step("TTGIR into libtriton, finishing passes", OURS, "wspec.bridge.backend", "_finishing"),
