@@ -99,6 +99,10 @@ L2_SHARE = _set(
     "l2_share", 0.87, "part of the rates at which L2 and memory send tiles that nobody reads, that a kernel gets",
     "464 products of seeds 51 and 72, their clock given (docs/results/drawn.md)", "see seed 81 there",
 )  # fmt: skip
+LOADED = _set(
+    "loaded", 0.55, "part by which a tile's latency is longer on a card whose way from L2 is busy all the time",
+    "the same points, plain kernels of two, three and four stages", "see seed 81 there",
+)  # fmt: skip
 COPY_RATE = _set(
     "copy_rate", 29.0, "bytes a cycle that the threads of one producer copy with cp.async, one block an SM",
     "products through pointers in tiles of 128x256 and 128x128, K of 32 and 64, three sizes (kernels/matmul.py)",

@@ -121,7 +121,7 @@ class Numbers:
     multiplying_mhz: float  # where tensor cores have work all the time
 
     def at(self, mhz: float) -> Numbers:
-        """The same at another clock, of the loads: L2 and memory send as many bytes a second at any, and an SM takes as
+        """The same at another clock, of the loads: L2 and memory send as many bytes a second, as soon, and an SM takes as
         many a cycle."""
         faster = self.measured_mhz / mhz
         return replace(
@@ -131,6 +131,8 @@ class Numbers:
             load_apart=_times(faster, self.load_apart),
             load_rows=_times(faster, self.load_rows),
             dram=faster * self.dram,
+            tma_latency=self.tma_latency / faster,
+            dram_latency=self.dram_latency / faster,
         )
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,8 @@ from wspec.lab.simulate.costs import LINE, LOAD, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
-from wspec.lab.simulate.walk import Arguments, Grid, Walker
+from wspec.lab.simulate.walk import OUTER, Arguments, Grid, Walker
+from wspec.model.fitted import LOADED
 from wspec.model.machine import Machine
 
 NO_PITCHES: Mapping[str, int] = {}
@@ -68,19 +70,23 @@ class Sources:
     def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
-        first, more, rounds = self._touched(walker, _ids(grid, 0, at_once))
-        second, _, _ = self._touched(walker, _ids(grid, at_once, 2 * at_once))
-        wave = sum(len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in first.items())
+        waves, rounds = self._touched(walker, _ids(grid, 0, at_once))
+        count = total / at_once * len(waves)
+        while len(waves) < min(count, OUTER):
+            more, _ = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
+            waves += more[:1]
+        size = sum(
+            len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in waves[0].items()
+        )
         found = {}
-        for op, tiles in first.items():
-            wanted, later = set(tiles), {*second.get(op, ()), *more.get(op, ())}
-            new = len(later - wanted) / len(later) if later and wave <= self.kept else 1.0
-            if None not in wanted:
-                sharers = len(tiles) / len(wanted)
-                waves = max(1.0, total / at_once * (1 + len(more.get(op, ())) / len(tiles)))
-                pitch = pitches.get(self._descriptor(op), LINE)
-                part = (1 + (waves - 1) * new) / waves / sharers
-                found[op] = Source(sharers, new, part, pitch, *runs(tiles))
+        for op, tiles in waves[0].items():
+            wanted = [set(wave.get(op, ())) for wave in waves]
+            if None in wanted[0]:
+                continue
+            sharers = len(tiles) / len(wanted[0])
+            new = new_tiles(wanted, int(self.kept // size))
+            part = (1 + (max(1.0, count) - 1) * new) / max(1.0, count) / sharers
+            found[op] = Source(sharers, new, part, pitches.get(self._descriptor(op), LINE), *runs(tiles))
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -90,20 +96,33 @@ class Sources:
             value = outer(around, value) if around.name == WARP_SPECIALIZE else value
         return self.program.names[value.index] if value.owner is block else ""
 
-    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[Tiles, Tiles, dict[Operation, set[int]]]:
-        """The coordinates of the first tile of each block, those of its later ones, and how many rounds there
-        are of the loop that a load is in."""
-        first: Tiles = {}
-        more: Tiles = {}
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[list[Tiles], dict[Operation, set[int]]]:
+        """The coordinates of the first tile of each block, of the second ones, and so on; and how many rounds there are
+        of the loop that a load is in."""
+        waves: list[Tiles] = [{}]
         all_rounds: dict[Operation, set[int]] = {}
         for program_id in ids:
             walker.block(program_id)
-            seen = set()
+            seen = Counter[Operation]()
             for op, coordinates, rounds in walker.touched:
                 all_rounds.setdefault(op, set()).add(rounds)
-                (more if op in seen else first).setdefault(op, []).append(coordinates)
-                seen.add(op)
-        return first, more, all_rounds
+                if seen[op] == len(waves):
+                    waves.append({})
+                waves[seen[op]].setdefault(op, []).append(coordinates)
+                seen[op] += 1
+        return waves, all_rounds
+
+
+def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
+    """The part of a wave's tiles that none of the `kept` waves before it had, the mean of all waves but the first; of
+    one wave, and where not even one is kept, all of them are new."""
+    if len(wanted) < 2 or kept < 1:
+        return 1.0
+    parts = []
+    for at in range(1, len(wanted)):
+        known = set[object]().union(*wanted[max(0, at - kept) : at])
+        parts.append(len(wanted[at] - known) / max(1, len(wanted[at])))
+    return statistics.fmean(parts)
 
 
 def runs(tiles: Sequence[object]) -> tuple[float, float]:
@@ -149,15 +168,16 @@ def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: 
 
     The rate of a full grid is the SM's share where all load at the same time. Where the way is `busy` for a part of the
     time, a tile shares it with what other SMs happen to load: it takes 1 / (1 - busy) of what it takes an SM alone, as
-    at any server that serves all at once (Kleinrock 1967), and no longer than where all load.
+    at any server that serves all at once (Kleinrock 1967), and no longer than where all load. Latency grows too.
     """
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)
     rate = max(numbers.load_rate(source.neighbours, source.apart, kind), most * (1 - busy))
     flow = arriving(size, size / rate, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
-    more = numbers.dram_latency - numbers.tma_latency + slower
-    return Arrival(flow, numbers.tma_latency + source.cold * max(0.0, more))
+    queued = 1 + LOADED * busy
+    more = queued * (numbers.dram_latency - numbers.tma_latency) + slower
+    return Arrival(flow, queued * numbers.tma_latency + source.cold * max(0.0, more))
 
 
 def _ids(grid: Grid, start: int, end: int) -> Sequence[Grid]:

@@ -17,6 +17,7 @@ from wspec.lab.simulate.errors import SimulationError
 from wspec.lab.simulate.program import Compiler, View
 
 LIMIT = 5_000_000  # actions of one task
+OUTER = 8  # rounds of a loop around others that a brief walk goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Walker:
         turn = [(argument, end) for argument, _, end, _ in step.carried]
         rounds = range(lower, upper, by)
         if self.brief:
-            self.rounds, rounds = (len(rounds), rounds[:1]) if step.innermost else (1, rounds[:2])
+            self.rounds, rounds = (len(rounds), rounds[:1]) if step.innermost else (1, rounds[:OUTER])
         for at in rounds:
             self.env[position] = at
             task.actions.append(step.mark)
