@@ -116,6 +116,20 @@ def test_rows_of_a_descriptor(driver: FakeDriver, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.count("[rows-overlap]") == (0 if strict else 1)
 
 
+def test_one_row_reaches_into_no_other(driver: FakeDriver) -> None:
+    """However near the next one would be: of one row people give any pitch, `matmul` 16 bytes."""
+    kernel = wspec.compile(matmul_descriptor_kernel, persistent=False, gate="off", strict=True)
+    a, b, _ = descriptors(N)
+    for rows, plain in ((1, False), (2, True)):
+        c = TensorDescriptor(matrix(2, N, N), [rows, N], [8, 1], [128, 128])
+        if plain:
+            with pytest.raises(WspecError, match="reach into each other"):
+                kernel[(4,)](a, b, c, M, N, K, **TILES, GROUP_M=8, B_TRANSPOSED=False)
+        else:
+            kernel[(4,)](a, b, c, M, N, K, **TILES, GROUP_M=8, B_TRANSPOSED=False)
+    assert len(driver.launches) == 1
+
+
 def test_what_is_recorded(driver: FakeDriver) -> None:
     """A launch of other sizes asks again, by tensors; one that ran the plain kernel says nothing of the next."""
     kernel = wspec.compile(matmul_descriptor_kernel, persistent=False, gate="off", remarks="off")

@@ -91,8 +91,10 @@ def reaches_nowhere(rows: Measured, others: Iterable[Measured]) -> bool:
     """Is there no way from an element to one of another row that has the same place?
 
     Steps are taken as the digits of a number are: each is longer than all that the shorter ones can make up together.
-    Those that are shorter than a row's may be anything that does not make up one.
+    Those that are shorter than a row's may be anything that does not make up one. Of one row there is no other.
     """
+    if not rows[2]:
+        return True
     most = 0  # what the shorter ones make up
     longer = []
     for low, high, reach in sorted(one for one in others if one[2]):

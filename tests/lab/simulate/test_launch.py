@@ -14,9 +14,10 @@ from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD
-from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, runs
+from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, new_tiles, runs
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
+from wspec.model.fitted import L2_SHARE, LOADED
 
 EVEN = """
 def kernel(n):
@@ -152,7 +153,7 @@ def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
     alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0, neighbours=8.0), NUMBERS)
     cold = arrival(size, Source(1.0, 1.0), NUMBERS)
     assert dict(alone.flow.busy)[LOAD] > 1.5 * dict(shared.flow.busy)[LOAD]
-    assert alone.latency == shared.latency == NUMBERS.tma_latency
+    assert alone.latency == shared.latency == (1 + LOADED) * NUMBERS.tma_latency
     assert (
         cold.latency
         >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1, math.inf, (128, 128)) - 1e-6
@@ -163,17 +164,7 @@ def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:
     """In the order of a product eight rows of tiles come before the next column."""
     left, right = [at % 8 for at in range(32)], [at // 8 for at in range(32)]
     assert runs(left) == (1.0, 8) and runs(right) == (8.0, math.inf)
-    assert NUMBERS.load_rate(*runs(left), (128, 128)) < 0.5 * NUMBERS.load_rate(*runs(right), (128, 128))
-
-
-PAUSES = """
-def kernel(n):
-    tile, full = buffer(1, 64, 64), barriers(1)
-    for i in range(0, TRIPS, 1):
-        expect(full[0], 8192)
-        copy(tile[0], full[0])
-        wait(full[0], i % 2)
-"""
+    assert NUMBERS.load_rate(*runs(left), (128, 128)) < 0.6 * NUMBERS.load_rate(*runs(right), (128, 128))
 
 
 def _way(source: Source, busy: float) -> float:
@@ -181,18 +172,38 @@ def _way(source: Source, busy: float) -> float:
 
 
 def test_a_tile_shares_the_way_with_what_others_load_at_that_moment() -> None:
-    """Between what it takes an SM alone and what it takes where all load all the time, unless all load in step."""
-    own, alone = Source(neighbours=1.0, in_step=False), 32768 / NUMBERS.most_rate((128, 128))
+    """Between what it takes an SM alone and what it takes where all load all the time."""
+    own, alone = Source(neighbours=1.0), 32768 / NUMBERS.most_rate((128, 128))
     assert _way(own, 1.0) == _way(own, 0.99) == pytest.approx(32768 / NUMBERS.load_rate(1, math.inf, (128, 128)))
     assert _way(own, 0.5) == pytest.approx(2 * alone) and _way(own, 0.0) == pytest.approx(alone)
-    in_step = dataclasses.replace(own, in_step=True)
-    assert _way(in_step, 0.0) == _way(own, 1.0)
+    latencies = [arrival(32768, dataclasses.replace(own, cold=0.0), NUMBERS, busy=busy).latency for busy in (0.0, 1.0)]
+    assert latencies == pytest.approx([NUMBERS.tma_latency, (1 + LOADED) * NUMBERS.tma_latency])
 
 
-@pytest.mark.parametrize(("trips", "in_step"), (("n", True), ("n - pid(0)", False)))
-def test_blocks_are_in_step_that_go_through_the_same_rounds(trips: str, in_step: bool) -> None:
-    (one,) = Sources(kernel(PAUSES.replace("TRIPS", trips)), MACHINE).of({"arg0": 200}, (132, 1, 1), 132).values()
-    assert one.in_step == in_step
+def test_l2_sends_as_many_bytes_a_second_at_any_clock() -> None:
+    slow = NUMBERS.at(NUMBERS.measured_mhz / 1.25)
+    kinds = [(1.0, math.inf), (8.0, math.inf), (1.0, 12.0)]
+    assert [slow.load_rate(*one, (128, 128)) for one in kinds] == pytest.approx(
+        [1.25 * NUMBERS.load_rate(*one, (128, 128)) for one in kinds]
+    )
+    assert slow.most_rate((128, 128)) == NUMBERS.most_rate((128, 128)) and slow.dram == pytest.approx(
+        1.25 * NUMBERS.dram
+    )
+    assert slow.tma_latency == pytest.approx(NUMBERS.tma_latency / 1.25)
+
+
+def test_what_neighbours_want_is_not_all_merged_out_of_step() -> None:
+    """A and B of the steps whose rates were measured (`tma_product.staggered_rate`), within their ranges."""
+    of_a, of_b = NUMBERS.load_rate(1.0, 8.0, (128, 128)), NUMBERS.load_rate(8.0, math.inf, (128, 128))
+    for part, measured in ((0.2, 59.47), (0.5, 48.32), (0.67, 44.1)):
+        assert 1 / (part / of_a + (1 - part) / of_b) == pytest.approx(L2_SHARE * measured, rel=0.02)
+
+
+def test_new_tiles_are_those_that_no_kept_wave_had() -> None:
+    waves: list[set[object]] = [{1, 2}, {2, 3}, {1, 3}, {4, 5}]
+    assert new_tiles(waves, 9) == pytest.approx((0.5 + 0 + 1) / 3)
+    assert new_tiles(waves, 1) == pytest.approx((0.5 + 0.5 + 1) / 3)
+    assert new_tiles(waves, 0) == new_tiles(waves[:1], 9) == 1.0
 
 
 def test_serialized_instructions_take_their_latency_each() -> None:

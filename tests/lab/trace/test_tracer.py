@@ -24,9 +24,9 @@ TABLE, TRACE = 4096, 8192  # addresses
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
-    fake, entry = FakeDriver(), SimpleNamespace(blocks=2, address=TABLE, divided=None, settled=True)
+    fake, found = FakeDriver(), (SimpleNamespace(settled=True), SimpleNamespace(blocks=2, address=TABLE, whole=None))
     monkeypatch.setattr(triton.runtime.driver, "_active", fake)
-    monkeypatch.setattr(persistent.Tables, "get", lambda self, stream, grid, args: entry)
+    monkeypatch.setattr(persistent.Tables, "get", lambda self, stream, grid, args: found)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: _At(TRACE))
     return fake
 

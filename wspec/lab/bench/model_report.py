@@ -36,7 +36,8 @@ def in_turns(predicted: Sequence[tuple[Point, Prediction]]) -> list[Row]:
     rows = []
     for point, made in predicted:
         shared, own = statistics.mean(clocks[point.shape]), point.clock_mhz or made.clock_mhz
-        rows.append(Row(point, made.cycles / shared / 1e3, made.microseconds / 1e3, made.cycles / own / 1e3))
+        ms, ms_at_clock = (made.cycles_at(mhz) / mhz / 1e3 for mhz in (shared, own))
+        rows.append(Row(point, ms, made.microseconds / 1e3, ms_at_clock))
     return rows
 
 

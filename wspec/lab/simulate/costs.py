@@ -121,8 +121,8 @@ class Numbers:
     multiplying_mhz: float  # where tensor cores have work all the time
 
     def at(self, mhz: float) -> Numbers:
-        """The same at another clock, of the loads: L2 and memory send as many bytes a second, as soon, and an SM takes as
-        many a cycle."""
+        """The same at another clock, of the loads: L2 and memory send as many bytes a second, as soon, and an SM takes
+        as many a cycle."""
         faster = self.measured_mhz / mhz
         return replace(
             self,

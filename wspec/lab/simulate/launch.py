@@ -51,6 +51,11 @@ class Prediction:
     draw: Draw  # what the clock depends on
     played: int  # blocks that were simulated
     steps: int
+    cycles_more: float = 0.0  # for each MHz of clock more: L2 and memory send as much a second at any
+
+    def cycles_at(self, mhz: float) -> float:
+        """Of the same launch at another clock, near this one."""
+        return self.cycles + self.cycles_more * (mhz - self.clock_mhz)
 
     @property
     def microseconds(self) -> float:
@@ -159,8 +164,9 @@ class Simulator:
         moved = mhz - guess
         slope = min(_STEEPEST, (power.mhz(second.draw) - mhz) / moved)  # of the clock that comes out, by the one given
         further = moved * slope / (1 - slope)  # where both are the same, on that line
-        cycles = second.cycles + (second.cycles - first.cycles) / moved * further
-        return replace(second, cycles=cycles, clock_mhz=min(mhz + further, power.light_mhz))
+        made = replace(second, cycles_more=(second.cycles - first.cycles) / moved)
+        clock = min(mhz + further, power.light_mhz)
+        return replace(made, cycles=made.cycles_at(clock), clock_mhz=clock)
 
     def _predict(
         self, arguments: Arguments, grid: Grid, together: int | None, mhz: float, pitches: Mapping[str, int]
