@@ -38,7 +38,7 @@ _COMPILED = 61  # of so many sizes in a row one is called before: the binaries t
 _IN_A_ROW = 20  # launches, before the card is waited for: fewer than its queue takes
 _RESERVED = 4 << 30  # bytes that torch has of the driver before anything is measured: results are parts of them
 _LEAST_SIZE = 64  # of those that are drawn
-_OF_EACH = 40  # equal ones in a row, of some that are drawn
+_OF_EACH = 100  # equal ones in a row, of some that are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,8 @@ def mixed(subject: Subject, wait: Wait, count: int = 1000) -> Step:
     ordered = sorted(sizes)
     for size in ordered[:: max(1, count // _COMPILED)]:
         subject.of(size)()
-    equal = [_row_us([subject.of(size)] * _OF_EACH, wait) for size in ordered[:: max(1, count // 40)]]
+    some = ordered[:: max(1, count // 40)]
+    equal = [min(_row_us([subject.of(size)] * _OF_EACH, wait) for _ in range(3)) for size in some]
     calls = [subject.of(size) for size in sizes]
     different, second = _row_us(calls, wait), _row_us(calls, wait)
     return Step(subject.name, ordered[count // 2], statistics.fmean(equal), different, second)
