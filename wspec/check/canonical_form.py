@@ -221,7 +221,8 @@ class Normal:
         task = state.tasks[index]
         if not path:
             return True
-        if task.active and not task.done and task.loops[: len(chain)] == tuple(zip(chain, path, strict=True)):
+        known = len(path) == len(chain)  # of which iterations of each loop it is
+        if known and task.active and not task.done and task.loops[: len(chain)] == tuple(zip(chain, path, strict=True)):
             return self.again or self.reach.soon(index, task, choice, chain)
         return not self._beyond(index, task, chain, path)
 
