@@ -33,7 +33,7 @@ _CLASSES = 5  # that are played when there are more along one axis
 BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
 _BESIDE = 0.3  # of the time that tiles are on their way: with less they come in the shadow of the rest
-_STEEPEST = 0.8
+_STEEPEST = 0.8  # of the line on which the clock is found: a steeper one would lead anywhere
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
