@@ -439,7 +439,8 @@ def _blocks(grid: tuple[int, int, int], tile: Config) -> int | None:
 def starts_early(kernel: Any) -> bool:
     """Is it a function under `wspec.compile` that was asked to, on a GPU that can?"""
     options = getattr(kernel, "wspec_options", None)
-    return options is not None and options.programmatic_launch and torch.cuda.get_device_capability() >= (9, 0)
+    can = options is not None and options.programmatic_launch is not False
+    return can and torch.cuda.get_device_capability() >= (9, 0)
 
 
 def _meta(tile: Config) -> dict[str, Any]:

@@ -118,9 +118,14 @@ class Options:
             optional=True,
         ),
     )
-    programmatic_launch: bool = _option(
-        True,
-        Spec(bool, "blocks start while the kernel before them in the stream still runs, and wait for its end"),
+    programmatic_launch: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "blocks start while the kernel before them in the stream still runs, and wait for its end. auto: unless "
+            "the model expects products to wait for their tiles, which then arrive later",
+            optional=True,
+        ),
     )
     packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
@@ -270,7 +275,7 @@ class OptionArguments(TypedDict, total=False):
     ping_pong: bool | None
     elide_barriers: bool | None
     hold_waits: bool | None
-    programmatic_launch: bool
+    programmatic_launch: bool | None
     packed_dequantization: bool
     specialize: bool
     promote: bool | None

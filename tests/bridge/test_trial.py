@@ -10,7 +10,7 @@ import pytest
 
 from wspec.bridge import trial as room
 from wspec.bridge.recording import recording
-from wspec.bridge.trial import AGREED, ATTEMPTS, QUIET, Trial
+from wspec.bridge.trial import AGREED, ATTEMPTS, CLOSE, LATER, LOOKS, QUIET, Trial
 from wspec.diagnostics import Remark
 from wspec.ir.loc import UNKNOWN
 
@@ -122,6 +122,30 @@ def test_sizes_that_end_alike_speak_for_others() -> None:
     for size in range(AGREED):
         stage.launch(len(TURNS) + 1, n=size)
     assert stage.launch(1, n=99) == ["plain"]
+
+
+def test_close_ones_take_turns_again_when_the_card_is_warm() -> None:
+    stage = Stage(Card(ours_ms=1.0, plain_ms=1.1))
+    stage.launch(len(TURNS) + 1)
+    until = LATER * (len(TURNS) + 1) - len(TURNS) - 2
+    assert stage.launch(until) == ["ours"] * until
+    stage.card.ours_ms = 1.2
+    assert stage.launch(2 * PAIRS) == ["ours", "plain"] * PAIRS
+    assert stage.launch(3) == ["plain"] * 3
+    assert [one.code for one in stage.said] == ["slower-when-timed"]
+
+
+def test_looks_come_to_an_end() -> None:
+    stage = Stage(Card(ours_ms=1.0, plain_ms=1.1))
+    first = stage.launch(LATER**LOOKS * 2 * len(TURNS))
+    assert first.count("plain") == 1 + LOOKS * PAIRS
+    assert set(stage.launch(1000)) == {"ours"}
+
+
+def test_what_is_far_slower_is_not_looked_at_again() -> None:
+    stage = Stage(Card(ours_ms=1.0, plain_ms=1.0 * CLOSE + 0.01))
+    stage.launch(len(TURNS) + 1)
+    assert set(stage.launch(LATER**2 * len(TURNS))) == {"ours"}
 
 
 def test_nobody_waits_for_the_card() -> None:

@@ -178,7 +178,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
         ("staging = []", 'staging = [["q", 3, "ring"]]', "staging"),
         ("smem_bytes = 0", 'smem_bytes = "all"', "smem_bytes"),
         ("overhead_cycles = 0.0", 'overhead_cycles = "few"', "overhead_cycles"),
-        ("version = 2", "version = 3", "version"),
+        ("version = 3", "version = 2", "version"),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(old: str, new: str, field: str) -> None:

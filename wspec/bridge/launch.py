@@ -159,7 +159,7 @@ class LaunchableKernel(CompiledKernel):  # type: ignore[misc]  # triton is untyp
         super().__init__(src, dict(group), "")
         self.hash = self.metadata.hash
         options = getattr(src.fn, "wspec_options", None)
-        self.early = options is not None and options.programmatic_launch and WAIT in self.asm["ptx"]
+        self.early = options is not None and options.programmatic_launch is not False and WAIT in self.asm["ptx"]
         self.blocks_per_sm = blocks_per_sm
 
     def _init_handles(self) -> None:

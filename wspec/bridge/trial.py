@@ -5,6 +5,9 @@ them, and a launch's sizes decide too. So a kernel that the model lets through p
 timed with events, some of either kind, each of them made once, as it would be anyway. Nobody waits for the card. Where
 the host is slower than the card, its times would be the host's: the card is then kept busy while a launch is made, for
 twice as long as the host took before. While a graph is captured there are no turns.
+
+A card that has just begun to work runs at a higher clock than one that has worked for a second, while memory and L2 are
+as fast; so which of two kernels is faster may change. Where the two were close they take turns again, later.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ QUIET = 3  # launches of a size before its trial: a program that makes no more p
 TOLERANCE = 1.01  # the specialized kernel stays unless it takes longer than this part of the plain one's time
 ATTEMPTS = 3  # rounds of turns in which no times could be told, until the trial ends without them
 AGREED = 8  # sizes in a row that ended alike: others are taken to end so too
+LATER = 8  # times as many launches as until a trial's end, until the next one of that size
+LOOKS = 4  # trials of a size in all
+CLOSE = 1.25  # no clock makes up for more
 HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own say nothing
 AHEAD = 2.0  # so many times as long as the host takes for a launch the card is kept busy meanwhile
 MOST_BUSY_MS = 1.0
@@ -70,6 +76,9 @@ class Contest:
     turns: list[Turn] = field(default_factory=list)
     host_ms: float = 0.0  # the longest that the host took for a launch on an idle card
     keeps: bool | None = None  # the specialized kernel; None: not settled
+    begins: bool = True  # what runs until then is the specialized one
+    looks: int = 0  # trials that told something
+    next_look: int = 0  # at so many launches; 0: never
 
 
 def on_trial(
@@ -139,13 +148,17 @@ class Trial:
     def _settled(self, key: tuple[int, ...]) -> bool | None:
         contest = self.contests.get(key)
         if contest is None:
-            keep(self.contests, key, contest := Contest(), MOST)
+            keep(self.contests, key, contest := Contest(begins=self.begins), MOST)
+        elif contest.next_look and contest.keeps is not None:
+            contest.launches += 1
+            if contest.launches >= contest.next_look and not self.is_capturing():
+                contest.begins, contest.keeps, contest.next_look = contest.keeps, None, 0
         return contest.keeps
 
     def _take_turn(self, key: tuple[int, ...], launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
-        contest = self.contests.get(key) or Contest()
+        contest = self.contests.get(key) or Contest(begins=self.begins)
         if contest.keeps is not None or self.is_capturing() or is_hooked():
-            self._start(self.begins if contest.keeps is None else contest.keeps, launch, rest)
+            self._start(contest.begins if contest.keeps is None else contest.keeps, launch, rest)
             return
         contest.launches += 1
         if contest.launches == (QUIET + 1 if self.begins else 1) and not self._has_plain():
@@ -158,7 +171,7 @@ class Trial:
         elif not self._is_round_over(contest):
             self._timed(contest, launch, rest)
         elif not contest.turns[-1].end.query():  # the card has not come that far
-            self._start(self.begins, launch, rest)
+            self._start(contest.begins, launch, rest)
         elif self._can_tell(contest) or len(contest.turns) >= ATTEMPTS * 2 * self.pairs:
             self._settle(contest)
             self._start(contest.keeps is True, launch, rest)
@@ -206,13 +219,19 @@ class Trial:
 
     def _settle(self, contest: Contest) -> None:
         if not self._can_tell(contest):
-            contest.keeps = self.begins
+            contest.keeps = contest.begins
             return
         times = [statistics.median(self._times(contest, ours)) for ours in (True, False)]
         contest.turns.clear()
         contest.keeps = times[0] <= TOLERANCE * times[1]
-        self.in_a_row = self.in_a_row + 1 if contest.keeps == self.last else 1
-        self.last = contest.keeps
+        contest.looks += 1
+        if contest.looks < LOOKS and times[0] < CLOSE * times[1] < CLOSE**2 * times[0]:
+            contest.next_look = LATER * contest.launches
+        if contest.looks == 1:
+            self.in_a_row = self.in_a_row + 1 if contest.keeps == self.last else 1
+            self.last = contest.keeps
+        elif contest.keeps != contest.begins:
+            self.in_a_row = 0
         self.certain = self.in_a_row >= AGREED
         if not contest.keeps:
             self.plain.told_once("slower-when-timed", lambda: self._remark(times[0], times[1]))

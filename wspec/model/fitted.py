@@ -81,6 +81,13 @@ HELD_SHARE = _set(
     "held_share", 0.75, "of the late products' time that exponentials must take for a wait to be held behind them",
     "attention, D = 64, 128 and 256 (docs/results)", _NOT_TRIED,
 )  # fmt: skip
+STARTS_BEHIND = _set(
+    "starts_behind", 1.1, "times as long as products and arithmetic that tiles must take to arrive for blocks to start "
+    "when the kernel before them has ended",
+    "129 products drawn at random, tiles of 64x64 to 128x256 (docs/results/products.md); any number from 1.03 to 1.25 "
+    "parts these alike",
+    _NOT_TRIED,
+)  # fmt: skip
 FIXED_REGISTERS = int(_set(
     "fixed_registers", 24, "registers of a consumer's thread for addresses, barriers and loop control",
     "attention, so that the tiles and schedules that ran best fit (docs/cost-model.md)",

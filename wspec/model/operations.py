@@ -44,7 +44,7 @@ def cost(op: Operation, machine: Machine) -> Cost:
     """The cost of one operation of a kernel before it is specialized."""
     if op.name in DOTS:
         return _dot(op, machine)
-    if op.name in ("tt.descriptor_load", "tt.load"):
+    if op.name in _LOADS:
         return Cost("tma", byte_size(op.results[0].type) / load_rate(op.results[0].type, machine))
     if op.name == "tt.reduce":
         return Cost("fma", elements(op.operands[0].type) / machine.fma)
@@ -59,6 +59,11 @@ def cost(op: Operation, machine: Machine) -> Cost:
     return Cost("fma", count / machine.fma)
 
 
+def loaded_bytes(loop: Operation) -> int:
+    """Bytes of tiles that an iteration loads."""
+    return sum(byte_size(op.results[0].type) for op in loop.walk() if op.name in _LOADS)
+
+
 LINE = 128  # bytes of a line of L2
 
 
@@ -69,6 +74,7 @@ def load_rate(tile: Type, machine: Machine) -> float:
     return machine.tma_rate
 
 
+_LOADS = ("tt.descriptor_load", "tt.load")
 _FREE = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.constant", "tt.make_range", "ttg.convert_layout",
      "tt.reshape", "tt.trans", "scf.for", "scf.if"}

@@ -20,7 +20,7 @@ from wspec.plan.fill import Fill
 from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import StreamK, TileLoop
 
-VERSION = 2  # of a plan's text
+VERSION = 3  # of a plan's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ class Plan:
     tile_loop: TileLoop | None = None  # blocks walk through tiles; operations are numbered with that loop in place
     elide_barriers: bool = False  # warp groups' barriers that order nothing are taken out of the PTX
     hold_waits: bool = False  # waits for products stay behind the values before them
-    programmatic_launch: bool = False  # blocks start while the kernel before them in the stream ends, and wait for it
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     epilogue_overlap: Decision[bool] = NOT_ASKED  # a tile is finished beside the first product of the next one
     ping_pong: Decision[bool] = NOT_ASKED  # groups issue the products of a loop one after the other
     subtiling: Decision[bool] = NOT_ASKED  # stores are made in halves; why not, or why not where it was asked for
+    programmatic_launch: Decision[bool] = NOT_ASKED  # blocks start while the kernel before them ends, and wait for it
     version: int = VERSION
 
     @property
@@ -374,9 +374,8 @@ def _from_dict(data: dict[str, Any]) -> Plan:
             rows = [{"fill": _implied_fill(row), **row} if isinstance(row, dict) else row for row in rows]
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
-    values |= {
-        name: _decision(name, data[name]) for name in ("epilogue_overlap", "ping_pong", "subtiling") if name in data
-    }
+    decisions = ("epilogue_overlap", "ping_pong", "subtiling", "programmatic_launch")
+    values |= {name: _decision(name, data[name]) for name in decisions if name in data}
     if "tile_loop" in data:
         values["tile_loop"] = _tile_loop(data["tile_loop"])
     plan: Plan = _record(Plan, "the top level", values)

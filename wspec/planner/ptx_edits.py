@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
-from wspec.model.fitted import HELD_SHARE
+from wspec.ir.shapes import DOTS
+from wspec.ir.types import TensorType
+from wspec.model.fitted import HELD_SHARE, STARTS_BEHIND
 from wspec.model.machine import Machine
-from wspec.model.operations import iteration, loop_work
+from wspec.model.operations import iteration, loaded_bytes, loop_work
 from wspec.options import Options
 from wspec.plan.plan import Plan
 
@@ -21,7 +24,7 @@ def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, opt
         plan,
         elide_barriers=_elides(plan) if elide is None else elide,
         hold_waits=_holds(plan, loops, machine) if hold is None else hold,
-        programmatic_launch=options.programmatic_launch,
+        programmatic_launch=_early(options.programmatic_launch, loops, machine),
     )
 
 
@@ -42,3 +45,31 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
         return False
     behind = iteration((op for op in loop.regions[0].block.ops if id_of(op) in late[id_of(loop)]), machine)
     return loop_work(loop, machine).exp >= HELD_SHARE * behind.mma > 0
+
+
+_ROWS = 64  # of a product: with fewer on either side a launch is a few rows high, and its blocks share few tiles
+
+
+def _early(asked: bool | None, loops: Sequence[Operation], machine: Machine) -> Decision[bool]:
+    """Blocks start early unless products wait for tiles that many blocks want: L2 sends such a tile once where they ask
+    for it together, and blocks that start early come to lie on the SMs in the order in which these are rid of the
+    kernel before. Measured: docs/results/products.md.
+    """
+    if asked is not None:
+        return Decision(True) if asked else NOT_ASKED
+    for loop in filter(_shares_tiles, loops):
+        work = loop_work(loop, machine)
+        loads, others = loaded_bytes(loop) / machine.tma_rate, max(work.mma, work.compute)
+        if loads > STARTS_BEHIND * others:
+            why = (
+                f"an iteration's tiles take {loads:.0f} cycles to arrive and its products {others:.0f}; L2 sends a "
+                "tile to many SMs at once where blocks run in step, which those that start early do not"
+            )
+            return Decision(None, why)
+    return Decision(True)
+
+
+def _shares_tiles(loop: Operation) -> bool:
+    """Are its products of as many rows and columns as those of a large launch?"""
+    dots = (op.results[0].type for op in loop.walk() if op.name in DOTS)
+    return any(isinstance(type, TensorType) and min(type.shape[-2:]) >= _ROWS for type in dots)

@@ -72,6 +72,8 @@ def _edits(plan: Plan) -> list[str]:
             "blocks start while the kernel before them in the stream ends, and wait for it before they touch memory "
             "that it may write" + unless
         )
+    elif why := plan.programmatic_launch.why_not:
+        said.append(f"blocks start when the kernel before them in the stream has ended: {why}")
     return said
 
 
@@ -185,4 +187,6 @@ def changes(plan: Plan) -> list[str]:
         said.append("waits where ptxas puts them: --hold-waits 0")
     if plan.programmatic_launch:
         said.append("start when the kernel before has ended: --programmatic-launch 0")
+    elif plan.programmatic_launch.why_not:
+        said.append("start while the kernel before still runs: --programmatic-launch 1")
     return said

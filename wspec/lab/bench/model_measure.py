@@ -23,8 +23,9 @@ from wspec.lab.simulate.points import Point
 AGREE = 0.03
 """Relative difference that results of two plans may have: ||a - b|| / ||b||; bfloat16 gives about 0.005."""
 
-SETTLED = 40
-"""Launches after which a kernel that is on trial (`wspec.bridge.trial`) is settled; attempts are few."""
+SETTLED, SETTLED_S = 900, 1.0
+"""Launches after which a kernel that is on trial (`wspec.bridge.trial`) has been looked at three times, and seconds
+after which no more are made."""
 
 WARM = 2
 """Rounds that do not count: while inputs are made the card rests, and then runs at a higher clock for a while."""
@@ -115,9 +116,7 @@ def _measure(
                 if why := refused(report):
                     problems.append(f"{point.name}: left alone, {why}")
                     continue
-            for launch, _ in made * (SETTLED if point.kind == "default" else 1):
-                launch.run(kernel)
-            torch.cuda.synchronize()
+            _settle(kernel, [launch for launch, _ in made], SETTLED if point.kind == "default" else 1)
             for launch, _ in made:
                 launch.run(kernel)
             result = made[0][1].float()
@@ -139,6 +138,16 @@ def _measure(
     clocks = probe.mhz(budget.rounds)
     samples = {name: timing.samples_us for name, timing in timings.items()}
     return at_one_clock([point for point in points if point.name in timings], samples, clocks), problems
+
+
+def _settle(kernel: Any, launches: Sequence[Any], times: int) -> None:
+    """Each launch so many times, or until time is up."""
+    began, made = time.monotonic(), 0
+    while made < times and time.monotonic() - began < SETTLED_S:
+        for launch in list(launches) * min(10, times):
+            launch.run(kernel)
+        made += min(10, times)
+        torch.cuda.synchronize()
 
 
 def at_one_clock(
