@@ -326,13 +326,13 @@ def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.Monke
     """Neither for a binary nor for a table; one whose grid is another does, and so does one whose table was given
     back."""
     asked: list[Any] = []
-    of = persistent.Tables.of
+    launched = persistent.Tables.launched
 
-    def noted(self: Any, key: Any, *step: Any) -> Any:
-        asked.append(key)
-        return of(self, key, *step)
+    def noted(self: Any, *given: Any) -> Any:
+        asked.append(given)
+        return launched(self, *given)
 
-    monkeypatch.setattr(persistent.Tables, "of", noted)
+    monkeypatch.setattr(persistent.Tables, "launched", noted)
     run = of_attention(128, True)
     for length in (1000, 1001):
         run(length)

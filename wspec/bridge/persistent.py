@@ -227,11 +227,25 @@ class Tables:
             entry, table = self._undivided(*table.whole)
         return entry, table.blocks, ((table.address, 0) if self.exact else (table.address,)), ()
 
-    def of(self, key: Key, step: Step | None = None) -> Found:
-        """What `get` gives for a launch like none before, where no graph is captured.
+    def launched(
+        self, place: Place, grid: tuple[int, int, int], values: tuple[int, ...], step: Step
+    ) -> tuple[_Entry, int, tuple[int, ...], Sequence[Any]]:
+        """What `given` says of a launch like none before, where no graph is captured.
 
-        step: by which grids of other launches are expected to differ. Where tables are small, many are written at once.
+        step: by which grids of other launches are expected to differ: tables of many are written at once.
         """
+        device, stream = place
+        if not self.exact:
+            direction = self.sampler.direction(grid, values)
+            found = None if direction is None else self.rows.find(place, grid, step, direction)
+            if found is not None:
+                entry, at = found
+                blocks = blocks_of(self.tiles, grid, multiprocessors(device) * self.blocks_per_sm)
+                return entry, blocks, (entry.address + entry.apart * at,), ()
+        return self.given(self.of((device, stream, grid, values), step), stream)
+
+    def of(self, key: Key, step: Step | None = None) -> Found:
+        """What `get` gives for a launch like none before, where no graph is captured; step: as in `launched`."""
         device, stream, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
         direction = self.sampler.direction(grid, values)
