@@ -45,7 +45,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     `over` says whether the card has done all it was given, `filled` counts tables that it wrote.
     """
-    card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[])
+    card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[], most_words=1 << 30)
 
     class Filler:
         def fill(self, address: int, order: Any, row: Grids, slots: int, coarsening: int, axis: int, _: int) -> None:
@@ -62,16 +62,21 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
                 if table is not None:
                     put(address + 4 * row.apart * at, flat(grid, table, 1, 0))
 
+    def empty(words: int, **named: Any) -> torch.Tensor:
+        if words > card.most_words:
+            raise torch.cuda.OutOfMemoryError
+        return torch.empty(words, **named)
+
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
         is_current_stream_capturing=lambda: card.capturing,
         current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
         ExternalStream=lambda stream, _: stream,
         stream=lambda stream: nullcontext(card.entered.append(stream)),
+        OutOfMemoryError=torch.cuda.OutOfMemoryError,
     )
     stand_in = SimpleNamespace(
-        cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy, empty=torch.empty,
-        int32=torch.int32,
+        cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy, empty=empty, int32=torch.int32
     )  # fmt: skip
     monkeypatch.setattr(persistent, "torch", stand_in)
     monkeypatch.setattr(persistent, "multiprocessors", lambda _: SMS)
@@ -259,6 +264,35 @@ def test_rows_of_large_tables_are_short(device: SimpleNamespace, monkeypatch: py
         found.of((0, STREAM, (x, 1, 1), ()), (0, 1))
     assert device.filled == 4 and found.memory.bytes < 1 << 18
     assert [(first[0], count) for _, _, first, count, *_ in found.entries] == [(100, 7), (198, 3), (1000, 1), (1001, 1)]
+
+
+def test_a_row_that_there_is_no_memory_for_is_one_table(device: SimpleNamespace) -> None:
+    """Once there is, it is a row."""
+    found = tables(falling(1), {"n": "i32"})
+    device.most_words = table_memory.FIRST_BYTES // 4
+    for x in (700, 701):
+        assert is_right(found, found.of((0, STREAM, (x, 1, 1), (4096,)), (0, 1))[1], (x, 1, 1))
+    assert [count for _, _, _, count, *_ in found.entries] == [1, 1]
+    device.most_words = 1 << 30
+    for x in (702, 703, 700):
+        assert is_right(found, found.of((0, STREAM, (x, 1, 1), (4096,)), (0, 1))[1], (x, 1, 1))
+    assert device.filled == 3
+
+
+def test_a_long_row_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is half full goes on being filled."""
+    made: list[int] = []
+
+    def allocate(_: tuple[int, int], size: int) -> torch.Tensor:
+        made.append(size)
+        return torch.empty(size // 4, dtype=torch.int32)
+
+    found: table_memory.Chunks[str] = table_memory.Chunks()
+    place, much = (0, STREAM), table_memory.MOST_BYTES + 1
+    for key, size in (("one", 1024), ("row", much), ("two", 1024), ("other row", much)):
+        found.take(key, place, size, allocate)
+    assert made == [table_memory.FIRST_BYTES, much + 127, much + 127] and found.bytes == sum(made)
+    assert list(found.more_than(much + 127)) == ["one", "two", "row"]
 
 
 def test_rows_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ import torch
 
 from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
-from wspec.bridge.fill_table import ENTRY, Filler, Grids, words
+from wspec.bridge.fill_table import Filler, Grids, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
@@ -53,7 +53,7 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 128 << 20
-"""Of tables that a kernel keeps: with four heads those of all lengths from 16,384 to 131,072 are 90 (D=128) to 117 MB."""
+"""Of tables that a kernel keeps: with four heads those of all lengths from 16,384 to 131,072 take 79 to 107 MiB."""
 MOST = 4096  # launches whose table is remembered
 _PART = 4  # of what is kept, at most so much is written at once
 _STEPS = 16  # that are remembered

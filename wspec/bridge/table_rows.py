@@ -24,8 +24,8 @@ ROW_BYTES = 2 << 20
 """Of tables that are written at once whatever the launch: 65,536 entries, which take all SMs of an H200 about as long
 (`ENTRY_CYCLES`) as it takes to begin another launch (2,972 cycles: `launch_gap` in wspec/model/h200.toml)."""
 WRITING = 0.02
-"""Of the time of the launch at hand, that writing a row may take: less than half of the 5 % by which different lengths in
-a row may be slower than equal ones (docs/results/launches.md). Others of the row write nothing."""
+"""Of the time of the launch at hand, that writing a row may take: less than half of the 5 % by which different lengths
+one after the other may be slower than equal ones (docs/results/launches.md). Others of the row write nothing."""
 _MOST = 4096  # octaves that are remembered
 
 
@@ -36,7 +36,7 @@ class Octave:
     grids: int
     least: int  # steps of its first grid
     count: int  # grids of a row
-    rows: list[Ref]  # of each row what gives its tables, and None where it has none
+    rows: dict[int, Ref]  # by their numbers what gives their tables, and None once these are no longer kept
 
 
 def _nothing() -> None:
@@ -63,12 +63,10 @@ class Rows:
             return None
         number -= octave.least
         nth = number // octave.count
-        entry = octave.rows[nth]()
+        entry = octave.rows.get(nth, _nothing)()
         return None if entry is None else (entry, number - nth * octave.count)
 
-    def find_any(
-        self, place: tuple[int, int], grid: Grid, steps: Iterable[Step], what: Any
-    ) -> tuple[Any, int] | None:
+    def find_any(self, place: tuple[int, int], grid: Grid, steps: Iterable[Step], what: Any) -> tuple[Any, int] | None:
         """The same among rows of several steps."""
         for step in steps:
             found = self.find(place, grid, step, what)
@@ -100,7 +98,7 @@ class Rows:
                 return None
             rows = -(-there // most)
             count = -(-there // rows)
-            octave = Octave(there, there + 1, count, [_nothing] * -(-there // count))
+            octave = Octave(there, there + 1, count, {})
             keep(self.octaves, key, octave, _MOST)
         nth, at = divmod(number - octave.least, octave.count)
         return octave, nth, min(octave.count, octave.grids - nth * octave.count), at

@@ -17,6 +17,7 @@ from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.scalars import Scalar
 
 Direction = tuple[int | None, bool]  # the axis on which costs depend, if there is one, and whether they rise on it
+_EVEN: Direction = None, False
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -175,15 +176,14 @@ class Sampler:
         values: the arguments that decide, in turn.
         """
         if not self.axes:
-            return None, False
-        x, y, z = grid
-        if self._direction is None or x < 1 or y < 1 or z < 1:
+            return _EVEN
+        sample, (x, y, z) = self._direction, grid
+        if sample is None or x < 1 or y < 1 or z < 1:
             return None
         try:
-            return self._direction(x, y, z, values)
+            return sample(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
-
 
     def mean(self, grid: Grid, values: Sequence[int]) -> float:
         """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
