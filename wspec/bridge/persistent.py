@@ -235,20 +235,22 @@ class Tables:
         step: by which grids of other launches are expected to differ: tables of many are written at once.
         """
         device, stream = place
-        if not self.exact:
-            direction = self.sampler.direction(grid, values)
-            found = None if direction is None else self.rows.find(place, grid, step, direction)
+        direction = self.sampler.direction(grid, values)
+        if not self.exact and direction is not None:
+            found = self.rows.find(place, grid, step, direction)
             if found is not None:
                 entry, at = found
                 blocks = blocks_of(self.tiles, grid, multiprocessors(device) * self.blocks_per_sm)
                 return entry, blocks, (entry.address + entry.apart * at,), ()
-        return self.given(self.of((device, stream, grid, values), step), stream)
+        return self.given(self._of((device, stream, grid, values), step, direction), stream)
 
     def of(self, key: Key, step: Step | None = None) -> Found:
         """What `get` gives for a launch like none before, where no graph is captured; step: as in `launched`."""
+        return self._of(key, step, self.sampler.direction(key[2], key[3]))
+
+    def _of(self, key: Key, step: Step | None, direction: Direction | None) -> Found:
         device, stream, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        direction = self.sampler.direction(grid, values)
         if stream == PER_THREAD:  # which names another stream in each thread
             with in_stream(device, stream):
                 return self._of_its_own(key, direction, slots)

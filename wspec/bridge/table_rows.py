@@ -78,7 +78,7 @@ class Rows:
         self, place: tuple[int, int], grid: Grid, step: Step, what: Any, length: Callable[[int, int], int]
     ) -> tuple[Octave, int, int, int] | None:
         """Of a grid's octave, the number of its row, how many grids this has, and how many are before the grid; None
-        where tables are written one by one.
+        of a grid that is in none.
 
         length: of an octave of so many grids, with so many steps at its end, how many grids a row may have.
         """
@@ -93,9 +93,7 @@ class Rows:
         octave = self.octaves.get(key)
         if octave is None:
             there = 1 << (number - 1).bit_length() - 1  # grids
-            most = length(there, 2 * there)
-            if most < 2:
-                return None
+            most = max(1, length(there, 2 * there))
             rows = -(-there // most)
             count = -(-there // rows)
             octave = Octave(there, there + 1, count, {})
