@@ -53,7 +53,7 @@ from wspec.tile_scheduler import (
 )
 
 KEPT_BYTES = 128 << 20
-"""Of tables that a kernel keeps: with four heads those of all lengths from 16,384 to 131,072 take 79 to 107 MiB."""
+"""Of tables that a kernel keeps: with four heads those of all lengths from 16,384 to 131,072 take 79 to 111 MiB."""
 MOST = 4096  # launches whose table is remembered
 _PART = 4  # of what is kept, at most so much is written at once
 _STEPS = 16  # that are remembered
@@ -296,7 +296,8 @@ class Tables:
         def length(least: int, most: int) -> int:
             tiles = grid[0] * grid[1] * grid[2]
             last = tiles * most // (grid[axis] // size * self.tiles.coarsening)
-            return longest(last, slots, tiles * self.sampler.mean(grid, values), KEPT_BYTES // _PART)
+            entries = last + (2 if how is None else 4) * min(slots, last)
+            return longest(entries, tiles * self.sampler.mean(grid, values), KEPT_BYTES // _PART)
 
         found = self.rows.row((device, stream), grid, step, what, length)
         if found is None:

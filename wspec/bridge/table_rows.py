@@ -102,9 +102,8 @@ class Rows:
         return octave, nth, min(octave.count, octave.grids - nth * octave.count), at
 
 
-def longest(tiles: int, slots: int, cycles: float, most_bytes: int) -> int:
-    """Tables of at most so many tiles, over `slots` blocks, that are written at once for a launch that takes so many
-    cycles of all SMs together."""
-    entries = tiles + 4 * min(slots, tiles)
+def longest(entries: int, cycles: float, most_bytes: int) -> int:
+    """Tables of at most so many entries that are written at once for a launch that takes so many cycles of all SMs
+    together."""
     paid = int(WRITING * cycles / ENTRY_CYCLES)
     return max(ROW_BYTES // (4 * ENTRY), min(paid, most_bytes // (4 * ENTRY))) // entries
