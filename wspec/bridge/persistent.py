@@ -293,7 +293,7 @@ class Tables:
         device, stream, grid, values = key
         axis, size = step
 
-        def length(least: int, most: int) -> int:
+        def length(most: int) -> int:
             tiles = grid[0] * grid[1] * grid[2]
             last = tiles * most // (grid[axis] // size * self.tiles.coarsening)
             entries = last + (2 if how is None else 4) * min(slots, last)
@@ -309,6 +309,7 @@ class Tables:
         try:
             entry = self._written((device, stream, first, many, step, what), direction, how, slots)
         except torch.cuda.OutOfMemoryError:
+            self.rows.one_by_one(octave)
             return None
         octave.rows[nth] = entry.ref
         if step not in self.steps:

@@ -33,6 +33,7 @@ _MOST = 4096  # octaves that are remembered
 class Octave:
     """The rows behind a number of steps, up to twice as many."""
 
+    key: Hashable  # among `Rows.octaves`
     grids: int
     least: int  # steps of its first grid
     count: int  # grids of a row
@@ -75,12 +76,12 @@ class Rows:
         return None
 
     def row(
-        self, place: tuple[int, int], grid: Grid, step: Step, what: Any, length: Callable[[int, int], int]
+        self, place: tuple[int, int], grid: Grid, step: Step, what: Any, length: Callable[[int], int]
     ) -> tuple[Octave, int, int, int] | None:
         """Of a grid's octave, the number of its row, how many grids this has, and how many are before the grid; None
         of a grid that is in none.
 
-        length: of an octave of so many grids, with so many steps at its end, how many grids a row may have.
+        length: of an octave with so many steps at its end, how many grids a row may have.
         """
         axis, size = step
         number = grid[axis] // size
@@ -93,13 +94,17 @@ class Rows:
         octave = self.octaves.get(key)
         if octave is None:
             there = 1 << (number - 1).bit_length() - 1  # grids
-            most = max(1, length(there, 2 * there))
+            most = max(1, length(2 * there))
             rows = -(-there // most)
             count = -(-there // rows)
-            octave = Octave(there, there + 1, count, {})
+            octave = Octave(key, there, there + 1, count, {})
             keep(self.octaves, key, octave, _MOST)
         nth, at = divmod(number - octave.least, octave.count)
         return octave, nth, min(octave.count, octave.grids - nth * octave.count), at
+
+    def one_by_one(self, octave: Octave) -> None:
+        """There is no memory for its rows: from now on each of its grids is a row."""
+        self.octaves[octave.key] = Octave(octave.key, octave.grids, octave.least, 1, {})
 
 
 def longest(entries: int, cycles: float, most_bytes: int) -> int:
