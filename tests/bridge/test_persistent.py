@@ -279,22 +279,6 @@ def test_a_row_that_there_is_no_memory_for_is_written_one_by_one(device: SimpleN
     assert device.filled == 5
 
 
-def test_a_long_row_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what is half full goes on being filled."""
-    made: list[int] = []
-
-    def allocate(_: tuple[int, int], size: int) -> torch.Tensor:
-        made.append(size)
-        return torch.empty(size // 4, dtype=torch.int32)
-
-    found: table_memory.Chunks[str] = table_memory.Chunks()
-    place, much = (0, STREAM), table_memory.MOST_BYTES + 1
-    for key, size in (("one", 1024), ("row", much), ("two", 1024), ("other row", much)):
-        found.take(key, place, size, allocate)
-    assert made == [table_memory.FIRST_BYTES, much + 127, much + 127] and found.bytes == sum(made)
-    assert list(found.more_than(much + 127)) == ["one", "two", "row"]
-
-
 def test_rows_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
     monkeypatch.setattr(table_memory, "MOST_BYTES", 16384)
