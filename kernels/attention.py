@@ -195,15 +195,17 @@ def attention(
         return traced if return_lse else traced[0]
     key = _key(q, k, v, causal, scale, config, kernel, return_lse)
     found = _launches.get(key) if key is not None else None
-    if found is None:
+    if found is not None:
+        again, unread, _ = found
+        at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
+        lse = None if unread else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+        aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
+        if aligned and again(at_q, at_k, at_v, out.data_ptr(), unread if lse is None else lse.data_ptr()):
+            return out if lse is None or not return_lse else (out, lse)
+    made = _of_another_shape(q, k, v, key) if key is not None else None
+    if made is None:
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
-    again, unread, _ = found
-    at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
-    lse = None if unread else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
-    if not (aligned and again(at_q, at_k, at_v, out.data_ptr(), unread if lse is None else lse.data_ptr())):
-        return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
-    return out if lse is None or not return_lse else (out, lse)
+    return made if return_lse else made[0]
 
 
 def _computed(
@@ -259,10 +261,15 @@ def _of_another_shape(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, key: Key
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """`attention`, of an ordinary key, like one before; None where there was none, or it is not so after all."""
-    (batch, heads, rows, head_dim), (_, kv_heads, keys, _) = key[:2]
+    shape, other = key[0], key[1]
+    if len(shape) != 4 or len(other) != 4 or key[2] != other:
+        return None
+    (batch, heads, rows, head_dim), (kv_batch, kv_heads, keys, kv_dim) = shape, other
     known: _Class | None = _calls.classes.get((head_dim, key[6:]))
     lines = batch * heads
-    if known is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ):
+    if known is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ and 0 < kv_heads <= heads <= MAX_GRID_YZ):
+        return None
+    if kv_batch != batch or kv_dim != head_dim or heads % kv_heads:
         return None
     lse = known.unread
     if lse is None:
@@ -309,12 +316,8 @@ def _attention(
     kernel: Any,
     key: Key | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """`attention` of inputs that were not seen before; what was launched is kept under the key."""
-    if key is not None and _are_ordinary(key):
-        made = _of_another_shape(q, k, v, key)
-        if made is not None:
-            return made if return_lse else made[0]
-    else:
+    """`attention` of inputs that were not seen before, nor any like them; what was launched is kept under the key."""
+    if key is None or not _are_ordinary(key):
         check_forms(q, k, v)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             check_cuda(name, tensor)

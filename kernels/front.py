@@ -16,7 +16,7 @@ from typing import Any
 
 from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
-from wspec.bridge.ready import Memo, like_before
+from wspec.bridge.ready import MOST, Memo, like_before
 
 Key = tuple[Any, ...]
 
@@ -50,7 +50,11 @@ class Calls:
         again = binary.launch(grid, arguments, key[-2:], step)
         if again is None:
             return False
-        self.launches.keep(key, (again, *rest))
+        known = self.launches
+        if len(known) < MOST:
+            known[key] = again, *rest
+        else:
+            known.keep(key, (again, *rest))
         return True
 
     def remember(self, key: Key | None, again: Ready | None, *rest: Any) -> None:

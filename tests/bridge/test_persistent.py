@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bridge import persistent, table_memory
+from wspec.bridge import persistent, table_memory, table_rows
 from wspec.bridge import workspace as partials
 from wspec.bridge.fill_table import Grids
 from wspec.bridge.persistent import Tables, slots_of
@@ -45,7 +45,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     `over` says whether the card has done all it was given, `filled` counts tables that it wrote.
     """
-    card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[])
+    card = SimpleNamespace(current=0, capturing=False, over=True, filled=0, divided=0, entered=[], most_words=1 << 30)
 
     class Filler:
         def fill(self, address: int, order: Any, row: Grids, slots: int, coarsening: int, axis: int, _: int) -> None:
@@ -62,16 +62,21 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
                 if table is not None:
                     put(address + 4 * row.apart * at, flat(grid, table, 1, 0))
 
+    def empty(words: int, **named: Any) -> torch.Tensor:
+        if words > card.most_words:
+            raise torch.cuda.OutOfMemoryError
+        return torch.empty(words, **named)
+
     cuda = SimpleNamespace(
         current_device=lambda: card.current,
         is_current_stream_capturing=lambda: card.capturing,
         current_stream=lambda _: SimpleNamespace(cuda_stream=STREAM),
         ExternalStream=lambda stream, _: stream,
         stream=lambda stream: nullcontext(card.entered.append(stream)),
+        OutOfMemoryError=torch.cuda.OutOfMemoryError,
     )
     stand_in = SimpleNamespace(
-        cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy, empty=torch.empty,
-        int32=torch.int32,
+        cuda=cuda, device=lambda *_: torch.device("cpu"), from_numpy=torch.from_numpy, empty=empty, int32=torch.int32
     )  # fmt: skip
     monkeypatch.setattr(persistent, "torch", stand_in)
     monkeypatch.setattr(persistent, "multiprocessors", lambda _: SMS)
@@ -213,25 +218,25 @@ def is_right(found: Tables, table: Any, grid: tuple[int, int, int], value: int =
 @pytest.mark.parametrize("loop", [TileLoop(TileCost(1.0)), falling(1), falling(3)])
 def test_tables_of_a_row_are_written_at_once(device: SimpleNamespace, loop: TileLoop) -> None:
     """Each is the one that it would be alone, the first ones of fewer tiles than there are blocks too. A row ends at
-    twice its first number."""
+    a power of two."""
     found, written = tables(loop, {"n": "i32"}), []
     values = (4096,) if loop.cost.parameters else ()
-    for x in (9, 15, 8, 10, 16, 31, 3, 2, 9, 1, 7):
+    for x in (9, 16, 12, 10, 17, 32, 3, 4, 9, 1, 2, 8):
         assert is_right(found, found.of((0, STREAM, (x, 2, 1), values), (0, 1))[1], (x, 2, 1))
         written.append(device.filled)
-    assert written == [1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5]
+    assert written == [1, 1, 1, 1, 2, 2, 3, 3, 3, 4, 5, 6]
     found.of((0, STREAM, (9, 3, 1), values), (0, 1))
     found.of((0, 5, (9, 2, 1), values), (0, 1))
-    assert device.filled == 7, "another axis, another stream"
+    assert device.filled == 8, "another axis, another stream"
     known = found.of((0, STREAM, (9, 2, 1), values), (0, 1))
-    assert found.get(STREAM, (9, 2, 1), (4096,)) == known and device.filled == 7, "whoever asks"
+    assert found.get(STREAM, (9, 2, 1), (4096,)) == known and device.filled == 8, "whoever asks"
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_launch_has_its_own_table(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Whatever the steps, whoever asked for others before, and whatever was thrown out meanwhile."""
     draw = random.Random(seed)
-    monkeypatch.setattr(persistent, "ROW_BYTES", draw.choice([1, 2048, 16384, 1 << 20]))
+    monkeypatch.setattr(table_rows, "ROW_BYTES", draw.choice([1, 2048, 16384, 1 << 20]))
     monkeypatch.setattr(persistent, "KEPT_BYTES", draw.choice([8192, 1 << 20]))
     monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
     monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
@@ -248,24 +253,37 @@ def test_every_launch_has_its_own_table(device: SimpleNamespace, monkeypatch: py
 
 def test_a_row_waits_until_a_launch_stands_behind_the_writing(device: SimpleNamespace) -> None:
     found = tables()
-    (first, _), (second, _) = (found.of((0, STREAM, (x, 1, 1), ()), (0, 1)) for x in (8, 9))
+    (first, _), (second, _) = (found.of((0, STREAM, (x, 1, 1), ()), (0, 1)) for x in (10, 9))
     assert first is second and not first.settled
 
 
 def test_rows_of_large_tables_are_short(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent, "ROW_BYTES", 1 << 15)
+    monkeypatch.setattr(table_rows, "ROW_BYTES", 1 << 15)
     found = tables()
-    for x in (100, 101, 200, 201, 1000, 1001):
+    for x in (100, 101, 199, 200, 1000, 1001):
         found.of((0, STREAM, (x, 1, 1), ()), (0, 1))
     assert device.filled == 4 and found.memory.bytes < 1 << 18
-    assert [(first[0], count) for _, _, first, count, *_ in found.entries] == [(100, 4), (200, 2), (1000, 1), (1001, 1)]
+    assert [(first[0], count) for _, _, first, count, *_ in found.entries] == [(100, 7), (198, 3), (1000, 1), (1001, 1)]
+
+
+def test_a_row_that_there_is_no_memory_for_is_written_one_by_one(device: SimpleNamespace) -> None:
+    """From then on, for asking in vain takes long; other rows are written as ever."""
+    found = tables(falling(1), {"n": "i32"})
+    device.most_words = table_memory.FIRST_BYTES // 4
+    for x in (700, 701):
+        assert is_right(found, found.of((0, STREAM, (x, 1, 1), (4096,)), (0, 1))[1], (x, 1, 1))
+    assert [count for _, _, _, count, *_ in found.entries] == [1, 1]
+    device.most_words = 1 << 30
+    for x in (702, 703, 700, 1025, 1026):
+        assert is_right(found, found.of((0, STREAM, (x, 1, 1), (4096,)), (0, 1))[1], (x, 1, 1))
+    assert device.filled == 5
 
 
 def test_rows_go_together(device: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
     monkeypatch.setattr(table_memory, "MOST_BYTES", 16384)
     monkeypatch.setattr(persistent, "KEPT_BYTES", 1 << 16)
-    monkeypatch.setattr(persistent, "ROW_BYTES", 1 << 15)
+    monkeypatch.setattr(table_rows, "ROW_BYTES", 1 << 15)
     found = tables()
     for x in range(8, 120):
         assert is_right(found, found.of((0, STREAM, (x, 1, 1), ()), (0, 1))[1], (x, 1, 1))
@@ -295,7 +313,7 @@ def test_a_graph_takes_a_table_that_is_there(device: SimpleNamespace) -> None:
     device.over = True
     assert found.get(99, (5, 1, 1), ())[1].address == table.address and found.captured == [known.memory]
     assert found.get(99, (9, 1, 1), ())[1].address == other.address and found.captured[1:] == [in_row.memory]
-    assert found.get(99, (8, 1, 1), ())[1].address == in_row.address, "another one of the row"
+    assert found.get(99, (16, 1, 1), ())[1].address == in_row.address + 7 * in_row.apart, "another one of the row"
     assert found.get(99, (6, 1, 1), ())[1].address != table.address
 
 

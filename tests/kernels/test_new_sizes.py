@@ -223,6 +223,34 @@ def test_few_far_sizes_write_tables(
     assert len(written) <= len(lengths) // 6
 
 
+@pytest.mark.parametrize(("head_dim", "causal", "most"), [(64, True, 6), (128, False, 6), (128, True, 6)])
+def test_few_long_lengths_write_tables_and_all_stay(card: Card, head_dim: int, causal: bool, most: int) -> None:
+    """Of 20 between 16,384 and 131,072 with four heads; nor do those between them write more. Once all were launched
+    each is known: nothing was thrown out."""
+    q, k, v = (torch.empty(1, 4, 131072, head_dim, dtype=torch.bfloat16) for _ in range(3))
+
+    def run(length: int) -> None:
+        attention(q[:, :, :length], k[:, :, :length], v[:, :, :length], causal=causal)
+
+    lengths = [round(16384 * 8 ** (at / 19)) for at in range(20)]
+    run(16000)
+    card.launched()
+    for length in lengths[1::2] + lengths[::2]:
+        run(length)
+    assert sum(name == "fill_table" for name, _ in card.launched()) <= most, "17 to 19 where rows have two megabytes"
+    for length in range(16385, 131072, 997):
+        run(length)
+    assert sum(name == "fill_table" for name, _ in card.launched()) <= 1
+    for alike in attention_kernels.attention_fwd_ws().__dict__["wspec_alike"].values():
+        for binary in alike._binaries.values():
+            assert binary.tables.memory.bytes <= persistent.KEPT_BYTES
+    known = dict(attention_kernels._launches)
+    for length in lengths:
+        run(length)
+    assert all(attention_kernels._launches[key] is one for key, one in known.items())
+    assert all(name != "fill_table" and early for name, early in card.launched())
+
+
 def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -> None:
     """Also about sizes like others, whose binary is known without Triton."""
     seen: list[int] = []
@@ -326,13 +354,13 @@ def test_a_size_beside_another_asks_nobody(card: Card, monkeypatch: pytest.Monke
     """Neither for a binary nor for a table; one whose grid is another does, and so does one whose table was given
     back."""
     asked: list[Any] = []
-    of = persistent.Tables.of
+    launched = persistent.Tables.launched
 
-    def noted(self: Any, key: Any, *step: Any) -> Any:
-        asked.append(key)
-        return of(self, key, *step)
+    def noted(self: Any, *given: Any) -> Any:
+        asked.append(given)
+        return launched(self, *given)
 
-    monkeypatch.setattr(persistent.Tables, "of", noted)
+    monkeypatch.setattr(persistent.Tables, "launched", noted)
     run = of_attention(128, True)
     for length in (1000, 1001):
         run(length)

@@ -132,6 +132,15 @@ def test_a_sample_is_the_cost(value: int, rising: bool) -> None:
     assert list(four(*grid, [value])) == [expected[0, y, 0] for y in (0, 10, 20, 29)]
 
 
+@pytest.mark.parametrize("rising", [False, True])
+@pytest.mark.parametrize("value", [100, 5000, 131072])
+def test_what_a_tile_costs_on_average(value: int, rising: bool) -> None:
+    """By four of them; 0 where it cannot be told."""
+    cost, grid = causal(rising=rising), (2, value // 13, 3)
+    assert Sampler(cost).mean(grid, [value]) == pytest.approx(cost.evaluate(grid, {0: value}).mean(), rel=0.1)
+    assert Sampler(TileCost(5.0)).mean(grid, []) == 5.0 and Sampler(cost).mean((0, 1, 1), [value]) == 0.0
+
+
 def test_what_four_tiles_do_not_sort() -> None:
     two = TileCost(5.0, (), (Scalar("program_id", 32, (), 0), Scalar("program_id", 32, (), 1)))
     assert Sampler(two).order((4, 4, 1), {}, 8) is None

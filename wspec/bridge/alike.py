@@ -78,7 +78,7 @@ class Alike:
             key = read(x, y, z, arguments)
             found = grids.get(key)
             if found is None or (found.entry is not None and found.entry() is None):
-                found = None if is_capturing() else self._grid((x, y, z), key[3:], arguments, place, step)
+                found = None if is_capturing() else self._grid(key, arguments, place, step)
                 if found is None:
                     return None
                 keep(grids, key, found, _MOST)
@@ -87,24 +87,23 @@ class Alike:
             return None
 
     def _grid(
-        self,
-        grid: tuple[int, int, int],
-        numbers: tuple[int, ...],
-        arguments: Sequence[Any],
-        place: tuple[int, int],
-        step: tuple[int, int],
+        self, key: tuple[int, ...], arguments: Sequence[Any], place: tuple[int, int], step: tuple[int, int]
     ) -> _Grid | None:
-        """`numbers`: what decides beside the grid."""
-        chosen = None
+        """key: the grid, and the numbers that decide beside it."""
+        chosen, grid, numbers = None, key[:3], key[3:]
         if self._chooser is not None:
             values = numbers if self._choice is None else self._choice(arguments)
             chosen = self._chooser.of(grid, values, multiprocessors(place[0]))
         binary = self._binaries.get(chosen)
         if binary is None:
             return None
-        if binary.tables is not None and not binary.reads_key:
-            numbers = binary.tables.read(arguments)
-        return _Grid(binary, grid, numbers, place, step)
+        tables = binary.tables
+        if tables is None:
+            return _Grid(binary, grid, None, (), ())
+        if not binary.reads_key:
+            numbers = tables.read(arguments)
+        entry, blocks, hidden, kept = tables.launched(place, grid, numbers, step)
+        return _Grid(binary, (blocks, 1, 1), entry.ref, hidden, kept)
 
 
 class _Binary:
@@ -132,24 +131,16 @@ class _Grid:
     def __init__(
         self,
         binary: _Binary,
-        grid: tuple[int, int, int],
-        numbers: tuple[int, ...],
-        place: tuple[int, int],
-        step: tuple[int, int],
+        sizes: tuple[int, ...],
+        entry: weakref.ref[Any] | None,
+        hidden: tuple[int, ...],
+        kept: Sequence[Any],
     ) -> None:
-        block, tables = binary.block, binary.tables
-        x, y, z = grid
-        self._binary = binary
-        self.entry: weakref.ref[Any] | None = None
-        self._hidden: tuple[int, ...] = ()
-        self._kept: Sequence[Any] = ()
-        if tables is not None:
-            found = tables.of((*place, grid, numbers), step)
-            entry, x, self._hidden, self._kept = tables.given(found, place[1])
-            self.entry = weakref.ref(entry)
-            y = z = 1
-        self._sizes = x, y, z
-        early = block.starts_early
+        """sizes: of the grid that is launched; entry: what has its table, while that is kept; hidden: arguments that
+        nobody gives, and `kept` the memory they are in, if nobody else keeps it."""
+        self._binary, self._sizes, self.entry, self._hidden, self._kept = binary, sizes, entry, hidden, kept
+        early = binary.block.starts_early
+        x, y, z = sizes
         self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
     def launch(self, arguments: Sequence[Any]) -> Ready | None:

@@ -18,6 +18,10 @@ from wspec.tile_scheduler import SLOTS, Division, Order
 from wspec.tile_scheduler.order import SPARED
 
 ENTRY = 8  # int32 of an entry and of the header
+ENTRY_CYCLES = 6.0
+"""That an SM of an H200 is expected to write an entry in; not measured. 428 instructions (`fill_table` has 856 in SASS,
+for two entries of a thread) at 4 warps a cycle are 3.3. 8 stores, each into a sector by itself, of which two a cycle
+leave an SM, are 4. They overlap in part."""
 _BLOCK = 256  # entries of a program
 _SPARED = tl.constexpr(SPARED)
 _NUMBERS = [

@@ -18,14 +18,14 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 
 from wspec.bridge import cuda
 from wspec.bridge.cache import Group, Result
-from wspec.bridge.fill_table import ENTRY, Filler, Grids, words
+from wspec.bridge.fill_table import Filler, Grids, words
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import LaunchableKernel, Run, load_plain, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
@@ -35,6 +35,7 @@ from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
 from wspec.bridge.table_memory import Chunks, Place
+from wspec.bridge.table_rows import Rows, Step, longest
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -51,12 +52,12 @@ from wspec.tile_scheduler import (
     partials_words,
 )
 
-KEPT_BYTES = 64 << 20  # of tables that a kernel keeps
-ROW_BYTES = 2 << 20  # of tables that are written at once
+KEPT_BYTES = 128 << 20
+"""Of tables that a kernel keeps: with four heads those of all lengths from 16,384 to 131,072 take 79 to 111 MiB."""
 MOST = 4096  # launches whose table is remembered
+_PART = 4  # of what is kept, at most so much is written at once
 _STEPS = 16  # that are remembered
 _ALIGNED = 32  # int32
-Step = tuple[int, int]  # an axis of the grid, and by how much grids differ on it
 Key = tuple[int, int, tuple[int, int, int], tuple[int, ...]]  # device, stream, grid, the arguments that decide
 Kind = tuple[Any, ...]  # device, stream, the first grid of a row, how many there are, the step, and `_what`
 CLEARING = 5000.0  # cycles that a graph takes to clear memory for sums: 1.5 to 3.7 us (docs/results/pointers.md)
@@ -158,6 +159,10 @@ class _Entry:
     address: int  # of the first
     apart: int = 0  # bytes from one to the next
     settled: bool = False  # a launch stands behind the writing of them, and did not start before that was over
+    ref: weakref.ref[_Entry] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.ref = weakref.ref(self)
 
 
 class Table(NamedTuple):
@@ -185,6 +190,7 @@ class Tables:
         self.sampler = Sampler(tiles.cost)
         self.known: dict[Key, Table] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
+        self.rows = Rows()  # of those the ones that have tables of several grids
         self.steps: dict[Step, None] = {}  # of rows that were written
         self.memory: Chunks[Kind] = Chunks()
         self.captured: list[Any] = []  # what CUDA graphs read
@@ -221,66 +227,99 @@ class Tables:
             entry, table = self._undivided(*table.whole)
         return entry, table.blocks, ((table.address, 0) if self.exact else (table.address,)), ()
 
-    def of(self, key: Key, step: Step | None = None) -> Found:
-        """What `get` gives for a launch like none before, where no graph is captured.
+    def launched(
+        self, place: Place, grid: tuple[int, int, int], values: tuple[int, ...], step: Step
+    ) -> tuple[_Entry, int, tuple[int, ...], Sequence[Any]]:
+        """What `given` says of a launch like none before, where no graph is captured.
 
-        step: by which grids of other launches are expected to differ. Where tables are small, many are written at once.
+        step: by which grids of other launches are expected to differ: tables of many are written at once.
         """
+        device, stream = place
+        direction = self.sampler.direction(grid, values)
+        if not self.exact and direction is not None:
+            found = self.rows.find(place, grid, step, direction)
+            if found is not None:
+                entry, at = found
+                blocks = blocks_of(self.tiles, grid, multiprocessors(device) * self.blocks_per_sm)
+                return entry, blocks, (entry.address + entry.apart * at,), ()
+        return self.given(self._of((device, stream, grid, values), step, direction), stream)
+
+    def of(self, key: Key, step: Step | None = None) -> Found:
+        """What `get` gives for a launch like none before, where no graph is captured; step: as in `launched`."""
+        return self._of(key, step, self.sampler.direction(key[2], key[3]))
+
+    def _of(self, key: Key, step: Step | None, direction: Direction | None) -> Found:
         device, stream, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
-        direction = self.sampler.direction(grid, values)
         if stream == PER_THREAD:  # which names another stream in each thread
             with in_stream(device, stream):
                 return self._of_its_own(key, direction, slots)
         how = how_divided(self.tiles, grid, values, slots) if self.exact else None
-        what = _what(key, direction, how)
-        kind, at = self._place(key, step if direction is not None else None, what, slots)  # the host makes one
-        entry = self.entries.get(kind)
-        if entry is None:
+        what, step = _what(key, direction, how), step if direction is not None else None  # the host makes one
+        found = None if step is None else self.rows.find((device, stream), grid, step, what)
+        if found is None and (one := self.entries.get((device, stream, grid, 1, None, what))) is not None:
+            found = one, 0
+        if found is None:
             with self.lock:
-                found = self._there(key, what, slots)
-                if found is not None:
-                    entry, at = found
-                elif direction is None:
-                    entry = self._uploaded(kind, values, slots)
-                else:
-                    entry = self._written(kind, direction, how, slots)
+                found = self._there(key, what) or self._made(key, step, direction, how, what, slots)
+        entry, at = found
         return entry, self._table(key, entry, at, direction, how, slots)
 
-    def _place(self, key: Key, step: Step | None, what: Any, slots: int) -> tuple[Kind, int]:
-        """Among entries the one that has a launch's table, if grids go by that step, and how many tables are before it.
-
-        A row ends before twice as many steps as it begins with, or where it would be too many bytes: small grids have
-        few rows, and tables of large ones are written one by one.
-        """
-        device, stream, grid, _ = key
-        if step is not None:
-            axis, size = step
-            number, (x, y, z) = grid[axis] // size, grid
-            if number > 1:
-                octave = 1 << number.bit_length() - 1
-                tiles = x * y * z * 2 * octave // (number * self.tiles.coarsening)  # of the largest
-                count = ROW_BYTES // (4 * ENTRY * (tiles + 4 * (slots if slots < tiles else tiles)))
-                if count > 1:
-                    count = min(octave, 1 << count.bit_length() - 1)
-                    at = number % count
-                    back = at * size
-                    first = (x - back, y, z) if axis == 0 else (x, y - back, z) if axis == 1 else (x, y, z - back)
-                    return (device, stream, first, count, step, what), at
-        return (device, stream, grid, 1, None, what), 0
-
-    def _there(self, key: Key, what: Any, slots: int) -> tuple[_Entry, int] | None:
+    def _there(self, key: Key, what: Any) -> tuple[_Entry, int] | None:
         """A table that somebody had written, by itself or in a row, and how many are before it."""
-        for step in (None, *self.steps):
-            kind, at = self._place(key, step, what, slots)
-            if (entry := self.entries.get(kind)) is not None:
-                return entry, at
-        return None
+        device, stream, grid, _ = key
+        entry = self.entries.get((device, stream, grid, 1, None, what))
+        return (entry, 0) if entry is not None else self.rows.find_any((device, stream), grid, self.steps, what)
+
+    def _made(
+        self, key: Key, step: Step | None, direction: Direction | None, how: Division | None, what: Any, slots: int
+    ) -> tuple[_Entry, int]:
+        """A table that nobody has yet, with those of a row where that is expected to be of use."""
+        device, stream, grid, values = key
+        alone = device, stream, grid, 1, None, what
+        if direction is None:
+            return self._uploaded(alone, values, slots), 0
+        if step is not None:
+            found = self._row(key, step, direction, how, what, slots)
+            if found is not None:
+                return found
+        return self._written(alone, direction, how, slots), 0
+
+    def _row(
+        self, key: Key, step: Step, direction: Direction, how: Division | None, what: Any, slots: int
+    ) -> tuple[_Entry, int] | None:
+        """With its table those of the row, and how many are before it; None where it is to be alone, or there is no
+        memory for so many."""
+        device, stream, grid, values = key
+        axis, size = step
+
+        def length(most: int) -> int:
+            tiles = grid[0] * grid[1] * grid[2]
+            last = tiles * most // (grid[axis] // size * self.tiles.coarsening)
+            entries = last + (2 if how is None else 4) * min(slots, last)
+            return longest(entries, tiles * self.sampler.mean(grid, values), KEPT_BYTES // _PART)
+
+        found = self.rows.row((device, stream), grid, step, what, length)
+        if found is None:
+            return None
+        octave, nth, many, at = found
+        back = at * size
+        x, y, z = grid
+        first = (x - back, y, z) if axis == 0 else (x, y - back, z) if axis == 1 else (x, y, z - back)
+        try:
+            entry = self._written((device, stream, first, many, step, what), direction, how, slots)
+        except torch.cuda.OutOfMemoryError:
+            self.rows.one_by_one(octave)
+            return None
+        octave.rows[nth] = entry.ref
+        if step not in self.steps:
+            keep(self.steps, step, None, _STEPS)
+        return entry, at
 
     def _table(
         self, key: Key, entry: _Entry, at: int, direction: Direction | None, how: Division | None, slots: int
     ) -> Table:
-        here, address = weakref.ref(entry), entry.address + entry.apart * at
+        here, address = entry.ref, entry.address + entry.apart * at
         if how is None:
             return Table(here, blocks_of(self.tiles, key[2], slots), address)
         assert self.tiles.stream_k.value is not None and direction is not None
@@ -301,8 +340,6 @@ class Tables:
             filler(device).fill(address, order, row, slots, tiles.coarsening, tiles.axis, stream)
         else:
             filler(device).divide(address, how, row, stream)
-        if step is not None and step not in self.steps:
-            keep(self.steps, step, None, _STEPS)
         return self._kept(kind, _Entry(memory, address, 4 * apart))
 
     def _kept(self, kind: Kind, entry: _Entry) -> _Entry:
@@ -319,19 +356,18 @@ class Tables:
         slots = multiprocessors(key[0]) * self.blocks_per_sm
         if torch.cuda.is_current_stream_capturing():
             return self._of_its_own(key, direction, slots)
-        kind, _ = self._place(key, None, direction, slots)
         with self.lock, recording.aside():
-            entry, at = self._there(key, direction, slots) or (self._written(kind, direction, None, slots), 0)
+            entry, at = self._there(key, direction) or self._made(key, None, direction, None, direction, slots)
         return entry, self._table(key, entry, at, direction, None, slots)
 
     def _uploaded(self, kind: Kind, values: Sequence[int], slots: int) -> _Entry:
         device, stream, grid, *_ = kind
         with in_stream(device, stream):
-            memory = _upload(device, self._made(grid, values, slots))[1]
+            memory = _upload(device, self._by_host(grid, values, slots))[1]
         self.memory.add(kind, memory)
         return self._kept(kind, _Entry(memory, memory.data_ptr()))
 
-    def _made(self, grid: tuple[int, int, int], values: Sequence[int], slots: int) -> Any:
+    def _by_host(self, grid: tuple[int, int, int], values: Sequence[int], slots: int) -> Any:
         """By the host, where no formula says what stands in it."""
         return launch_table(self.tiles, grid, dict(zip(self.tiles.cost.parameters, values, strict=True)), slots)[1]
 
@@ -340,7 +376,7 @@ class Tables:
         device, stream, grid, values = key
         tiles = self.tiles
         if direction is None:
-            pinned, memory = _upload(device, self._made(grid, values, slots))
+            pinned, memory = _upload(device, self._by_host(grid, values, slots))
             if torch.cuda.is_current_stream_capturing():
                 self.captured.append(pinned)  # the graph copies it whenever it runs
         else:
@@ -363,7 +399,7 @@ class Tables:
         what = _what(key, direction, how)
         with self.lock:
             streams = {kind[1] for kind in self.entries if kind[0] == device}
-            known = [(other, self._there((device, other, grid, values), what, slots)) for other in streams]
+            known = [(other, self._there((device, other, grid, values), what)) for other in streams]
         for other, found in known:
             if found is not None and mark(device, other).is_over():
                 entry = replace(found[0], settled=True)

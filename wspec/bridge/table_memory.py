@@ -45,7 +45,9 @@ class Chunks(Generic[K]):
         """Of so many bytes for a table the block, the address, and the keys of all that lies in the block."""
         size += -size % _ALIGNED
         chunk = self._open.get(place)
-        if chunk is None or chunk.used + size > chunk.bytes:
+        if size > MOST_BYTES:  # nothing else goes there, and what is open stays so
+            chunk = self.add(key, allocate(place, size))
+        elif chunk is None or chunk.used + size > chunk.bytes:
             last = chunk.bytes if chunk is not None else FIRST_BYTES // 2
             chunk = self.add(key, allocate(place, max(size, min(2 * last, MOST_BYTES))))
             self._open[place] = chunk

@@ -36,7 +36,7 @@ def launch_table(
 
 def blocks_of(tiles: TileLoop, grid: Grid, slots: int) -> int:
     """How many blocks are launched."""
-    x, y, z = coarse(grid, tiles.coarsening, tiles.axis)
+    x, y, z = grid if tiles.coarsening == 1 else coarse(grid, tiles.coarsening, tiles.axis)
     count = x * y * z
     return (count if count < slots else slots) or 1
 

@@ -116,9 +116,16 @@ class Ranking:
 
     def fastest(self, grid: Grid, values: Sequence[int], sms: int) -> Sequence[int]:
         """The ways' numbers in turn; values are `near` those of the launch's `parameters`."""
-        if self._turn is None:
+        turn, (x, y, z) = self._turn, grid
+        if turn is None:
             return [at for _, at in fastest(self.ways, grid, dict(zip(self.parameters, values, strict=True)), sms)]
-        return _told(self._turn, grid, values, sms) or ()
+        if x < 1 or y < 1 or z < 1:
+            return ()
+        try:
+            found: Sequence[int] = turn(x, y, z, values, sms)
+        except (ArithmeticError, ValueError):
+            return ()
+        return found
 
 
 NEAR = "({0} if -256 < {1} < 256 else (({0} - 1) | 31) + 1)"

@@ -17,6 +17,7 @@ from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.scalars import Scalar
 
 Direction = tuple[int | None, bool]  # the axis on which costs depend, if there is one, and whether they rise on it
+_EVEN: Direction = None, False
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -89,6 +90,15 @@ def _direction_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, S
     return made
 
 
+@lru_cache(maxsize=256)
+def _mean_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Sequence[int]], float]:
+    """Of what tiles cost."""
+    by_four = "return (t0_0 + 3 * t0_1 + 3 * t0_2 + t0_3) / 8"  # Simpson's: exact where costs grow evenly
+    made: Callable[[int, int, int, Sequence[int]], float]
+    made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), by_four])
+    return made
+
+
 def differ_in_cycles(costs: Sequence[TileCost]) -> bool:
     """And in nothing else."""
     forms = {(cost.scalars, tuple((loop.factors, loop.unknown) for loop in cost.loops)) for cost in costs}
@@ -155,6 +165,7 @@ class Sampler:
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
         one = len(self.axes) < 2
         self._direction = _direction_sampler(cost, self.along) if one else None
+        self._mean = _mean_sampler(cost, self.along) if one else None
 
     def order(
         self, grid: Grid, values: Mapping[int, int], blocks: int, coarsening: int = 1, axis: int = 0
@@ -174,14 +185,25 @@ class Sampler:
         values: the arguments that decide, in turn.
         """
         if not self.axes:
-            return None, False
-        x, y, z = grid
-        if self._direction is None or x < 1 or y < 1 or z < 1:
+            return _EVEN
+        sample, (x, y, z) = self._direction, grid
+        if sample is None or x < 1 or y < 1 or z < 1:
             return None
         try:
-            return self._direction(x, y, z, values)
+            return sample(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
+
+    def mean(self, grid: Grid, values: Sequence[int]) -> float:
+        """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
+        be told."""
+        sample, (x, y, z) = self._mean, grid
+        if sample is None or x < 1 or y < 1 or z < 1:
+            return 0.0
+        try:
+            return sample(x, y, z, values)
+        except (ArithmeticError, ValueError):
+            return 0.0
 
 
 def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
