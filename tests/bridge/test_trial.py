@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from triton.runtime.errors import OutOfResources
 
+from wspec.bridge import overlap_guard
 from wspec.bridge import trial as room
 from wspec.bridge.recording import recording
 from wspec.bridge.trial import AGREED, ATTEMPTS, CLOSE, LATER, LOOKS, QUIET, Trial
@@ -146,6 +148,24 @@ def test_what_is_far_slower_is_not_looked_at_again() -> None:
     stage = Stage(Card(ours_ms=1.0, plain_ms=1.0 * CLOSE + 0.01))
     stage.launch(len(TURNS) + 1)
     assert set(stage.launch(LATER**2 * len(TURNS))) == {"ours"}
+
+
+class DoesNotFit:
+    """A compiled kernel that the device has too little shared memory for, which shows when it is loaded."""
+
+    @property
+    def run(self) -> Any:
+        raise OutOfResources(262176, 232448, "shared memory")
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_where_the_plain_kernel_does_not_fit_the_specialized_one_runs(
+    begins: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap_guard, "load_plain", lambda source: DoesNotFit())
+    stage = Stage(Card(), begins=begins)
+    stage.trial.plain = overlap_guard.Plain(stage.trial.source, lambda remark: None)
+    assert stage.launch(2 * len(TURNS)) == ["ours"] * (2 * len(TURNS))
 
 
 def test_nobody_waits_for_the_card() -> None:

@@ -145,16 +145,19 @@ class Plain:
         return bool(getattr(self.kernel, "is_wrong", False))
 
     def load(self) -> None:
-        """Compile it, if it is not yet. Raises what Triton raises."""
+        """Compile it and load it on the current device, if it is not yet. Raises what Triton raises, as where the
+        device has less shared memory than it needs."""
         with self.lock:
             if self.kernel is None:
-                self.kernel = load_plain(self.source)
+                kernel = load_plain(self.source)
+                _ = kernel.run  # loads it
+                self.kernel = kernel
 
     def start(self, grid: tuple[int, ...], stream: int, rest: Sequence[Any]) -> None:
         """`launch` without a word."""
         self.load()
         kernel, (_, *hooks), arguments = self.kernel, rest[:BEFORE], rest[BEFORE:]
-        run = kernel.run  # loads it first
+        run = kernel.run
         metadata = kernel.launch_metadata(grid, stream, *arguments)
         run(*grid, stream, kernel.function, kernel.packed_metadata, metadata, *hooks, *arguments)
 

@@ -1,10 +1,9 @@
 """Rows of grids that are a step apart, whose tables are written at once: which one a grid is of, and how long they are.
 
 A row lies in an octave, which begins behind a number of steps and ends with twice as many; all its rows are of one
-length. How long they
-are is decided when the first table of an octave is written, by what the writing takes of the card: no longer than
-launching the kernel that writes does, which is saved for each other grid of the row, or than a small part of the launch
-at hand. Who needs a table is told which there are.
+length. How long they are is decided when the first table of an octave is written, by what the writing takes of the
+card: no longer than launching the kernel that writes does, which is saved for each other grid of the row, or than a
+small part of the launch at hand. Who needs a table is told which there are.
 """
 
 from __future__ import annotations
