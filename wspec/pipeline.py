@@ -23,6 +23,7 @@ from wspec.passes.idle_barriers import drop_idle_barriers
 from wspec.passes.lower_channels import lower_channels
 from wspec.passes.narrow_conversions import narrow_conversions
 from wspec.passes.packed_dequantization.pack_bytes import pack_bytes
+from wspec.passes.persistent.fetch_next_entry import fetch_next_entry
 from wspec.passes.ping_pong.ping_pong import ping_pong
 from wspec.passes.pointer_promotion.choice import operands, pays_alone
 from wspec.passes.pointer_promotion.promote import Promoted, promote
@@ -189,6 +190,7 @@ PASSES: tuple[Pass, ...] = (
     lower_channels,  # when nothing moves any more
     fix_up,  # when loops carry all they will: it puts one under a branch
     delay_last_subtile,  # then too: its branch is the loop's only one
+    fetch_next_entry,  # then too
     read_tables_early,  # when what a task does first is known
     finish,
 )
