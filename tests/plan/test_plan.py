@@ -54,6 +54,7 @@ def plans(draw: st.DrawFn) -> Plan:
         "epilogue_overlap": decisions,
         "subtiling": decisions,
         "ping_pong": decisions,
+        "programmatic_launch": decisions,
         "tile_loop": st.none() | tile_loops,
     }
     plan = st.builds(Plan, tasks=st.just(tasks), channels=st.just(rings), loops=st.just(schedules), **others)  # type: ignore[arg-type]
@@ -79,6 +80,7 @@ def test_every_field_stands_in_the_text() -> None:
     tiles = TileLoop(TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),)), stream_k=Decision(StreamK(2, 1.0, 1)))
     alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)
     said = {"epilogue_overlap": Decision(None, "-"), "subtiling": Decision(True), "ping_pong": Decision(True)}
+    said |= {"programmatic_launch": Decision(True)}
     plan = sample(channels=(chain, pieces), prediction=slower, packed=(5,), tile_loop=tiles, **said)
     text = plan.to_text() + sample(tile_loop=alone).to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, TileCost, LoopCost):

@@ -41,6 +41,10 @@ class _Task:
     actions: list[Action] = field(default_factory=list)
 
 
+def _too_many(task: _Task) -> SimulationError:
+    return SimulationError(f"{task.name} has more than {LIMIT} steps")
+
+
 class Walker:
     """Walks blocks of one kernel."""
 
@@ -86,7 +90,7 @@ class Walker:
     def _run(self, steps: list[s.Step], task: _Task) -> None:
         env, actions = self.env, task.actions
         if len(actions) > LIMIT:
-            raise SimulationError(f"{task.name} has more than {LIMIT} steps")
+            raise _too_many(task)
         for step in steps:
             match step:
                 case s.Compute():
@@ -171,6 +175,8 @@ class Walker:
         rounds = range(lower, upper, by)
         if self.brief:
             self.rounds, rounds = (len(rounds), rounds[:1]) if step.innermost else (1, rounds[:OUTER])
+        if len(task.actions) + len(rounds) > LIMIT:
+            raise _too_many(task)
         for at in rounds:
             self.env[position] = at
             task.actions.append(step.mark)
