@@ -19,11 +19,11 @@ class Entry:
     """Tables, of which a weak reference may be had."""
 
 
-def test_writing_the_shortest_row_takes_as_long_as_a_launch() -> None:
-    """What a row is written for at least is known for a card."""
+def test_writing_the_shortest_row_takes_a_tenth_of_what_a_table_costs_the_host() -> None:
+    """At the highest clock of the card, some 50 us of the host (docs/results/launches.md)."""
     machine = parse(text_of("h200"), "h200")
     cycles = ROW_BYTES / BYTES * ENTRY_CYCLES / machine["sm"]["count"]
-    assert cycles == pytest.approx(machine["measured"]["blocks"]["launch_gap"]["value"], rel=0.25)
+    assert cycles / machine["measured"]["clock"]["light_mhz"]["value"] <= 50 / 10
 
 
 @pytest.mark.parametrize("entries", [5, 35, 500, 4624])

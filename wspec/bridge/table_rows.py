@@ -2,8 +2,8 @@
 
 A row lies in an octave, which begins behind a number of steps and ends with twice as many; all its rows are of one
 length. How long they are is decided when the first table of an octave is written, by what the writing takes of the
-card: no longer than launching the kernel that writes does, which is saved for each other grid of the row, or than a
-small part of the launch at hand. Who needs a table is told which there are.
+card: no longer than a fraction of what a table by itself takes of the host, which is saved for each other grid of the
+row, or than a small part of the launch at hand. Who needs a table is told which there are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Grid = tuple[int, int, int]
 Ref = Callable[[], Any]  # a weak reference to an entry
 
 ROW_BYTES = 2 << 20
-"""Of tables that are written at once whatever the launch: 65,536 entries, which take all SMs of an H200 about as long
-(`ENTRY_CYCLES`) as it takes to begin another launch (2,972 cycles: `launch_gap` in wspec/model/h200.toml)."""
-WRITING = 0.02
-"""Of the time of the launch at hand, that writing a row may take: less than half of the 5 % by which different lengths
-one after the other may be slower than equal ones (docs/results/launches.md). Others of the row write nothing."""
+"""Of tables that are written at once whatever the launch: 65,536 entries, which take all SMs of an H200 some 4 us
+(`ENTRY_CYCLES`). A table by itself takes the host some 50 (docs/results/launches.md)."""
+WRITING = 0.05
+"""Of the time of the launch at hand, that writing a row may take: as much as different lengths one after the other may
+be slower than equal ones (docs/results/launches.md), and others of the row write nothing."""
 _MOST = 4096  # octaves that are remembered
 
 
