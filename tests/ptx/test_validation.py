@@ -20,6 +20,8 @@ SHIPPED = [
     ("persistent.py:matmul_persistent_kernel", "square"),
     ("quantized.py:int8_weights_kernel", "m256"),
 ]
+LATE = {("quantized.py:int8_weights_kernel", "m256")}
+"""Its tiles take longer to arrive than to multiply: nothing says that it is to start early all the same."""
 
 
 def shipped(kernel: str, variant: str) -> Pair:
@@ -36,7 +38,7 @@ def test_the_variants_are_those_of_the_kernels() -> None:
 def test_what_we_ship_is_accepted(kernel: str, variant: str) -> None:
     one = shipped(kernel, variant)
     said = validate(one.emitted, one.edited, one.constant)
-    assert said.refusal == "" and "early start" in said.summary
+    assert said.refusal == "" and ("early start" in said.summary) is ((kernel, variant) not in LATE)
     assert "barriers gone" in said.summary or not INSTALLED.gathers_before_waits, "some have none to lose"
 
 
@@ -56,7 +58,7 @@ def test_the_warps_of_attention() -> None:
 
 
 def test_the_table_of_tiles_must_be_known() -> None:
-    one = shipped("quantized.py:int8_weights_kernel", "m256")
+    one = shipped("attention.py:attention_fwd", "d64_causal")
     said = validate(one.emitted, one.edited, None)
     assert "ld.global" in said.refusal and "has not waited" in said.refusal
 
