@@ -15,6 +15,7 @@ from wspec.model.machine import Machine
 from wspec.model.operations import iteration, loaded_bytes, loop_work
 from wspec.options import Options
 from wspec.plan.plan import Plan
+from wspec.target.hopper import WGMMA_ROWS
 
 
 def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, options: Options) -> Plan:
@@ -47,9 +48,6 @@ def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     return loop_work(loop, machine).exp >= HELD_SHARE * behind.mma > 0
 
 
-_ROWS = 64  # of a product: with fewer on either side a launch is a few rows high, and its blocks share few tiles
-
-
 def _early(asked: bool | None, loops: Sequence[Operation], machine: Machine) -> Decision[bool]:
     """Blocks start early unless products wait for tiles that many blocks want: L2 sends such a tile once where they ask
     for it together, and blocks that start early come to lie on the SMs in the order in which these are rid of the
@@ -70,6 +68,7 @@ def _early(asked: bool | None, loops: Sequence[Operation], machine: Machine) -> 
 
 
 def _shares_tiles(loop: Operation) -> bool:
-    """Are its products of as many rows and columns as those of a large launch?"""
+    """Has a product of it rows and columns enough for a warp group? With fewer on either side a launch is a few rows
+    high, and its blocks share few tiles."""
     dots = (op.results[0].type for op in loop.walk() if op.name in DOTS)
-    return any(isinstance(type, TensorType) and min(type.shape[-2:]) >= _ROWS for type in dots)
+    return any(isinstance(type, TensorType) and min(type.shape[-2:]) >= WGMMA_ROWS for type in dots)
