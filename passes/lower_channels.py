@@ -2,6 +2,7 @@
 
     wspec.acquire       wait_barrier %empty[i], phase ^ 1
     wspec.copy %t, %d   barrier_expect %full[i], bytes; async_tma_copy_global_to_local %d, %full[i], %ring[i]
+                        (of rings that share barriers the first expects all their bytes, the others nothing)
     wspec.copy %t, %p   async_copy_global_to_local %p, %ring[i]; async_copy_mbarrier_arrive %full[i]    (by cp.async)
     wspec.commit        arrive_barrier %full[i], 1            (of a value that threads have written)
     wspec.wait      =>  wait_barrier %full[i], phase          (and a proxy fence, of what cp.async has brought)
@@ -35,14 +36,13 @@ from wspec.ir.types import (
     Layout,
     MemDescType,
     OpaqueType,
-    ScalarType,
-    StringAttr,
     Type,
     UnitAttr,
     i32,
 )
+from wspec.plan.buffers import buffer_bytes, ring_of
 from wspec.plan.fill import Fill
-from wspec.plan.plan import Channel, Plan
+from wspec.plan.plan import Plan
 
 _BARRIER_LAYOUT = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
 _BARRIER = MemDescType((1,), I64, _BARRIER_LAYOUT, SMEM, True)
@@ -59,7 +59,7 @@ class Ring:
     depth: int
     buffer: MemDescType
     buffers: Value
-    full: Value
+    full: Value | None  # None: not yet known, while rings are allocated
     empty: Value | None
     fill: Fill
 
@@ -84,6 +84,7 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
     views: list[dict[str, Ring]] = [{} for _ in blocks]
     for name, buffer in _rings(blocks):
         _allocate(build, op, plan, name, buffer, views)
+    _lend_barriers(plan, views)
     build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
     for block, rings in zip(blocks, views, strict=True):
         _lower_task(block, rings, plan.producer.warps if block is blocks[-1] else 1)
@@ -103,41 +104,38 @@ def _fence_own_loads(block: Block) -> None:
 # --------------------------------------------------------------------------------------------- allocating
 
 
-def _name(op: Operation) -> str:
-    name = op.attributes["channel"]
-    assert isinstance(name, StringAttr)
-    return name.text
-
-
 def _rings(blocks: list[Block]) -> list[tuple[str, MemDescType]]:
     """Every ring the consumers read and the type of its buffers, in order of first use."""
     found: dict[str, MemDescType] = {}
     for block in blocks:
         for op in block.walk():
             if op.name == "wspec.buffer" and isinstance(op.result.type, MemDescType):
-                found.setdefault(_name(op), op.result.type)
+                found.setdefault(ring_of(op), op.result.type)
     return list(found.items())
-
-
-def _channel(plan: Plan, name: str) -> Channel:
-    base = name.rsplit(".", 1)[0]
-    return next(c for c in plan.channels if c.name == name or (c.apart and c.name == base))
 
 
 def _allocate(
     build: Builder, op: Operation, plan: Plan, name: str, buffer: MemDescType, views: list[dict[str, Ring]]
 ) -> None:
-    channel = _channel(plan, name)
+    channel = plan.channel_named(name)
     ring_type = MemDescType((channel.depth, *buffer.shape), buffer.element, buffer.encoding, SMEM, True)
     readers = plan.arrivals(channel)
     buffers = build.create("ttg.local_alloc", [], [ring_type]).result
-    full = _barriers(build, channel.depth, plan.fill_arrivals(channel))
-    empty = _barriers(build, channel.depth, readers) if channel.reused else None
+    full = None if channel.barriers else _barriers(build, channel.depth, plan.fill_arrivals(channel))
+    empty = _barriers(build, channel.depth, readers) if channel.reused and not channel.barriers else None
     seen = [ws.capture(op, value) if value is not None else None for value in (buffers, full, empty)]
     for index, view in enumerate(views):
         data, ready, free = (values[index] if values is not None else None for values in seen)
-        assert data is not None and ready is not None
+        assert data is not None
         view[name] = Ring(channel.depth, buffer, data, ready, free, channel.fill)
+
+
+def _lend_barriers(plan: Plan, views: list[dict[str, Ring]]) -> None:
+    """To rings that use another one's."""
+    for view in views:
+        for name, ring in view.items():
+            if owner := plan.channel_named(name).barriers:
+                view[name] = replace(ring, full=view[owner].full, empty=view[owner].empty)
 
 
 def _barriers(build: Builder, depth: int, count: int) -> Value:
@@ -165,14 +163,14 @@ def _at(build: Builder, ring: Value, index: Value, type: MemDescType) -> Value:
 
 def _lower_task(block: Block, rings: Mapping[str, Ring], filling: int) -> None:
     used = sorted(_used(block))
-    filled = {_name(op) for op in block.walk() if op.name == "wspec.acquire"}
+    filled = {ring_of(op) for op in block.walk() if op.name == "wspec.acquire"}
     build = Builder(block, 0, block.terminator.location)
     start = {name: Position(build.constant(0), build.constant(1 if name in filled else 0)) for name in used}
     _Lowering(rings, filling).block(block, start)
 
 
 def _used(block: Block) -> set[str]:
-    return {_name(op) for op in block.walk() if op.name in ("wspec.acquire", "wspec.wait")}
+    return {ring_of(op) for op in block.walk() if op.name in ("wspec.acquire", "wspec.wait")}
 
 
 def _holds_abstract(op: Operation) -> bool:
@@ -233,7 +231,7 @@ class _Lowering:
     # ---- abstract operations
 
     def _one(self, op: Operation, build: Builder, at: Positions) -> Positions:
-        name = _name(op)
+        name = ring_of(op)
         ring = self.rings[name]
         if op.name in ("wspec.acquire", "wspec.wait"):
             return self._enter(op, build, ring, name, at)
@@ -270,9 +268,12 @@ class _Lowering:
 
 def _by_tma(op: Operation, build: Builder, ring: Ring) -> None:
     index, desc, *coordinates = op.operands
-    ready = _at(build, ring.full, index, _BARRIER)
-    true = _true(build)
-    build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(buffer_bytes(ring.buffer))})
+    assert ring.full is not None
+    ready, true = _at(build, ring.full, index, _BARRIER), _true(build)
+    announced = op.int_attr("bytes")
+    size = buffer_bytes(ring.buffer) if announced is None else announced
+    if size:
+        build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(size)})
     target = _at(build, ring.buffers, index, ring.buffer)
     operands = [desc, *coordinates, ready, target, true]
     build.create("ttng.async_tma_copy_global_to_local", operands, [], _COPY_MODE)
@@ -284,20 +285,12 @@ def _by_threads(op: Operation, build: Builder, ring: Ring) -> None:
     target = _at(build, ring.buffers, index, ring.buffer)
     properties = {**op.properties, **_PIECE_MODE, "operandSegmentSizes": DenseArrayAttr(I32, (1, 1, len(mask), 0))}
     build.create("ttg.async_copy_global_to_local", [pointers, target, *mask], [_TOKEN], properties)
+    assert ring.full is not None
     ready = _at(build, ring.full, index, _BARRIER)
     build.create("ttng.async_copy_mbarrier_arrive", [ready], [], {"noIncrement": UnitAttr()})
 
 
 _COPIES: dict[Fill, Callable[[Operation, Builder, Ring], None]] = {Fill.TMA: _by_tma, Fill.CP_ASYNC: _by_threads}
-
-
-def buffer_bytes(type: MemDescType) -> int:
-    """Bytes one copy brings; what a barrier must be told to expect."""
-    size = 1
-    for extent in type.shape:
-        size *= extent
-    assert isinstance(type.element, ScalarType)
-    return size * type.element.bits // 8
 
 
 def _true(build: Builder) -> Value:

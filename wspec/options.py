@@ -104,6 +104,9 @@ class Options:
     ping_pong: bool | None = _option(
         None, Spec(bool, "consumer warp groups issue their products one after the other", optional=True)
     )
+    shared_barriers: bool | None = _option(
+        None, Spec(bool, "the tiles that one product reads arrive at one barrier", optional=True)
+    )
     elide_barriers: bool | None = _option(
         None,
         Spec(
@@ -273,6 +276,7 @@ class OptionArguments(TypedDict, total=False):
     value_depth: int | None
     helper_warps: int | None
     ping_pong: bool | None
+    shared_barriers: bool | None
     elide_barriers: bool | None
     hold_waits: bool | None
     programmatic_launch: bool | None

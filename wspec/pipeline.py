@@ -29,6 +29,7 @@ from wspec.passes.pointer_promotion.choice import operands, pays_alone
 from wspec.passes.pointer_promotion.promote import Promoted, promote
 from wspec.passes.read_tables_early import read_tables_early
 from wspec.passes.release_buffers import release_buffers
+from wspec.passes.shared_barriers.share_barriers import share_barriers
 from wspec.passes.shorter_steps import shorten_steps
 from wspec.passes.software_pipelining.async_dots import async_dots
 from wspec.passes.software_pipelining.pipeline_loops import pipeline_loops
@@ -186,6 +187,7 @@ PASSES: tuple[Pass, ...] = (
     overlap_epilogue,  # when the first product of a tile stands alone, and before anybody waits for it
     async_dots,  # after the order is known: it decides the waits
     ping_pong,  # after the waits: a turn ends when the dots are issued
+    share_barriers,  # then too, and before anything is handed back: once for all
     release_buffers,  # after the waits: a buffer is read until one of them
     lower_channels,  # when nothing moves any more
     fix_up,  # when loops carry all they will: it puts one under a branch

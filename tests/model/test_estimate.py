@@ -75,8 +75,9 @@ def test_what_comes_slowly_bounds() -> None:
 
 def test_a_producer_of_short_iterations_bounds() -> None:
     """Two copies an iteration take longer than the products of a tile of 64x64x32."""
-    alone, two = (estimate.producer_cycles(2, blocks, H200) for blocks in (1, 2))
+    alone, two = (estimate.producer_cycles(2, 2, blocks, H200) for blocks in (1, 2))
     assert alone == 2 * two and 300 < alone < 350, "seen on the card: 302 to 340 cycles, one block an SM"
+    assert estimate.producer_cycles(2, 1, 1, H200) < 0.8 * alone, "one barrier is waited for once"
 
 
 def test_short_rows_come_more_slowly() -> None:

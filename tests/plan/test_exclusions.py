@@ -40,6 +40,7 @@ def _said(plan: Plan, name: str) -> bool:
         "epilogue subtiling": plan.subtiling.why_not,
         "a place for stores": plan.subtiling.why_not,
         "ping-pong": plan.ping_pong.why_not,
+        "barrier sharing": plan.shared_barriers.why_not,
     }
     return OPTIMIZATIONS[name].used(plan) or bool(reasons.get(name))
 

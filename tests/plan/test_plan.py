@@ -75,12 +75,12 @@ def test_plans_written_by_hand_round_trip(name: str) -> None:
 
 def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True, fill=Fill.COMPUTED)
-    pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC)
+    pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC, barriers="a")
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
     tiles = TileLoop(TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),)), stream_k=Decision(StreamK(2, 1.0, 1)))
     alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)
     said = {"epilogue_overlap": Decision(None, "-"), "subtiling": Decision(True), "ping_pong": Decision(True)}
-    said |= {"programmatic_launch": Decision(True)}
+    said |= {"programmatic_launch": Decision(True), "shared_barriers": Decision(True)}
     plan = sample(channels=(chain, pieces), prediction=slower, packed=(5,), tile_loop=tiles, **said)
     text = plan.to_text() + sample(tile_loop=alone).to_text()
     for kind in (Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, TileCost, LoopCost):

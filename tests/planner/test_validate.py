@@ -70,7 +70,7 @@ def test_a_plan_read_back_gives_the_same_kernel(case: Case) -> None:
 
 
 def test_another_depth_shows_in_the_kernel() -> None:
-    text = own(GEMM, depth=2).to_text()
+    text = own(GEMM, depth=2, shared_barriers=False).to_text()
     assert text.count("depth = 2") == 2
     made = outcome(GEMM, plan=Plan.from_text(text.replace("depth = 2", "depth = 4", 1)))
     assert made.plan is not None and made.module is not None
@@ -88,7 +88,7 @@ EDITS: list[tuple[str, Case, Edit]] = [
     (
         "one buffer",
         GEMM,
-        lambda plan: with_channel(0, depth=1)(with_loop(in_flight=False)(with_plan(staging=())(plan))),
+        lambda plan: with_channel(0, depth=1, barriers="")(with_loop(in_flight=False)(with_plan(staging=())(plan))),
     ),
     ("no overlap", ATTENTION, with_loop(stage1=())),
     ("no staging", ATTENTION, with_plan(staging=())),
@@ -111,7 +111,7 @@ def test_edits_are_used(case: Case, edit: Edit) -> None:
 
 
 def test_the_shared_memory_is_what_the_plan_takes() -> None:
-    plan = own(GEMM, depth=2)
+    plan = own(GEMM, depth=2, shared_barriers=False)
     assert outcome(GEMM, plan=with_plan(smem_bytes=1)(plan)).plan == plan
     made = outcome(GEMM, plan=with_channel(0, depth=4)(plan))
     assert made.plan is not None
@@ -133,6 +133,9 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("blocks_per_sm", GEMM, with_plan(blocks_per_sm=0)),
     ("tasks.registers", GEMM, with_plan(blocks_per_sm=3)),
     ("channels.a.loads", GEMM, with_channel(0, loads=(3,))),
+    ("channels.a.barriers", GEMM, with_channel(0, barriers="c")),
+    ("channels.a.barriers", GEMM, with_channel(0, depth=3)),
+    ("channels.k.barriers", ATTENTION, with_channel(1, barriers="v")),
     ("channels.a.loads", GEMM, with_channel(0, loads=())),
     ("channels.b.loads", GEMM, lambda plan: with_channel(1, loads=plan.channels[0].loads)(plan)),
     ("channels.a.loads", GEMM, lambda p: with_channel(0, loads=(*p.channels[0].loads, *p.channels[1].loads))(p)),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.ptx.judge import products_under_way, waits_for_no_product, waits_for_the_same
 from tests.ptx.mutants import Mutant, mutants
-from tests.ptx.shipped_ptx import pair
+from tests.support.shipped import offline
+from wspec import bridge
+from wspec.bridge.backend import emit
 from wspec.ptx.parser import read
 from wspec.ptx.syntax import Module
 
@@ -40,9 +42,11 @@ def test_products_that_may_be_under_way() -> None:
 
 
 def emitted() -> Module:
-    found = pair(*MATMUL)
-    assert found is not None
-    return read(found.emitted)
+    """A product whose two rings have barriers of their own."""
+    one = offline(*MATMUL, "--shared-barriers", "0")
+    text = one.compiler.judge(bridge.lower(one.source)[1]).text
+    assert text is not None
+    return read(emit(text, one.source).ptx)
 
 
 def waits(module: Module) -> list[Mutant]:

@@ -151,7 +151,7 @@ def _depth(ring: Value) -> int:
 
 
 def _use(op: Operation, task: int) -> Use:
-    use, expected, pieces = Use(), dict[Value, int](), list[Value]()
+    use, expected, pieces = Use(), dict[tuple[Value, Value], int](), list[Value]()
     for inner in _walk(ws.task_blocks(op)[task]):
         if inner.name == "ttng.wait_barrier":
             use.waits.append(_element(op, inner.operands[0]))
@@ -162,14 +162,17 @@ def _use(op: Operation, task: int) -> Use:
             if made.name == "ttg.memdesc_index":  # a staged store goes through a view of a whole ring, or an old tile
                 use.stores.append(_element(op, inner.operands[1]))
         elif inner.name == "ttng.barrier_expect":
-            expected[inner.operands[0]] = inner.int_attr("size") or 0
+            at = _element(op, inner.operands[0])
+            assert not expected.get(at), "a barrier is told twice what comes"
+            expected[at] = inner.int_attr("size") or 0
         elif inner.name == COPY:
             barrier, buffer = inner.operands[-3:-1]
-            assert barrier in expected, "a copy that its barrier is not told of"
             full, index = _element(op, barrier)
+            assert expected.get((full, index)), "a copy that its barrier is not told of"
             buffers, position = _element(op, buffer)
             assert index is position, "a copy fills one buffer and says so on the barrier of another"
-            use.copies.append(Copy(inner, full, buffers, index, expected.pop(barrier)))
+            expected[full, index] -= (size := _bytes(buffers) // _depth(buffers))
+            use.copies.append(Copy(inner, full, buffers, index, size))
         elif inner.name == PIECES:
             pieces.append(inner.operands[1])
         elif inner.name == LANDED:
@@ -179,7 +182,7 @@ def _use(op: Operation, task: int) -> Use:
             assert index is position and not pieces, "threads fill one buffer and arrive at the barrier of another"
             use.copies.append(Copy(inner, full, buffers, index, _bytes(buffers) // _depth(buffers)))
     assert not pieces, "nobody learns that threads have filled a buffer"
-    assert not expected, "a barrier expects bytes that nothing brings"
+    assert not any(expected.values()), "a barrier expects bytes that nothing brings, or fewer than come"
     return use
 
 
@@ -188,20 +191,21 @@ def _use(op: Operation, task: int) -> Use:
 
 def _producer(use: Use, counts: dict[Value, int], plan: Plan) -> None:
     """Every ring of the plan is filled, by copies of the right size, each into a buffer that was waited for."""
-    rings = {copy.full: copy.buffers for copy in use.copies}
+    rings = {copy.buffers: copy.full for copy in use.copies}
     loaded = [channel for channel in plan.channels if not channel.is_computed]
     wanted = [(channel, ring) for channel in loaded for ring in range(plan.copies(channel))]
-    assert len(rings) == len(set(rings.values())) == len(wanted)
+    assert len(rings) == len(wanted)
+    assert len(set(rings.values())) == sum(not channel.barriers for channel, _ in wanted)
     assert not use.arrives
     for copy in use.copies:
-        assert rings[copy.full] is copy.buffers
+        assert rings[copy.buffers] is copy.full
         threads = 1 if copy.op.name == COPY else 32 * plan.producer.warps
         assert counts[copy.full] == threads, "all that arrives says how many bytes come, or that a thread's have landed"
         assert _depth(copy.full) == _depth(copy.buffers)
         assert copy.bytes == _bytes(copy.buffers) // _depth(copy.buffers)
         if copy.op.name == COPY:
             _same_layout(copy)
-    by_bytes = sorted(_bytes(buffers) for buffers in rings.values())
+    by_bytes = sorted(map(_bytes, rings))
     assert by_bytes == sorted(c.depth * c.buffer_bytes // plan.copies(c) for c, _ in wanted)
 
 
@@ -261,7 +265,7 @@ def _consumers(uses: list[Use], counts: dict[Value, int], plan: Plan) -> None:
     assert set(filled) == read, "a ring that nobody reads"
     for empty in empties.values():
         assert counts[empty] == sum(any(empty is barriers for barriers, _ in use.arrives) for use in uses)
-    reused = sum(plan.copies(channel) for channel in plan.channels if channel.reused)
+    reused = sum(plan.copies(channel) for channel in plan.channels if channel.reused and not channel.barriers)
     assert len(empties) == reused
     assert set(counts) == set(filled) | set(empties.values()), "a barrier that nobody uses"
 

@@ -18,9 +18,9 @@ from wspec.planner.decide import function_of
 
 
 @functools.cache
-def offline(kernel: str, variant: str) -> Offline:
+def offline(kernel: str, variant: str, *flags: str) -> Offline:
     """The compiler and the source, as the command line has them."""
-    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{kernel}", "--variant", variant])
+    args = make_parser().parse_args(["plan", f"{ROOT}/kernels/{kernel}", "--variant", variant, *flags])
     return open_kernel(args).offline
 
 

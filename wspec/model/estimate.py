@@ -50,9 +50,11 @@ def round_trip(size: float, delay: float, used: float, machine: Machine) -> floa
     return machine.tma_dram_latency + size / machine.tma_alone_rate + delay + used
 
 
-def producer_cycles(loads: int, blocks: int, machine: Machine) -> float:
-    """Of an SM for each iteration: a producer waits for a place and issues its copies one after the other."""
-    return (loads * machine.issue_latency + machine.ready_latency) / max(1, blocks)
+def producer_cycles(loads: int, barriers: int, blocks: int, machine: Machine) -> float:
+    """Of an SM for each iteration: a producer waits for a place at so many barriers and issues its copies one after the
+    other."""
+    copies = loads * (machine.issue_latency - machine.ready_latency)
+    return (copies + (barriers + 1) * machine.ready_latency) / max(1, blocks)
 
 
 def throughput(demands: Sequence[float], delay: float, customers: int) -> float:
@@ -65,9 +67,9 @@ def throughput(demands: Sequence[float], delay: float, customers: int) -> float:
     return rate
 
 
-def consumer_delay(loads: int, awaited: int, machine: Machine) -> float:
-    """Of a consumer: its tiles are there, and it waits for so many products."""
-    return loads * machine.ready_latency + awaited * machine.mma_latency
+def consumer_delay(barriers: int, awaited: int, machine: Machine) -> float:
+    """Of a consumer: its tiles are there, which so many barriers say, and it waits for so many products."""
+    return barriers * machine.ready_latency + awaited * machine.mma_latency
 
 
 def plain_delay(loads: int, awaited: int, machine: Machine) -> float:

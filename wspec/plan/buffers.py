@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wspec.ir.core import Operation
-from wspec.ir.types import SMEM, Layout, MemDescType, TensorDescType, TensorType
+from wspec.ir.core import Block, Operation
+from wspec.ir.numbering import id_of
+from wspec.ir.types import SMEM, Layout, MemDescType, ScalarType, StringAttr, TensorDescType, TensorType
 from wspec.plan.fill import Fill, fill_of
 
 VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
@@ -45,3 +46,31 @@ def is_the_buffer(alloc: Operation, type: MemDescType) -> bool:
         return False
     made = alloc.result.type
     return isinstance(made, MemDescType) and made.encoding == type.encoding
+
+
+def buffer_bytes(type: MemDescType) -> int:
+    """Bytes one copy brings; what a barrier must be told to expect."""
+    size = 1
+    for extent in type.shape:
+        size *= extent
+    assert isinstance(type.element, ScalarType)
+    return size * type.element.bits // 8
+
+
+def ring_of(op: Operation) -> str:
+    """The ring that an operation on a channel names."""
+    name = op.attributes["channel"]
+    assert isinstance(name, StringAttr)
+    return name.text
+
+
+def readers_of(block: Block, load: Operation) -> set[int]:
+    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
+    values, found = {load.result}, set[int]()
+    for op in block.ops:
+        if any(value in values for inner in op.walk() for value in inner.operands):
+            if op.name in VIEWS or op.name == "ttg.local_alloc":
+                values.update(op.results)
+            else:
+                found.add(id_of(op))
+    return found

@@ -27,6 +27,7 @@ class Optimization:
 COARSENING, THIRD_TASK, STREAM_K = "tile coarsening", "a third task", "stream-K"
 OVERLAP, SUBTILING, SHARED_SM = "epilogue overlap", "epilogue subtiling", "several blocks an SM"
 PING_PONG, PIPELINING, STAGING = "ping-pong", "software pipelining", "a place for stores"
+BARRIERS = "barrier sharing"
 
 OPTIMIZATIONS: Mapping[str, Optimization] = {
     COARSENING: Optimization(lambda plan: plan.coarsening > 1, {"coarsening": 2}),
@@ -38,6 +39,7 @@ OPTIMIZATIONS: Mapping[str, Optimization] = {
     PING_PONG: Optimization(lambda plan: any(loop.ping_pong for loop in plan.loops), {"ping_pong": True}),
     PIPELINING: Optimization(lambda plan: any(loop.stage1 for loop in plan.loops), {}),
     STAGING: Optimization(lambda plan: bool(plan.staging), {"staging": "buffer"}),
+    BARRIERS: Optimization(lambda plan: bool(plan.shared_barriers), {"shared_barriers": True}),
 }
 
 EXCLUDED: Mapping[frozenset[str], str] = {

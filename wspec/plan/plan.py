@@ -50,6 +50,7 @@ class Channel:
     result: int = 0  # which result of the operation the value is
     private: bool = False  # each member of a team has a ring of its own, for a tile of its own
     fill: Fill = Fill.TMA  # how its buffers are filled
+    barriers: str = ""  # the channel whose barriers say that its buffers are full or free, too; "": it has its own
 
     @property
     def is_computed(self) -> bool:
@@ -107,6 +108,7 @@ class Plan:
     packed: tuple[int, ...] = ()  # operations whose tiles are bits of a byte, computed several bytes at a time
     epilogue_overlap: Decision[bool] = NOT_ASKED  # a tile is finished beside the first product of the next one
     ping_pong: Decision[bool] = NOT_ASKED  # groups issue the products of a loop one after the other
+    shared_barriers: Decision[bool] = NOT_ASKED  # the tiles that one product reads arrive at one barrier
     subtiling: Decision[bool] = NOT_ASKED  # stores are made in halves; why not, or why not where it was asked for
     programmatic_launch: Decision[bool] = NOT_ASKED  # blocks start while the kernel before them ends, and wait for it
     version: int = VERSION
@@ -210,6 +212,17 @@ class Plan:
         warps = sum(task.warps * task.replicas for task in self.tasks)
         return -(-warps // 4) * 4
 
+    def channel_named(self, ring: str) -> Channel:
+        """The channel of a ring: of its own name, or of its name and the number of a replica."""
+        base = ring.rsplit(".", 1)[0]
+        return next(one for one in self.channels if one.name == ring or (one.apart and one.name == base))
+
+    def barriers_of(self, ring: str) -> str:
+        """The channel whose barriers a ring has together with others; "" where it has them alone."""
+        channel = self.channel_named(ring)
+        lends = any(other.barriers == channel.name for other in self.channels)
+        return channel.barriers or (channel.name if lends else "")
+
     def channel_of(self, load: int) -> Channel | None:
         return next((channel for channel in self.channels if load in channel.loads), None)
 
@@ -232,7 +245,7 @@ class PlanError(ValueError):
 
 
 _UNUSUAL = {
-    "source": "", "readers": (), "result": 0, "private": False, "chain_cycles": 0.0, "chain_note": "",
+    "source": "", "readers": (), "result": 0, "private": False, "barriers": "", "chain_cycles": 0.0, "chain_note": "",
     "packed": (),
 }  # fmt: skip
 
@@ -374,7 +387,7 @@ def _from_dict(data: dict[str, Any]) -> Plan:
             rows = [{"fill": _implied_fill(row), **row} if isinstance(row, dict) else row for row in rows]
         values[name] = [_record(kind, f"{name}[{i}]", row) for i, row in enumerate(rows)]
     values["prediction"] = _record(Prediction, "prediction", data.get("prediction", {}))
-    decisions = ("epilogue_overlap", "ping_pong", "subtiling", "programmatic_launch")
+    decisions = ("epilogue_overlap", "ping_pong", "shared_barriers", "subtiling", "programmatic_launch")
     values |= {name: _decision(name, data[name]) for name in decisions if name in data}
     if "tile_loop" in data:
         values["tile_loop"] = _tile_loop(data["tile_loop"])

@@ -35,6 +35,7 @@ def predict(
     blocks: int,
     copied: frozenset[Operation],
     depth: int,
+    borrowing: frozenset[int],
 ) -> Prediction:
     """One iteration of the heaviest loop, specialized and not, by `estimate.cycles`.
 
@@ -47,13 +48,16 @@ def predict(
 
     `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
     the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM, and the rings of
-    its loops are `depth` buffers deep.
+    its loops are `depth` buffers deep; the loads that are `borrowing` use another one's barriers.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
     work = loop_work(heaviest, machine)
     specific = specialized(heaviest, work)
     products = accumulates_only(heaviest, copied)
-    ours, plain = _ways(loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, depth, machine)
+    shared = sum(id_of(op) in borrowing for op in heaviest.walk())
+    ours, plain = _ways(
+        loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, depth, shared, machine
+    )
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
     if products:  # while a tile starts and ends, other blocks' tiles come all the same
         sharing = max(1, plain.groups // plain.block_groups)
@@ -72,7 +76,7 @@ def predict(
 
 def _ways(
     loops: list[Operation], heaviest: Operation, work: Iteration, ours: Iteration, overlaps: bool, groups: int,
-    blocks: int, warps: int, copied: frozenset[Operation], depth: int, machine: Machine,
+    blocks: int, warps: int, copied: frozenset[Operation], depth: int, shared: int, machine: Machine,
 ) -> tuple[Way, Way]:  # fmt: skip
     """The loop specialized, and as it is.
 
@@ -84,11 +88,11 @@ def _ways(
     loads = sum(op in copied or op.name == "tt.descriptor_load" for op in heaviest.walk())
     dots = len(_dots(heaviest))
     awaited, own = 0 if streams else dots, max(1, warps // WARP_GROUP)
-    delay = estimate.consumer_delay(loads, 0 if overlaps else awaited, machine)
+    delay = estimate.consumer_delay(loads - shared, 0 if overlaps else awaited, machine)
     size = sum(byte_size(op.result.type) for op in heaviest.walk() if op in copied or op.name == "tt.descriptor_load")
     trip = estimate.round_trip(size, delay, ours.mma / max(1, dots), machine)
     arrives = trip / (blocks * max(1.0, depth - 1 / max(1, dots)))
-    least = max(estimate.producer_cycles(loads, blocks, machine), arrives)
+    least = max(estimate.producer_cycles(loads, loads - shared, blocks, machine), arrives)
     special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay, least)
     stages = num_stages(heaviest)
     before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps, stages))

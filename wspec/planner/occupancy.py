@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from wspec.diagnostics import Declined
-from wspec.ir.core import Block, Operation
+from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.model import estimate
 from wspec.model.estimate import is_clearly_less
@@ -14,7 +14,7 @@ from wspec.model.machine import Machine
 from wspec.model.operations import loop_work
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
-from wspec.plan.buffers import VIEWS
+from wspec.plan.buffers import readers_of
 from wspec.plan.partition import Site, decline, walks_by_programs
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
@@ -41,23 +41,11 @@ def _would_block(loops: list[Operation], sites: list[Site], schedules: tuple[Loo
     for loop, schedule in zip(loops, schedules, strict=True):
         late = set(schedule.stage1)
         block = loop.regions[0].block
-        tiles = [_readers(block, op) for op in block.ops if op in loads]
+        tiles = [readers_of(block, op) for op in block.ops if op in loads]
         for at, readers in enumerate(tiles):
             if readers & late and any(other - late for other in tiles[at + 1 :]):
                 return True
     return False
-
-
-def _readers(block: Block, load: Operation) -> set[int]:
-    """Who reads a tile, directly or through a buffer or view made of it: numbers of operations of the block."""
-    values, found = {load.result}, set[int]()
-    for op in block.ops:
-        if any(value in values for inner in op.walk() for value in inner.operands):
-            if op.name in VIEWS or op.name == "ttg.local_alloc":
-                values.update(op.results)
-            else:
-                found.add(id_of(op))
-    return found
 
 
 def keep_in_flight(
@@ -177,9 +165,10 @@ def _expected(
     def cycles(blocks: int) -> float:
         rings = [channel for channel in memory(blocks)[0] if channel.reused and not channel.stays]
         size, ahead = sum(ring.buffer_bytes for ring in rings), min((ring.depth for ring in rings), default=1) - 1
-        delay = estimate.consumer_delay(len(rings), 0, machine)
+        barriers = sum(not ring.barriers for ring in rings)
+        delay = estimate.consumer_delay(barriers, 0, machine)
         arrives = estimate.round_trip(size, delay, work.mma, machine) / (blocks * max(1, ahead))
-        least = max(estimate.producer_cycles(len(rings), blocks, machine), arrives)
+        least = max(estimate.producer_cycles(len(rings), barriers, blocks, machine), arrives)
         return estimate.cycles(estimate.Way(work, blocks * groups, groups, 2, delay, least)) + start / blocks
 
     return cycles

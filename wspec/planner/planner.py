@@ -22,6 +22,7 @@ from wspec.options import Options
 from wspec.passes.data_partition.choice import choose_replicas
 from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
 from wspec.passes.ping_pong.choice import choose_ping_pong
+from wspec.passes.shared_barriers.choice import shares_barriers
 from wspec.passes.software_pipelining.stages import accumulators
 from wspec.passes.store_staging.choice import (
     choose,
@@ -76,7 +77,8 @@ def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     plan = single(options) if off else choose_chain(flow, loops, sites, machine, options, single)
     warps = max(task.warps * task.replicas for task in plan.tasks)
     plan = replace(plan, packed=packed_tiles(function, warps) if options.packed_dequantization else ())
-    return with_ptx_edits(_answered(plan, options), loops, machine, options)
+    plan = replace(_answered(plan, options), shared_barriers=shares_barriers(plan.channels, options))
+    return with_ptx_edits(plan, loops, machine, options)
 
 
 def _answered(plan: Plan, options: Options) -> Plan:
@@ -186,7 +188,8 @@ def _without_chain(
     late = any(schedule.stage1 for schedule in schedules)
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
     depth = min((one.depth for one in channels if one.reused and not one.stays), default=1)
-    prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied, depth)
+    borrowing = frozenset(load for one in channels if one.barriers for load in one.loads)
+    prediction = predict(loops, machine, late, groups, warps, ours, blocks, copied, depth, borrowing)
     subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(
         function.str_attr("sym_name") or "kernel", fingerprint(function), warps, tasks, channels, schedules,

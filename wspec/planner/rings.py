@@ -15,6 +15,7 @@ from wspec.model.fitted import ON_THE_WAY
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.options import Options
+from wspec.passes.shared_barriers.choice import share_barriers
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.coarsening import differing_in, size_of, slice_in
 from wspec.plan.fill import Fill
@@ -75,7 +76,8 @@ def make_channels(
         _channel(function, group, size, _any_in(group, private), depth, sliced, names)
         for size, group in zip(bytes_of, groups, strict=True)
     )
-    return channels, fixed + depth * per_stage + scratch
+    loads = [[site.load for site in group] for group in groups]
+    return share_barriers(channels, loads, options), fixed + depth * per_stage + scratch
 
 
 def useful_depth(loops: list[Operation], blocks: int, machine: Machine) -> int:

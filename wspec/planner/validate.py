@@ -7,7 +7,7 @@ field at fault.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
@@ -15,10 +15,12 @@ from wspec.ir.numbering import fingerprint, id_of
 from wspec.ir.shapes import DOTS
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size
+from wspec.options import Options
 from wspec.passes.data_partition.choice import slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.passes.epilogue_overlap.choice import hindrance
 from wspec.passes.packed_dequantization.choice import packed_tiles
+from wspec.passes.shared_barriers.choice import share_barriers
 from wspec.passes.software_pipelining.stages import accumulators, legal_late
 from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_options, why_whole
 from wspec.plan.coarsening import size_of
@@ -74,7 +76,9 @@ def validate(plan: Plan, function: Operation, machine: Machine) -> int:
         _halves(plan, function)
     _packed(plan, function)
     _deferred(plan, function, loops)
-    return _memory(plan, function, sites, machine, scratch)
+    memory = _memory(plan, function, sites, machine, scratch)
+    _check_barriers(plan, function, sites)
+    return memory
 
 
 def check_numbers(plan: Plan, function: Operation) -> None:
@@ -158,6 +162,17 @@ def _channels(plan: Plan, flow: Dataflow, sites: dict[int, Site]) -> None:
     for site in (sites[load] for load in seen):
         check_addresses(flow, site)
     check_memory(flow, [sites[load] for load in seen])
+
+
+def _check_barriers(plan: Plan, function: Operation, sites: dict[int, Site]) -> None:
+    """Rings share barriers as the planner would have them, or have their own."""
+    rings = [channel for channel in plan.channels if not channel.is_computed]
+    own = [replace(channel, barriers="") for channel in rings]
+    possible = share_barriers(own, [[sites[load].load for load in channel.loads] for channel in rings], Options())
+    for channel, other in zip(rings, possible, strict=True):
+        if channel.barriers not in ("", other.barriers):
+            why = "rings that share barriers are of one depth, and filled one behind the other for the same products"
+            raise mismatch(f"channels.{channel.name}.barriers", f"not those of {channel.barriers!r}: {why}", function)
 
 
 def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: list[Site]) -> None:

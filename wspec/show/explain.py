@@ -30,6 +30,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     said += [_store(store, channel, kind, operations) for store, channel, kind in plan.staging]
     if plan.subtiling.why_not:
         said.append(plan.subtiling.why_not)
+    said += _barriers(plan)
     if plan.packed:
         said.append(
             f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
@@ -54,6 +55,18 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     elif plan.persistent and (why := plan.stream_k.why_not):
         said.append(f"no tile is divided between blocks: {why}")
     return said + _edits(plan)
+
+
+def _barriers(plan: Plan) -> list[str]:
+    """Which tiles arrive together."""
+    if why := plan.shared_barriers.why_not:
+        return [f"each tile arrives at a barrier of its own: {why}"]
+    groups: dict[str, list[str]] = {}
+    for channel in plan.channels:
+        if channel.barriers:
+            groups.setdefault(channel.barriers, [channel.barriers]).append(channel.name)
+    said = "arrive at one barrier, and are handed back at one"
+    return [f"{' and '.join(sorted(names))} {said}" for names in groups.values()]
 
 
 def _edits(plan: Plan) -> list[str]:
@@ -183,6 +196,8 @@ def changes(plan: Plan) -> list[str]:
         said.append("each tile finished before the next one begins: --epilogue-overlap 0")
     if plan.stream_k:
         said.append("every tile done by one block: --stream-k 0; divided wherever that can be: --stream-k 1")
+    if plan.shared_barriers:
+        said.append("a barrier of its own for every tile: --shared-barriers 0")
     if plan.hold_waits:
         said.append("waits where ptxas puts them: --hold-waits 0")
     if plan.programmatic_launch:

@@ -20,7 +20,18 @@ RULE = "the planner's"  # name of its own plan among others
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
 DECISIONS = frozenset(
-    ("persistent", "ping_pong", "overlap", "coarsening", "consumers", "blocks", "depth", "staging", "chain")
+    (
+        "persistent",
+        "ping_pong",
+        "overlap",
+        "coarsening",
+        "consumers",
+        "blocks",
+        "depth",
+        "staging",
+        "chain",
+        "shared_barriers",
+    )
 )
 """The options that are varied. What the planner decides by a rule of its own, such as held waits, is not."""
 
@@ -57,6 +68,8 @@ def _all(plan: Plan) -> Iterator[Change]:
         yield from ({"depth": depth} for depth in (max(depths) - 1, max(depths) + 1) if 1 <= depth <= 8)
     used = {kind for _, _, kind in plan.staging}
     yield from ({"staging": kind} for kind in ("own", "subtiles", "buffer", "ring") if kind not in used)
+    if plan.shared_barriers:
+        yield {"shared_barriers": False}
     if plan.helpers or plan.prediction.chain_cycles:
         yield {"chain": "off" if plan.helpers else "on"}
 
@@ -80,6 +93,7 @@ def _word(name: str, value: Any) -> str:
         ("overlap", False): "nothing late",
         ("chain", "on"): "with a third task",
         ("chain", "off"): "no third task",
+        ("shared_barriers", False): "a barrier for each tile",
     }
     if (name, value) in words:
         return words[name, value]
@@ -117,5 +131,5 @@ def emitted(plan: Plan) -> Plan:
         tiles = replace(tiles, cost=WHOLE.cost, stream_k=divided)
     overlap, subtiling = Decision(plan.epilogue_overlap.value), Decision(plan.subtiling.value)
     held = plan.hold_waits and any(loop.stage1 for loop in plan.loops)  # else there is nothing to hold
-    plain = replace(plan, prediction=Prediction(), hold_waits=held)
+    plain = replace(plan, prediction=Prediction(), hold_waits=held, shared_barriers=NOT_ASKED)
     return replace(plain, tile_loop=tiles, epilogue_overlap=overlap, subtiling=subtiling, ping_pong=NOT_ASKED)

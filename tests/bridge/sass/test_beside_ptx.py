@@ -197,6 +197,31 @@ def test_either_of_two_under_opposite_predicates() -> None:
     assert compare(one, straight(ARRIVE)) == Compared()
 
 
+def test_each_of_two_copies_must_be_somewhere() -> None:
+    """One behind the other where they arrive at one barrier, each under a predicate of its own."""
+    load = (
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%r2, {%r3, %r4}], [%r5];"
+    )
+    one = ptx(f"@%p1 {load}", f"@%p2 {load}", "bar.sync 2, 128;")
+    loaded = Label("load")
+    assert compare(one, straight(loaded, loaded, SYNC)) == Compared()
+    assert "not found" in compare(one, straight(loaded, SYNC)).difference
+
+
+def test_what_is_never_executed_need_not_be_there() -> None:
+    """LLVM takes the first iteration out of a loop, and what that does not hand back it leaves under `false`."""
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [%r1];"
+    never = ptx("mov.pred %p1, 0;", f"@%p1 {arrive}", "bar.sync 2, 128;")
+    assert compare(never, straight(SYNC)) == Compared()
+    for lines in (
+        ("mov.pred %p1, -1;", f"@%p1 {arrive}"),
+        ("mov.pred %p1, 0;", f"@!%p1 {arrive}"),
+        ("mov.pred %p1, 0;", "setp.eq.s32 %p1, %r1, 0;", f"@%p1 {arrive}"),
+        ("mov.pred %p2, 0;", f"@%p1 {arrive}"),
+    ):
+        assert "not found" in compare(ptx(*lines, "bar.sync 2, 128;"), straight(SYNC)).difference, lines
+
+
 def test_a_predicate_is_followed_until_it_is_made_again() -> None:
     """Both barriers or none, as the PTX has it, where nothing comes between that makes the predicate anew."""
     one = ptx("@%p1 bra $L__BB0_1;", "bar.sync 2, 128;", "bar.sync 3, 128;", "$L__BB0_1:")

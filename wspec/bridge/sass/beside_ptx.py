@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from wspec.bridge.sass.skeleton import Block, Label, Step, skeleton, without_retries
 from wspec.ptx import flow
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number, Operand
+from wspec.ptx.operands import Number, Operand, Register
 from wspec.ptx.syntax import Instruction, Module
 from wspec.ptx.validation.validate import Validation
 
@@ -80,7 +80,7 @@ class Expected:
         """None where its control flow cannot be read."""
         try:
             blocks = flow.blocks_of(module.entry())
-            labels = [[(one, label) for one in block.instructions if (label := label_of(one))] for block in blocks]
+            labels = [[(one, label) for one in executed(block) if (label := label_of(one))] for block in blocks]
             whole, stores = (Automaton(blocks, labels, kinds) for kinds in (_ALL - _ENDS, _STORES))
         except PtxError:
             return None
@@ -89,6 +89,20 @@ class Expected:
     def without_registers(self) -> Automaton:
         """Of everything but `setmaxnreg`."""
         return Automaton(self.blocks, self.labels, self.all.kinds - _REGISTERS)
+
+
+def executed(block: flow.Block) -> Iterator[Instruction]:
+    """Without those under a predicate that is false there: what LLVM leaves of a first iteration that it took out of
+    its loop, in which nothing is handed back. ptxas drops them."""
+    never: set[str] = set()
+    for one in block.instructions:
+        if one.guard not in never or one.unless:
+            yield one
+        never = {name for name in never if name.split("#")[0] not in one.text}
+        if one.opcode == "mov.pred" and not one.guard:
+            to, what = one.operands
+            if isinstance(to, Register) and what == Number("0"):
+                never.add(to.name)
 
 
 def compare(expected: Expected, code: Sequence[Block]) -> Compared:
@@ -363,11 +377,12 @@ class Nearest:
 
     def lost(self) -> Label | None:
         """Of an instruction under a predicate that no instruction of the machine code was taken for. One beside another
-        of the same kind, under another predicate, may be that one: either is executed."""
+        of the same kind, under another predicate, may be that one: either is executed. Not so of copies, which
+        follow each other where they arrive at one barrier."""
         for point in self._ptx.points:
             if point.guard and not self._found >> point.number & 1:
                 beside = [other for other in self._ptx.points if other.label == point.label
-                          and other.guard not in ("", point.guard)
+                          and other.guard not in ("", point.guard) and point.label.name != "load"
                           and (other.next >> point.number & 1 or point.next >> other.number & 1)]  # fmt: skip
                 if not any(self._found >> other.number & 1 for other in beside):
                     return point.label

@@ -1,0 +1,1 @@
+"""Barrier sharing: the tiles that one product reads arrive at one barrier."""
