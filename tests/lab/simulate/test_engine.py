@@ -160,6 +160,26 @@ def kernel(n):
     assert after_start(play(text)) == pytest.approx(expected)
 
 
+def test_a_copy_behind_a_store_begins_when_that_has_been_read() -> None:
+    """One engine takes both in their order; a store behind a copy need not wait for the tile."""
+    text = """
+def kernel(n):
+    out, tile, full = buffer(64, 64), buffer(1, 64, 64), barriers(1)
+    FIRST
+    expect(full[0], 8192)
+    copy(tile[0], full[0])
+    SECOND
+    wait(full[0], 0)
+"""
+    store = "tma_store(out)"
+    alone, behind, before = (
+        after_start(play(text.replace("FIRST", first).replace("SECOND", second)))
+        for first, second in (("x = 0", "y = 0"), (store, "y = 0"), ("x = 0", store))
+    )
+    assert behind == pytest.approx(alone + TILE / NUMBERS.store, rel=0.1)
+    assert before == pytest.approx(alone, rel=0.1)
+
+
 def test_two_warp_groups_fill_each_others_gaps() -> None:
     """Eight warps: each half does 64 of 128 rows, and the tensor core always has a dot."""
     text = DOTS.replace("a, b = buffer(64, 64)", "a, b = buffer(128, 64)").replace("zeros(64, 64)", "zeros(128, 64)")

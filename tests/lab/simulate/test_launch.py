@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.check.script import kernel
 from tests.lab.simulate.playing import MACHINE, NUMBERS
+from wspec.lab.measurements import Measured
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
-from wspec.lab.simulate.costs import FMA, ISSUE, LOAD
+from wspec.lab.simulate.costs import FMA, ISSUE, LOAD, _later_of_two
 from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, new_tiles, runs
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
-from wspec.model.fitted import L2_SHARE, LOADED
+from wspec.model.fitted import LOADED
 
 EVEN = """
 def kernel(n):
@@ -167,17 +168,12 @@ def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:
     assert NUMBERS.load_rate(*runs(left), (128, 128)) < 0.6 * NUMBERS.load_rate(*runs(right), (128, 128))
 
 
-def _way(source: Source, busy: float) -> float:
-    return dict(arrival(32768, source, NUMBERS, busy=busy).flow.busy)[LOAD]
-
-
-def test_a_tile_shares_the_way_with_what_others_load_at_that_moment() -> None:
-    """Between what it takes an SM alone and what it takes where all load all the time."""
-    own, alone = Source(neighbours=1.0), 32768 / NUMBERS.most_rate((128, 128))
-    assert _way(own, 1.0) == _way(own, 0.99) == pytest.approx(32768 / NUMBERS.load_rate(1, math.inf, (128, 128)))
-    assert _way(own, 0.5) == pytest.approx(2 * alone) and _way(own, 0.0) == pytest.approx(alone)
-    latencies = [arrival(32768, dataclasses.replace(own, cold=0.0), NUMBERS, busy=busy).latency for busy in (0.0, 1.0)]
-    assert latencies == pytest.approx([NUMBERS.tma_latency, (1 + LOADED) * NUMBERS.tma_latency])
+def test_latency_grows_with_what_others_load() -> None:
+    """And the rate is that of a full grid: those that want the same tiles load at the same moments."""
+    own = Source(neighbours=1.0, cold=0.0)
+    idle, full = (arrival(32768, own, NUMBERS, busy=busy) for busy in (0.0, 1.0))
+    assert (idle.latency, full.latency) == pytest.approx((NUMBERS.tma_latency, (1 + LOADED) * NUMBERS.tma_latency))
+    assert idle.flow.busy == full.flow.busy
 
 
 def test_l2_sends_as_many_bytes_a_second_at_any_clock() -> None:
@@ -192,11 +188,18 @@ def test_l2_sends_as_many_bytes_a_second_at_any_clock() -> None:
     assert slow.tma_latency == pytest.approx(NUMBERS.tma_latency / 1.25)
 
 
-def test_what_neighbours_want_is_not_all_merged_out_of_step() -> None:
-    """A and B of the steps whose rates were measured (`tma_product.staggered_rate`), within their ranges."""
-    of_a, of_b = NUMBERS.load_rate(1.0, 8.0, (128, 128)), NUMBERS.load_rate(8.0, math.inf, (128, 128))
-    for part, measured in ((0.2, 59.47), (0.5, 48.32), (0.67, 44.1)):
-        assert 1 / (part / of_a + (1 - part) / of_b) == pytest.approx(L2_SHARE * measured, rel=0.02)
+def test_what_blocks_further_on_want_is_hardly_merged() -> None:
+    """A of a step whose rates were measured where blocks begin one after the other (`tma_product.staggered_rate`)."""
+    of_a = NUMBERS.load_rate(1.0, 8.0, (128, 128))
+    assert NUMBERS.load < of_a < 1.1 * NUMBERS.load
+    assert NUMBERS.load_rate(8.0, math.inf, (128, 128)) > 2 * of_a
+
+
+def test_an_iteration_waits_for_the_later_of_its_tiles() -> None:
+    """Of samples that lie between 600 and 1200, most of them near 700."""
+    assert _later_of_two(Measured(700.0, 600.0, 1200.0, "cycles")) == pytest.approx(919.5)
+    assert _later_of_two(Measured(700.0, 700.0, 700.0, "cycles")) == pytest.approx(700.0)
+    assert NUMBERS.dram_latency > 900
 
 
 def test_new_tiles_are_those_that_no_kept_wave_had() -> None:

@@ -28,9 +28,9 @@ def test_rows_that_straddle_lines_come_more_slowly() -> None:
 
 
 def test_a_blocks_own_tiles_lose_little() -> None:
-    assert cycles(6000, 1.0) == pytest.approx(cycles(128, 1.0), rel=0.3)
+    assert cycles(6000, 1.0) == pytest.approx(cycles(128, 1.0), rel=0.4)
 
 
 def test_half_a_line_is_more_than_half_a_request() -> None:
-    """Of products, by calibration: 42 B/clk against 62.75."""
-    assert 1.4 * cycles(128, 8.0) < cycles(128, 8.0, row=64) < 2 * cycles(128, 8.0)
+    """Of all SMs' own way through the same tiles, by calibration: 45 B/clk against 91."""
+    assert 1.4 * cycles(128, 8.0) < cycles(128, 8.0, row=64) < 2.2 * cycles(128, 8.0)

@@ -25,6 +25,7 @@ class Asynchrony:
 
     def __init__(self, engine: Player, handshakes: Handshakes) -> None:
         self.engine, self.numbers, self.handshakes = engine, engine.numbers, handshakes
+        self._stored: Running | None = None  # the store that was issued last
         self.kinds: dict[Kind, Callable[[Group, Action], bool]] = {
             Kind.DOT: self._dot,
             Kind.DOT_WAIT: lambda group, action: self._drain(group, "dots", action.a),
@@ -37,7 +38,10 @@ class Asynchrony:
             Kind.CP_ARRIVE: self._cp_arrive,
         }
 
-    def _start(self, group: Group, action: Action, queue: Hashable, then: Callable[[Running], None]) -> Running:
+    def _start(
+        self, group: Group, action: Action, queue: Hashable, then: Callable[[Running], None],
+        behind: Running | None = None,
+    ) -> Running:  # fmt: skip
         assert action.flow is not None
         track = queue if isinstance(queue, str) else f"tensor core: {group.track}"
 
@@ -45,7 +49,7 @@ class Asynchrony:
             self.engine.slice(track, group.track, one.started, action)
             then(one)
 
-        return self.engine.clock.start(action.flow, (group.key, action.a), finished, queue)
+        return self.engine.clock.start(action.flow, (group.key, action.a), finished, queue, behind)
 
     def _dot(self, group: Group, action: Action) -> bool:
         """An instruction is issued when the one before is through: the warp group goes on with the last one's issue."""
@@ -96,7 +100,7 @@ class Asynchrony:
             arrive = self.handshakes.landed
             self.engine.clock.at(action.after, key, lambda: arrive(barrier, action.b, by))
 
-        self._start(group, action, TMA, finished)
+        self._start(group, action, TMA, finished, self._stored)
         self.engine.resume_after(max(0.0, self.numbers.tma_issue - self.numbers.ready_latency), group, "latency")
         return False
 
@@ -110,7 +114,8 @@ class Asynchrony:
                 self.engine.clock.at(self.numbers.store_latency, key, lambda: self._done(group, one))
 
             stores = group.pending.setdefault("stores", deque())
-            stores.append(self._start(group, action, TMA_STORE, finished))
+            self._stored = self._start(group, action, TMA_STORE, finished)
+            stores.append(self._stored)
         return True
 
     # ---- cp.async

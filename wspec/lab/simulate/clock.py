@@ -25,9 +25,15 @@ class Running:
     left: float  # cycles it would take alone
     started: float = 0.0  # when it got its turn
     queue: Hashable | None = None
+    behind: Running | None = None  # does not begin before that one has ended
+    ended: bool = False
     done: bool = False
     rest: Flow | None = None  # what follows at once, in the same place of the queue
     reached: Callable[[], None] | None = None  # called when the rest begins
+
+    @property
+    def held(self) -> bool:
+        return self.behind is not None and not self.behind.ended
 
 
 Event = tuple[float, int, Hashable, Callable[[], None]]
@@ -56,14 +62,20 @@ class Clock:
         heapq.heappush(self.events, (self.now + delay, self._count, key, callback))
 
     def start(
-        self, flow: Flow, key: Hashable, then: Callable[[Running], None], queue: Hashable | None = None
+        self,
+        flow: Flow,
+        key: Hashable,
+        then: Callable[[Running], None],
+        queue: Hashable | None = None,
+        behind: Running | None = None,
     ) -> Running:
-        """Let a flow run; of those in a queue one after the other runs. `then` is called when it is done."""
-        one = Running(flow, key, then, flow.cycles, self.now, queue)
+        """Let a flow run; of those in a queue one after the other runs, one `behind` another not before that has ended.
+        `then` is called when it is done."""
+        one = Running(flow, key, then, flow.cycles, self.now, queue, behind)
         if queue is not None:
             before = self.queues.setdefault(queue, deque())
             before.append(one)
-            if len(before) > 1:
+            if len(before) > 1 or one.held:
                 return one
         self.running.append(one)
         self._changed = True
@@ -109,13 +121,13 @@ class Clock:
             if one.reached is not None:
                 one.reached()
             return
-        one.done = True
+        one.done = one.ended = True
         if one.queue is not None:
-            waiting = self.queues[one.queue]
-            waiting.popleft()
-            if waiting:
-                waiting[0].started = self.now
-                self.running.append(waiting[0])
+            self.queues[one.queue].popleft()
+        for name, queue in self.queues.items():
+            if queue and not queue[0].held and (name == one.queue or queue[0].behind is one):
+                queue[0].started = self.now
+                self.running.append(queue[0])
         one.then(one)
 
     def jump(self, cycles: float) -> None:

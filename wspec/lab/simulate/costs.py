@@ -7,16 +7,17 @@ constants that say their source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 
-from wspec.lab.measurements import Measurements, load_measurements
+from wspec.lab.measurements import Measured, Measurements, load_measurements
 from wspec.lab.simulate.power import Power, fit
-from wspec.model.fitted import L2_SHARE
+from wspec.model.fitted import STRADDLING
 from wspec.model.machine import Machine, MachineError
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
@@ -167,6 +168,12 @@ def _left(table: Mapping[int, float], own: float, measured: float) -> dict[int, 
     return {at: own + part * max(0.0, rate - own) for at, rate in table.items()}
 
 
+def _later_of_two(one: Measured) -> float:
+    """The mean of the later of two samples, as an iteration waits for the later of its tiles: of quantiles that lie on
+    lines from that of 5 % (`low`) over the median to that of 95 % (`high`), and are those beyond."""
+    return 0.0925 * one.low + 0.45 * one.value + 0.4575 * one.high
+
+
 def _between(table: Mapping[int, float], at: float, otherwise: float) -> float:
     """The table's value there, on the line between the rows around it; beyond its ends, that of the end."""
     known = sorted(table)
@@ -211,7 +218,6 @@ class _Source:
         mufu = self.one("arithmetic.ex2_rate", machine.exp2)
         turn = self.row("handshakes.bar_sync", 4, 20)
         own = self.row("tma_load.own_rate", 32, machine.tma_rate)
-        near, apart = self._out_of_step(own)
         return Numbers(
             fma=fma,
             alu=alu,
@@ -220,14 +226,14 @@ class _Source:
             lsu=self.one("arithmetic.shfl_rate", 32),
             interference=self._interference(fma, alu, mufu),
             smem=self.row("shared.load_rate", 16, machine.smem_rate),
-            load=L2_SHARE * own,
+            load=own,
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
-            load_shared=near,
-            load_apart=apart,
-            load_rows=_times(L2_SHARE, self._rows("same")),
+            load_shared=self.table("tma_load.shared_rate"),
+            load_apart=self._apart(own),
+            load_rows=_times(STRADDLING, self._rows("same")),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
-            dram=L2_SHARE * self.row("tma_load.dram_rate", 32, machine.tma_rate),
+            dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
             store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
@@ -245,7 +251,7 @@ class _Source:
             smem_latency=self.one("shared.load_latency", machine.smem_latency),
             load_latency=self.one("memory.l2_latency", machine.l2_latency),
             tma_latency=self._without_transfer("tma_load.l2_latency", machine.tma_latency),
-            dram_latency=self._without_transfer("tma_load.dram_latency", machine.tma_dram_latency),
+            dram_latency=self._without_transfer("tma_load.dram_latency", machine.tma_dram_latency, _later_of_two),
             tma_issue=self.one("tma_load.issue", 0.0),
             store_latency=self._without_transfer("tma_store.read_latency", machine.smem_latency),
             mbarrier_latency=self.one("handshakes.mbarrier_group_wgmma", machine.mbarrier_latency),
@@ -270,20 +276,18 @@ class _Source:
             multiplying_mhz=self.one("clock.wgmma_mhz", 1.0),
         )
 
-    def _out_of_step(self, own: float) -> tuple[dict[int, float], dict[int, float]]:
-        """Rates of what neighbours want, and others further on, where SMs do not ask at the same time, as those of a
-        kernel do not. Of steps of a product both are known (`tma_product.staggered_rate`: A of every eighth block, B of
-        eight neighbours; least squares); of others that so much is left of what is gained by being wanted by several.
+    def _apart(self, own: float) -> dict[int, float]:
+        """Rates of what blocks want that do not follow each other, and so do not ask at the same time. Of steps of a
+        product it is known what is left then of being wanted by several (`tma_product.staggered_rate`: A of every
+        eighth block, B of eight neighbours; least squares); as much is taken to be left at other distances. Neighbours
+        wait for the same tiles at the same moments, and get what those in step do.
         """
-        near, apart = self.table("tma_load.shared_rate"), self.table("tma_load.apart_rate")
-        steps = self.table("tma_product.staggered_rate")
-        if steps and near and apart:
-            parts = [[percent / 100, 1 - percent / 100] for percent in steps]
-            times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
-            of_a, of_b = (1 / float(time) for time in times)
-            apart = _left(apart, own, of_a)
-            near = _left(near, own, of_b)
-        return _times(L2_SHARE, near), _times(L2_SHARE, apart)
+        apart, steps = self.table("tma_load.apart_rate"), self.table("tma_product.staggered_rate")
+        if not steps or not apart:
+            return apart
+        parts = [[percent / 100, 1 - percent / 100] for percent in steps]
+        times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
+        return _left(apart, own, 1 / float(times[0]))
 
     def _rows(self, walk: str) -> dict[tuple[int, int], float]:
         """Rates of boxes of 128 rows by `row_class`; the mean over the pitches of a class."""
@@ -330,9 +334,11 @@ class _Source:
         found = fit(self.measured.tables, light, machine.sm_count)
         return Power(light) if found is None else found.power
 
-    def _without_transfer(self, name: str, otherwise: float) -> float:
+    def _without_transfer(
+        self, name: str, otherwise: float, of: Callable[[Measured], float] = attrgetter("value")
+    ) -> float:
         """What a line through the smallest and the largest tile says of a tile of no bytes."""
-        rows = self.table(name)
+        rows = {row: of(one) for row, one in self.measured.tables.get(name, {}).items()}
         if len(rows) < 2:
             return otherwise
         few, many = min(rows), max(rows)

@@ -21,7 +21,7 @@ from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 from wspec.ir.warp_specialize import outer
 from wspec.lab.simulate.actions import Flow
-from wspec.lab.simulate.costs import LINE, LOAD, Numbers, row_class
+from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
@@ -148,16 +148,6 @@ def arrivals(sources: Origins, numbers: Numbers, busy: float = 1.0) -> dict[Oper
     }
 
 
-def faster_in_bursts(sources: Origins, numbers: Numbers, busy: float) -> bool:
-    """Would a load take less by a tenth and more, were the way from L2 only busy for that part of the time?"""
-    usual, found = arrivals(sources, numbers), arrivals(sources, numbers, busy)
-    return any(_way(found[op].flow) < 0.9 * _way(one.flow) for op, one in usual.items())
-
-
-def _way(flow: Flow) -> float:
-    return dict(flow.busy).get(LOAD, 0.0)
-
-
 def row_bytes(type: Type) -> int:
     """Of a row of a tile; TMA moves boxes of at most a line."""
     return type.shape[-1] * bits(type) // 8 if isinstance(type, MemDescType | TensorType) else LINE
@@ -166,13 +156,13 @@ def row_bytes(type: Type) -> int:
 def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
 
-    The rate of a full grid is the SM's share where all load at the same time. Where the way is `busy` for a part of the
-    time, a tile shares it with what other SMs happen to load: it takes 1 / (1 - busy) of what it takes an SM alone, as
-    at any server that serves all at once (Kleinrock 1967), and no longer than where all load. Latency grows too.
+    Tiles come at the rate of a full grid also where SMs load for a part of the time: those that work on tiles of the
+    same rows or columns wait for the same loads, and so load at the same moments. Latency grows with the part of the
+    time for which the way is `busy`.
     """
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)
-    rate = max(numbers.load_rate(source.neighbours, source.apart, kind), most * (1 - busy))
+    rate = numbers.load_rate(source.neighbours, source.apart, kind)
     flow = arriving(size, size / rate, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
     queued = 1 + LOADED * busy

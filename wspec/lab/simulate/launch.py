@@ -18,7 +18,7 @@ from wspec.lab.simulate.actions import Block, Kind, Walked
 from wspec.lab.simulate.costs import LOAD, SCHEDULERS, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals, faster_in_bursts
+from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
 from wspec.lab.simulate.power_drawn import drawn
@@ -34,6 +34,7 @@ BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
 _BESIDE = 0.3  # of the time that tiles are on their way: with less they come in the shadow of the rest
 _STEEPEST = 0.8  # of the line on which the clock is found: a steeper one would lead anywhere
+_BUSY = 0.9  # of the time that the way from L2 is busy for: with more it is taken to be always
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -213,15 +214,15 @@ class _Classes:
         self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
-        self._let_bursts_through(arguments)
+        self._with_latency(arguments)
 
-    def _let_bursts_through(self, arguments: Arguments) -> None:
-        """Tiles come faster than where all SMs load all the time, if they do not: as busy as the way from L2 is in the
-        block in the middle. Where that makes little difference the block was played for those that come."""
-        simulator, (way, cycles) = self.simulator, self._way(self.sample[len(self.sample) // 2])
-        if not way or not cycles or not faster_in_bursts(self.origins, simulator.numbers.at(self.mhz), way / cycles):
+    def _with_latency(self, arguments: Arguments) -> None:
+        """Play blocks with the latency that tiles have where the way from L2 is as busy as in the block in the middle.
+        Where that is most of the time the block was played for one that is."""
+        way, cycles = self._way(self.sample[len(self.sample) // 2])
+        if not way or way > _BUSY * cycles:
             return
-        self.walker = simulator.walker(arguments, self.grid, self.origins, way / cycles, self.mhz)
+        self.walker = self.simulator.walker(arguments, self.grid, self.origins, way / cycles, self.mhz)
         self.results.clear()
         self.walked.clear()
 

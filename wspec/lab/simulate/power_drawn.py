@@ -32,7 +32,7 @@ def drawn(
         for op, size in loaded_bytes(block).items():
             source, each = origins.get(op, UNKNOWN), times * size / cycles
             moved += each
-            read += each / source.sharers
+            read += each / (source.sharers if source.apart <= 4 else source.neighbours)
             memory += each * source.memory
     return Draw(used["tensor"], issue, moved, read, memory)
 

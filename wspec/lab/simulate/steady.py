@@ -120,7 +120,7 @@ class Periods:
         now = clock.now
         events = sorted((round(time - now, 2), repr(key)) for time, _, key, _ in clock.events)
         running = tuple((id(one.flow), one.key) for one in clock.running)
-        queued = tuple((id(one.flow), one.key) for queue in clock.queues.values() for one in queue)
+        queued = tuple((id(one.flow), one.key, one.held) for queue in clock.queues.values() for one in queue)
         barriers = tuple(
             (number, one.missing, one.bytes, one.phase, tuple(group.key for group, _ in one.waiters))
             for instance in instances
