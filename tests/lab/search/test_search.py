@@ -109,8 +109,8 @@ def test_plans_are_timed_at_the_clock_of_the_planners_own(product: Search) -> No
 )
 def test_the_default_stays_what_was_measured_to_be_the_fastest(kernel: str, variant: str) -> None:
     """On the card the planner's own plan was the fastest of all these, or within 0.2 % of it; but for attention at D=64
-    without a mask, where a team of three is 10 to 16 % faster (docs/results/attention.md), which launches choose; to the
-    simulator that is one of the two."""
+    without a mask, where a team of three is 10 to 16 % faster (docs/results/attention.md), which launches choose; the
+    simulator takes the two to be equally fast."""
     found = search(shipped(kernel, variant), MACHINE, Options())
     team = next((one.ratio for one in found.ranked if one.name == "a team of 3"), math.inf)
     assert found.chosen.name == RULE or variant == "d64"
