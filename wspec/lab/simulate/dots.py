@@ -31,8 +31,9 @@ def arriving(size: int, cycles: float, numbers: Numbers, most: float = 0.0) -> F
 
 
 def store(size: int, numbers: Numbers) -> Flow:
-    """Bytes from shared memory to L2."""
-    return Flow.of({STORE: size / numbers.store, SMEM: size / numbers.smem})
+    """Bytes from shared memory to L2. The eighth of shared memory's bandwidth that they are read at is left out: dots
+    that read all of it, as no loop does all the time, would stop them."""
+    return Flow.of({STORE: size / numbers.store})
 
 
 def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) -> tuple[Flow, Flow]:
