@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from wspec.lab.simulate import Edits, Prediction, Simulator
 from wspec.lab.simulate.costs import NAMES
 from wspec.lab.simulate.points import Accuracy, Point, accuracy, read_points, write_points
 from wspec.model.machine import load_machine
+from wspec.options import Options
+from wspec.plan.plan import Plan
 from wspec.specs.kernel_file import load_kernel
 from wspec.tile_scheduler import TileLoop
 
@@ -55,6 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.plot:
         plot([(one, _ms(p)) for one, p in rows], args.plot)
     return 0
+
+
+DECIDED = frozenset(field.name for field in fields(Options)) - {"machine", "gate"}
+"""What a plan says already."""
 
 
 class Predictor:
@@ -89,8 +96,12 @@ class Predictor:
         if is_plain:
             module = ir.read(bridge.plain_ttgir(offline.source))
             return Simulator(module, self.machine, registers, serialized), None, 1
-        final, plan = bridge.final_ttgir(offline.dump("specialized"), offline.source), offline.plan()
+        plan = offline.plan()
         assert plan is not None
+        if Plan.from_text(offline.dump("plan")) != plan:  # the back end spoiled the planner's first one
+            told = {name: value for name, value in options.items() if name not in DECIDED}
+            offline = api.offline(kernel, point.signature, point.constexprs, plan=plan, **told)
+        final = bridge.final_ttgir(offline.dump("specialized"), offline.source)
         simulator = Simulator(ir.read(final), self.machine, registers, serialized, Edits.of(plan))
         return simulator, plan.tile_loop, plan.blocks_per_sm
 
