@@ -48,6 +48,7 @@ def share_barriers(module: Operation, plan: Plan) -> Operation:
 
 
 def _enter_together(block: Block, plan: Plan, sizes: dict[str, int]) -> None:
+    """The n-th entries of rings that share barriers become the first of them. `sizes`: bytes of a ring's buffer."""
     rounds: _Rounds = {}
     for op in block.ops:
         if op.name in _ENTRIES and (owner := plan.barriers_of(ring_of(op))):
@@ -57,14 +58,10 @@ def _enter_together(block: Block, plan: Plan, sizes: dict[str, int]) -> None:
             first, *others = sorted(entries, key=block.ops.index)
             first.attributes["channel"] = StringAttr(owner)
             for other in others:
-                replace_uses_in(block, other, first)
+                for op in block.ops:
+                    replace_uses(op, {other.result: first.result})
                 other.erase()
             _expect_once(block, first, sizes)
-
-
-def replace_uses_in(block: Block, old: Operation, new: Operation) -> None:
-    for op in block.ops:
-        replace_uses(op, {old.result: new.result})
 
 
 def _expect_once(block: Block, entry: Operation, sizes: dict[str, int]) -> None:
