@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from wspec import api
@@ -9,12 +11,12 @@ from wspec.decision import NOT_ASKED, Decision
 from wspec.lab.bench import drawn_kernels
 
 
-def decided(rows: int, columns: int, warps: int, **options: object) -> Decision[bool]:
+def decided(rows: int, columns: int, warps: int, **options: Any) -> Decision[bool]:
     types = {"a_desc": f"tensordesc<bf16[{rows}, 64]>", "b_desc": f"tensordesc<bf16[64, {columns}]>"}
     types |= {"c_desc": f"tensordesc<bf16[{rows}, {columns}]>", **dict.fromkeys("MNK", "i32:16")}
     values = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64, "GROUP": 8, "B_BY_ROWS": False}
-    more = {"gate": "off", "num_warps": warps, "num_stages": 3, **options}
-    plan = api.offline(drawn_kernels.product_tma, types, values, **more).plan()  # type: ignore[arg-type]
+    options = {"gate": "off", "num_warps": warps, "num_stages": 3, **options}
+    plan = api.offline(drawn_kernels.product_tma, types, values, **options).plan()
     assert plan is not None
     return plan.programmatic_launch
 
