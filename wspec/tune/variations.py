@@ -19,9 +19,8 @@ from wspec.tile_scheduler import StreamK
 RULE = "the planner's"  # name of its own plan among others
 Change = Mapping[str, Any]  # option -> value
 DEFAULTS = Options()
-DECISIONS = frozenset(
-    ["persistent", "ping_pong", "overlap", "coarsening", "consumers", "blocks", "depth", "staging", "chain", "shared_barriers"]
-)
+DECISIONS = frozenset(("persistent", "ping_pong", "overlap", "coarsening", "consumers", "blocks", "depth", "staging"))
+DECISIONS |= {"chain", "shared_barriers"}
 """The options that are varied. What the planner decides by a rule of its own, such as held waits, is not."""
 
 
