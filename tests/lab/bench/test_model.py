@@ -16,7 +16,7 @@ from wspec.lab.bench.model_report import FEWEST, Row, choices, comparisons, erro
 from wspec.lab.persistent_launch import walked_launch
 from wspec.lab.simulate import Prediction
 from wspec.lab.simulate.points import Point
-from wspec.lab.simulate.power import Draw
+from wspec.lab.simulate.power import Draw, Power
 from wspec.tile_scheduler import TABLE
 
 POINT = Point("", "k.py:one", "plain", {}, {}, {}, {}, (1, 1, 1), 1.0)
@@ -130,8 +130,9 @@ def test_a_plan_that_makes_the_same_kernel_counts_once() -> None:
 def test_plans_that_take_turns_share_a_clock() -> None:
     points = [replace(POINT, name=name, shape="a", clock_mhz=mhz) for name, mhz in (("one", 1400.0), ("two", 0.0))]
     made = [Prediction(3000.0, clock, 1, 1, 1.0, {}, 0.0, Draw(), 1, 1) for clock in (1200.0, 1800.0)]
-    one, two = in_turns(list(zip(points, made, strict=True)))
-    assert one.ms == two.ms == pytest.approx(0.002)
+    one, two = in_turns(list(zip(points, made, strict=True)), Power(1980.0, exponent=2.0))
+    shared = (2 / (1200**-2 + 1800**-2)) ** 0.5  # of twice the power at 1200 MHz, for half of the time
+    assert one.ms == two.ms == pytest.approx(3 / shared)
     assert (one.ms_alone, two.ms_alone) == pytest.approx((0.0025, 3000 / 1.8e6))
     assert (one.ms_at_clock, two.ms_at_clock) == pytest.approx((3000 / 1.4e6, 3000 / 1.8e6))
 

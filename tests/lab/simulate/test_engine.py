@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.lab.simulate.playing import NUMBERS, after_start, play
+from tests.lab.simulate.playing import MACHINE, NUMBERS, after_start, play
 from wspec.lab.simulate import SimulationError
 from wspec.lab.simulate.costs import LOAD, TENSOR
 from wspec.lab.simulate.l2_reuse import Source, arrival
@@ -15,7 +15,8 @@ DOT = 2 * 64 * 64 * 64 / NUMBERS.flop_16bit  # cycles of a dot of 64 x 64 x 64
 LATENCY = NUMBERS.dot_latency[64]  # of its result
 HANDSHAKE = NUMBERS.named_latency + NUMBERS.mbarrier_latency  # the arriving warps meet, then the waiting ones see it
 TILE = 64 * 64 * 2  # bytes
-ARRIVAL = arrival(TILE, Source(), NUMBERS)  # of a tile that nobody else wants and nobody has loaded before
+ALONE = NUMBERS.at(NUMBERS.measured_mhz, 1 / MACHINE.sm_count)  # where nobody else loads
+ARRIVAL = arrival(TILE, Source(), ALONE)  # of a tile that nobody has loaded before
 TRANSFER = TILE / NUMBERS.load
 SETUP = NUMBERS.dot_setup
 
@@ -66,9 +67,9 @@ def kernel(n):
     result = play(text)
     meeting = NUMBERS.named_latency  # one thread acts when its warps have met
     assert after_start(result) == pytest.approx(
-        meeting + TILE / NUMBERS.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
+        meeting + TILE / ALONE.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
     )
-    assert result.busy[LOAD] == pytest.approx(TILE / NUMBERS.load_rate(1, math.inf, (128, 128)))
+    assert result.busy[LOAD] == pytest.approx(TILE / ALONE.load_rate(1, math.inf, (128, 128)))
 
 
 def test_copies_follow_each_other_and_their_latencies_overlap() -> None:
@@ -81,7 +82,8 @@ def kernel(n):
     wait(full[0], 0)
 """
     cycles = after_start(play(text))
-    assert 4 * TRANSFER < cycles - ARRIVAL.latency < 4 * (TRANSFER + NUMBERS.named_latency) + 50
+    alone = TILE / ALONE.load_rate(1, math.inf, (128, 128))
+    assert 4 * alone < cycles - ARRIVAL.latency < 4 * (alone + NUMBERS.named_latency) + 50
 
 
 PING_PONG = """

@@ -15,7 +15,7 @@ from wspec.lab.measurements import Measured
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD, _later_of_two
-from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, new_tiles, runs
+from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, loading, new_tiles, runs
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
 from wspec.model.fitted import LOADED
@@ -209,8 +209,39 @@ def test_new_tiles_are_those_that_no_kept_wave_had() -> None:
     assert new_tiles(waves, 0) == new_tiles(waves[:1], 9) == 1.0
 
 
+def test_the_part_of_the_sms_that_still_loads() -> None:
+    """Of 132 SMs 100 have three tiles of 10 loads, and 32 two; what changes by less than a tenth is no change."""
+    assert loading([30.0] * 100 + [20.0] * 32, 132) == ((0.0, 1.0), (20.0, 100 / 132))
+    assert loading([30.0] * 131 + [20.0], 132) == ((0.0, 1.0),)
+    assert loading([30.0] * 66, 132) == ((0.0, 0.5),)  # a launch on half of the card
+    assert loading([30.0] * 132 + [20.0] * 132, 132) == ((0.0, 1.0),)  # two blocks an SM, one of them goes on
+    text = LOOP.replace("range(0, n, 1)", "range(0, n - pid(0), 1)")
+    (one,) = Sources(kernel(text), MACHINE).of({"arg0": 200}, (132, 1, 1), 132).values()
+    assert one.loading[:2] == ((0.0, 1.0), (82.0, 118 / 132))  # the last 14 are through with 69 to 82 loads
+    (one,) = Sources(kernel(text), MACHINE).of({"arg0": 400}, (264, 1, 1), 132).values()
+    assert one.loading == ((0.0, 1.0),)  # others come
+
+
+def test_where_fewer_sms_load_each_gets_more() -> None:
+    """Up to what one can take, and as late."""
+    half, line = NUMBERS.at(NUMBERS.measured_mhz, 0.5), (128, 128)
+    assert half.load_rate(1.0, math.inf, line) == pytest.approx(2 * NUMBERS.load_rate(1.0, math.inf, line))
+    assert half.load_rate(8.0, math.inf, line) == half.most_rate(line) == NUMBERS.most_rate(line)
+    assert half.dram == 2 * NUMBERS.dram and half.tma_latency == NUMBERS.tma_latency
+
+
+def test_the_last_blocks_of_a_grid_have_what_l2_sends_for_themselves() -> None:
+    simulator, mhz = Simulator(kernel(LOOP), MACHINE), NUMBERS.measured_mhz
+    more, two = (simulator.predict({"arg0": 9}, (blocks, 1, 1), 1, mhz).cycles for blocks in (145, 264))
+    faster = 8192 / NUMBERS.load_rate(132.0, math.inf, (128, 128)) - 8192 / NUMBERS.most_rate((128, 128))
+    assert two - more == pytest.approx(9 * faster)
+
+
 def test_serialized_instructions_take_their_latency_each() -> None:
     module = kernel(EVEN)
     usual, serialized = Simulator(module, MACHINE), Simulator(module, MACHINE, serialized=True)
     times = [one.predict({"arg0": 10}, (1, 1, 1)).cycles for one in (usual, serialized)]
     assert times[1] - times[0] == pytest.approx(10 * 4 * NUMBERS.dot_latency[64])
+    # While those of one block wait for each other those of another one run.
+    assert 4 * (32 + NUMBERS.dot_latency[64]) > 4 * 2 * 32
+    assert serialized.predict({"arg0": 10}, (264, 1, 1), together=2).cycles == pytest.approx(times[1])

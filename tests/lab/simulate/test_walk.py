@@ -9,10 +9,11 @@ import pytest
 from tests.check.script import kernel
 from tests.lab.simulate.playing import MACHINE, simulator
 from wspec.lab.simulate import SimulationError
-from wspec.lab.simulate.actions import Block, Kind
+from wspec.lab.simulate.actions import Block, Flow, Kind
+from wspec.lab.simulate.costs import LOAD
 from wspec.lab.simulate.occupancy import blocks_per_sm, shared_bytes, total_warps
 from wspec.lab.simulate.program import Compiler
-from wspec.lab.simulate.walk import Walker
+from wspec.lab.simulate.walk import Arrivals, Walker
 
 
 def walk(
@@ -61,6 +62,24 @@ def kernel(n):
     waits = [action for action in walk(text, arg0=8).tasks[0].actions if action.kind is Kind.WAIT]
     assert [(one.a, one.b) for one in waits] == [(barrier, phase) for phase in (0, 1) * 2 for barrier in (0, 1)]
     assert len(set(map(id, waits))) == 4
+
+
+def test_the_way_of_a_tile_may_change_after_so_many() -> None:
+    text = """
+def kernel(n):
+    tile, full = buffer(1, 64, 64), barriers(1)
+    for i in range(0, n, 1):
+        copy(tile[0], full[0])
+"""
+    program = Compiler(kernel(text), MACHINE)
+    actions = Walker(program, {"arg0": 1}, (1, 1, 1)).block((0, 0, 0)).tasks[0].actions
+    (copy,) = [action.op for action in actions if action.kind is Kind.COPY]
+    ways = [(Flow.of({LOAD: cycles}), latency) for cycles, latency in ((10.0, 5.0), (2.0, 1.0))]
+    walker = Walker(program, {"arg0": 5}, (1, 1, 1), arrivals={copy: Arrivals([0.0, 3.0], ways)})
+    for _ in range(2):  # each block begins anew
+        actions = walker.block((0, 0, 0)).tasks[0].actions
+        found = [(one.flow, one.after) for one in actions if one.kind is Kind.COPY]
+        assert found == [ways[0]] * 3 + [ways[1]] * 2
 
 
 def test_program_ids_decide() -> None:

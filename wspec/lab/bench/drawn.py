@@ -90,14 +90,17 @@ def _compare(args: argparse.Namespace) -> int:
     from wspec.lab.bench.precompile import pool
     from wspec.lab.bench.report import console, write_markdown
     from wspec.lab.bench.simulator import predict_all
+    from wspec.lab.simulate.costs import numbers
     from wspec.lab.simulate.points import read_points
+    from wspec.model.machine import load_machine
 
     every = [moved_here(one) for one in read_points(Path(args.points)) if args.only in one.name]
     if not every:
         print("error: there are no such points", file=sys.stderr)
         return 2
     points = [one for one in every if one.kind != "default"]  # that one is either of the others
-    rows = in_turns(list(zip(points, predict_all(points, args.machine, args.jobs), strict=True)))
+    made = predict_all(points, args.machine, args.jobs)
+    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(args.machine)).power)
     specialized = [one for one in points if one.kind == "specialized"]
     with pool(min(len(specialized), args.jobs or os.cpu_count() or 1)) as workers:
         whys = list(workers.map(functools.partial(declined, machine=args.machine), specialized))

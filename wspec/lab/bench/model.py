@@ -45,13 +45,16 @@ def _compare(args: argparse.Namespace) -> int:
     from wspec.lab.bench.model_report import choice_table, choices, error_table, in_turns, notes
     from wspec.lab.bench.report import console, write_markdown
     from wspec.lab.bench.simulator import plot, predict_all
+    from wspec.lab.simulate.costs import numbers
     from wspec.lab.simulate.points import read_points
+    from wspec.model.machine import load_machine
 
     points = [one for one in read_points(Path(args.points)) if args.only in one.name and 1000 * one.ms >= args.least_us]
     if not points:
         print("error: there are no such points", file=sys.stderr)
         return 2
-    rows = in_turns(list(zip(points, predict_all(points, args.machine, args.jobs), strict=True)))
+    made = predict_all(points, args.machine, args.jobs)
+    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(args.machine)).power)
     found = choices(rows)
     tables, said = [error_table(rows), choice_table(found)], notes(rows, found)
     screen = console()

@@ -10,6 +10,7 @@ from wspec.lab.bench.report import Table
 from wspec.lab.search import MARGIN
 from wspec.lab.simulate import Prediction
 from wspec.lab.simulate.points import Accuracy, Point, accuracy, rank_correlation
+from wspec.lab.simulate.power import Power
 from wspec.tune.variations import DECISIONS
 
 NEAR = 0.03  # a choice that is at most so much slower than the best plan is a good one
@@ -22,20 +23,20 @@ class Row:
     """A point and what was predicted for it."""
 
     point: Point
-    ms: float  # at the mean of the clocks that were predicted for the plans of the shape
+    ms: float  # at the clock that was predicted for the plans of the shape together
     ms_alone: float  # at the clock that was predicted for this plan
     ms_at_clock: float  # at the clock that was measured
 
 
-def in_turns(predicted: Sequence[tuple[Point, Prediction]]) -> list[Row]:
+def in_turns(predicted: Sequence[tuple[Point, Prediction]], power: Power) -> list[Row]:
     """Plans of a shape take turns of a few milliseconds when they are measured, and the card's clock follows a mean of
-    about a second: so they share a clock, the mean of what each would have alone."""
+    about a second: so they share a clock."""
     clocks: dict[str, list[float]] = {}
     for point, made in predicted:
         clocks.setdefault(point.shape, []).append(made.clock_mhz)
     rows = []
     for point, made in predicted:
-        shared, own = statistics.mean(clocks[point.shape]), point.clock_mhz or made.clock_mhz
+        shared, own = power.shared_mhz(clocks[point.shape]), point.clock_mhz or made.clock_mhz
         ms, ms_at_clock = (made.cycles_at(mhz) / mhz / 1e3 for mhz in (shared, own))
         rows.append(Row(point, ms, made.microseconds / 1e3, ms_at_clock))
     return rows

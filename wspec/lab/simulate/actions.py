@@ -63,6 +63,7 @@ class Action:
     flow: Flow | None = None
     after: float = 0.0  # cycles from the end of a dot's flow to its result
     held: float | None = None  # cycles that a dot's issue takes; None: until its last instruction runs
+    gaps: bool = False  # in a dot whose instructions wait for each other: others multiply meanwhile
     early: bool = False  # a wait is tried before the arithmetic in front of it
     ops: tuple[Operation, ...] = ()  # of a stretch of arithmetic
     scalar: bool = False  # dependent instructions that compete for issue slots with those of other warp groups

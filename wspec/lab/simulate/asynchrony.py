@@ -1,7 +1,8 @@
 """What a warp group issues and waits for later: dots, TMA loads and stores, cp.async.
 
 Dots run in the order of their issue, whoever issued them, and hold their warp group up until their last instruction is
-issued. Loads run in the order of their issue, whoever issued them, and so do stores.
+issued; where each instruction waits for the one before, those of other warp groups run in between. Loads run in the
+order of their issue, whoever issued them, and so do stores.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Asynchrony:
             self.engine.clock.at(action.after, ("dot", group.key), lambda: self._done(group, one))
 
         dots = group.pending.setdefault("dots", deque())
-        one = self._start(group, action, (TENSOR_CORE,), finished)
+        queue = (TENSOR_CORE, group.key) if action.gaps else (TENSOR_CORE,)
+        one = self._start(group, action, queue, finished)
         dots.append(one)
         last = action.pieces[0]
         assert isinstance(last, Flow)

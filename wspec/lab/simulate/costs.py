@@ -121,17 +121,18 @@ class Numbers:
     measured_mhz: float  # the clock of the calibration
     multiplying_mhz: float  # where tensor cores have work all the time
 
-    def at(self, mhz: float) -> Numbers:
+    def at(self, mhz: float, part: float = 1.0) -> Numbers:
         """The same at another clock, of the loads: L2 and memory send as many bytes a second, as soon, and an SM takes
-        as many a cycle."""
+        as many a cycle. Where a part of the SMs load, each is sent as much more."""
         faster = self.measured_mhz / mhz
+        more = faster / part
         return replace(
             self,
-            load=faster * self.load,
-            load_shared=_times(faster, self.load_shared),
-            load_apart=_times(faster, self.load_apart),
-            load_rows=_times(faster, self.load_rows),
-            dram=faster * self.dram,
+            load=more * self.load,
+            load_shared=_times(more, self.load_shared),
+            load_apart=_times(more, self.load_apart),
+            load_rows=_times(more, self.load_rows),
+            dram=more * self.dram,
             tma_latency=self.tma_latency / faster,
             dram_latency=self.dram_latency / faster,
         )

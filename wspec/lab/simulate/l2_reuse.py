@@ -25,7 +25,7 @@ from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
-from wspec.lab.simulate.walk import OUTER, Arguments, Grid, Walker
+from wspec.lab.simulate.walk import OUTER, Arguments, Arrivals, Grid, Walker
 from wspec.model.fitted import LOADED
 from wspec.model.machine import Machine
 
@@ -33,6 +33,9 @@ NO_PITCHES: Mapping[str, int] = {}
 """All rows begin at lines of L2."""
 Tiles = dict[Operation, list[object]]
 """Of each load, coordinates."""
+ALL = ((0.0, 1.0),)
+"""All SMs load from the first tile to the last."""
+_FEWER = 0.9  # of the SMs that loaded before: a smaller change is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Source:
     pitch: int = 128  # bytes from row to row of the matrix
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
+    loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
 
 
 Origins = Mapping[Operation, Source]
@@ -61,20 +65,31 @@ class Arrival:
     latency: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """What some blocks load."""
+
+    waves: list[Tiles]  # the coordinates of the first tile of each block, of the second ones, and so on
+    rounds: dict[Operation, set[int]]  # of the loop that a load is in
+    loads: dict[Operation, list[float]]  # how many each block makes
+
+
 class Sources:
     """Of the loads of one module."""
 
     def __init__(self, module: Operation, machine: Machine) -> None:
         self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
+        self.sms = machine.sm_count
 
     def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
-        waves, rounds = self._touched(walker, _ids(grid, 0, at_once))
+        touched = self._touched(walker, _ids(grid, 0, at_once))
+        waves, rounds = touched.waves, touched.rounds
         count = total / at_once * len(waves)
         while len(waves) < min(count, OUTER):
-            more, _ = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
-            waves += more[:1]
+            more = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
+            waves += more.waves[:1]
         size = sum(
             len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in waves[0].items()
         )
@@ -86,7 +101,9 @@ class Sources:
             sharers = len(tiles) / len(wanted[0])
             new = new_tiles(wanted, int(self.kept // size))
             part = (1 + (max(1.0, count) - 1) * new) / max(1.0, count) / sharers
-            found[op] = Source(sharers, new, part, pitches.get(self._descriptor(op), LINE), *runs(tiles))
+            pitch = pitches.get(self._descriptor(op), LINE)
+            ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
+            found[op] = Source(sharers, new, part, pitch, *runs(tiles), ends)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -96,21 +113,20 @@ class Sources:
             value = outer(around, value) if around.name == WARP_SPECIALIZE else value
         return self.program.names[value.index] if value.owner is block else ""
 
-    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> tuple[list[Tiles], dict[Operation, set[int]]]:
-        """The coordinates of the first tile of each block, of the second ones, and so on; and how many rounds there are
-        of the loop that a load is in."""
-        waves: list[Tiles] = [{}]
-        all_rounds: dict[Operation, set[int]] = {}
+    def _touched(self, walker: Walker, ids: Sequence[Grid]) -> _Touched:
+        found = _Touched([{}], {}, {})
         for program_id in ids:
             walker.block(program_id)
             seen = Counter[Operation]()
             for op, coordinates, rounds in walker.touched:
-                all_rounds.setdefault(op, set()).add(rounds)
-                if seen[op] == len(waves):
-                    waves.append({})
-                waves[seen[op]].setdefault(op, []).append(coordinates)
+                found.rounds.setdefault(op, set()).add(rounds)
+                if seen[op] == len(found.waves):
+                    found.waves.append({})
+                found.waves[seen[op]].setdefault(op, []).append(coordinates)
                 seen[op] += 1
-        return waves, all_rounds
+            for op, count in walker.loads.items():
+                found.loads.setdefault(op, []).append(count)
+        return found
 
 
 def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
@@ -123,6 +139,18 @@ def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
         known = set[object]().union(*wanted[max(0, at - kept) : at])
         parts.append(len(wanted[at] - known) / max(1, len(wanted[at])))
     return statistics.fmean(parts)
+
+
+def loading(loads: Sequence[float], sms: int) -> tuple[tuple[float, float], ...]:
+    """(loads, the part of the SMs on which a block has more than that), from how many each block makes; all begin at
+    once."""
+    left, found = len(loads), [(0.0, min(1.0, len(loads) / sms))]
+    for count, blocks in sorted(Counter(loads).items())[:-1]:
+        left -= blocks
+        part = min(1.0, left / sms)
+        if part < _FEWER * found[-1][1]:
+            found.append((count, part))
+    return tuple(found)
 
 
 def runs(tiles: Sequence[object]) -> tuple[float, float]:
@@ -140,12 +168,17 @@ def runs(tiles: Sequence[object]) -> tuple[float, float]:
     return len(tiles) / max(1, count), statistics.median(gaps) if gaps else math.inf
 
 
-def arrivals(sources: Origins, numbers: Numbers, busy: float = 1.0) -> dict[Operation, Arrival]:
-    """What loads take, given where their tiles come from, and for which part of the time the way from L2 is `busy`."""
-    return {
-        op: arrival(byte_size(op.operands[-2].type), source, numbers, row_bytes(op.operands[-2].type), busy)
-        for op, source in sources.items()
-    }
+def arrivals(
+    sources: Origins, numbers: Numbers, mhz: float, busy: float = 1.0, part: float = 1.0
+) -> dict[Operation, Arrivals]:
+    """What loads take at a clock, given where their tiles come from, for which part of the time the way from L2 is
+    `busy`, and on which part of the SMs there are blocks."""
+    found = {}
+    for op, source in sources.items():
+        size, row = byte_size(op.operands[-2].type), row_bytes(op.operands[-2].type)
+        ways = [arrival(size, source, numbers.at(mhz, part * share), row, busy) for _, share in source.loading]
+        found[op] = Arrivals([at for at, _ in source.loading], [(one.flow, one.latency) for one in ways])
+    return found
 
 
 def row_bytes(type: Type) -> int:

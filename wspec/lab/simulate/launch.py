@@ -32,7 +32,7 @@ from wspec.model.machine import Machine
 _CLASSES = 5  # that are played when there are more along one axis
 BOTH = (False, True)
 """Ways to share the units: out of step, and in step (`Limits.in_step`)."""
-_BESIDE = 0.3  # of the time that tiles are on their way: with less they come in the shadow of the rest
+_FAR = 0.1  # of a clock, between the two that a launch is played at, at least: what is nearer differs by chance
 _STEEPEST = 0.8  # of the line on which the clock is found: a steeper one would lead anywhere
 _BUSY = 0.9  # of the time that the way from L2 is busy for: with more it is taken to be always
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
@@ -116,13 +116,13 @@ class Simulator:
             one.copies_beside_stores,
         )  # fmt: skip
 
-    def walker(self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0, mhz: float = 0.0) -> Walker:
+    def walker(
+        self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0, mhz: float = 0.0, part: float = 1.0
+    ) -> Walker:
         """Of a launch whose tiles come from there, over a way that is `busy` for a part of the time, at that clock (0:
-        the calibration's)."""
-        found = arrivals(origins, self.numbers.at(mhz) if mhz else self.numbers, busy)
-        return Walker(
-            self.program, arguments, grid, arrivals={op: (one.flow, one.latency) for op, one in found.items()}
-        )
+        the calibration's), while there are blocks on a part of the SMs."""
+        found = arrivals(origins, self.numbers, mhz or self.numbers.measured_mhz, busy, part)
+        return Walker(self.program, arguments, grid, arrivals=found)
 
     def play(
         self,
@@ -158,15 +158,15 @@ class Simulator:
             return self._predict(arguments, grid, together, clock_mhz, pitches)
         power, guess = self.numbers.power, self.numbers.multiplying_mhz
         first = self._predict(arguments, grid, together, guess, pitches)
-        mhz = power.mhz(first.draw)
-        if first.utilization["load"] < _BESIDE or abs(mhz - guess) < 1:
-            return replace(first, clock_mhz=mhz)
-        second = self._predict(arguments, grid, together, mhz, pitches)
-        moved = mhz - guess
-        slope = min(_STEEPEST, (power.mhz(second.draw) - mhz) / moved)  # of the clock that comes out, by the one given
-        further = moved * slope / (1 - slope)  # where both are the same, on that line
-        made = replace(second, cycles_more=(second.cycles - first.cycles) / moved)
-        clock = min(mhz + further, power.light_mhz)
+        drawn = power.mhz(first.draw)
+        other = drawn if abs(drawn - guess) > _FAR * guess else (1 - _FAR) * guess
+        second = self._predict(arguments, grid, together, other, pitches)
+        # The clock that comes out is taken to lie on a line over the one that is given: where are both the same?
+        slope = min(_STEEPEST, (power.mhz(second.draw) - drawn) / (other - guess))
+        clock = min((drawn - slope * guess) / (1 - slope), power.light_mhz)
+        near = min(first, second, key=lambda one: abs(one.clock_mhz - clock))
+        more = (second.cycles - first.cycles) / (other - guess)
+        made = replace(near, cycles_more=more)
         return replace(made, cycles=made.cycles_at(clock), clock_mhz=clock)
 
     def _predict(
@@ -196,9 +196,10 @@ class _Classes:
     def __init__(
         self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int], mhz: float
     ) -> None:
-        self.simulator, self.grid, self.most, self.mhz = simulator, grid, most, mhz
+        self.simulator, self.arguments, self.grid, self.most, self.mhz = simulator, arguments, grid, most, mhz
         self.origins = simulator.origins(arguments, grid, most, pitches)
-        self.walker = simulator.walker(arguments, grid, self.origins, mhz=mhz)
+        self.busy_way = 1.0  # part of the time
+        self.walker = self._walker()
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -214,15 +215,20 @@ class _Classes:
         self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
-        self._with_latency(arguments)
+        self._with_latency()
 
-    def _with_latency(self, arguments: Arguments) -> None:
+    def _walker(self, part: float = 1.0) -> Walker:
+        """While there are blocks on a part of the SMs."""
+        return self.simulator.walker(self.arguments, self.grid, self.origins, self.busy_way, self.mhz, part)
+
+    def _with_latency(self) -> None:
         """Play blocks with the latency that tiles have where the way from L2 is as busy as in the block in the middle.
         Where that is most of the time the block was played for one that is."""
         way, cycles = self._way(self.sample[len(self.sample) // 2])
         if not way or way > _BUSY * cycles:
             return
-        self.walker = self.simulator.walker(arguments, self.grid, self.origins, way / cycles, self.mhz)
+        self.busy_way = way / cycles
+        self.walker = self._walker()
         self.results.clear()
         self.walked.clear()
 
@@ -302,10 +308,17 @@ class _Classes:
 
     def uniform(self) -> float:
         """All blocks alike: whole waves, and what is left."""
-        total, at_once = round(self.each), self.simulator.machine.sm_count * self.most
-        waves, left = divmod(total, at_once)
-        last = -(-left // self.simulator.machine.sm_count)
-        return waves * self.cycles(0, self.most) + (self.cycles(0, last) if last else 0.0)
+        total, sms = round(self.each), self.simulator.machine.sm_count
+        waves, left = divmod(total, sms * self.most)
+        last = self.cycles(0, -(-left // sms)) if left >= sms or not waves else self._alone(left / sms)
+        return waves * self.cycles(0, self.most) + last
+
+    def _alone(self, part: float) -> float:
+        """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""
+        if not part:
+            return 0.0
+        block = self._walker(part).block(self.keys[0])
+        return _mean([_residence(self.simulator.play(block, sharing=sharing)) for sharing in self.sharings])
 
     def schedule(self) -> float:
         """Block by block; each SM does its blocks at the speed of as many as are there."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
+from statistics import fmean
 
 import numpy as np
 
@@ -49,6 +50,12 @@ class Power:
         """The clock of a kernel. Its tensor cores always start and stop, if it has them work."""
         left = self.left(draw.tensor)
         return self.light_mhz * left * self.limited(draw, left)
+
+    def shared_mhz(self, clocks: Sequence[float]) -> float:
+        """Of kernels that take turns of the same length, each so short that the limit is on their mean, from the clocks
+        that they have by themselves: these say how much of the limit each would take at one clock."""
+        mean: float = fmean(mhz**-self.exponent for mhz in clocks) ** (-1 / self.exponent)
+        return mean
 
     def parts(self, draw: Draw) -> Draw:
         """The part of the limit that each takes at the clock of the kernel; all of them together, where it holds the

@@ -216,9 +216,12 @@ class Compiler:
             return [at_barrier(op, self.numbers)]
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
             first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
-            after = latency(op, self.numbers)
-            hold = None if self.serialized else held(op, self.costing.groups, self.numbers)
-            issue = Action(Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold)
+            after, hold = latency(op, self.numbers), held(op, self.costing.groups, self.numbers)
+            if self.serialized:
+                hold = None
+            issue = Action(
+                Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold, gaps=self.serialized
+            )
             setup = Action(
                 Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), scalar=True, cycles=self.numbers.dot_setup
             )

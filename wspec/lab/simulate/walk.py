@@ -5,6 +5,7 @@ Numbers do not depend on time, so a block is walked before it is played.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +35,14 @@ Arguments = Mapping[str, int | float | Sequence[int]]
 Grid = tuple[int, int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How the tiles of one load come: a way to the SM and a latency, others after so many of them."""
+
+    after: Sequence[float]  # ascending, the first is 0
+    ways: Sequence[tuple[Flow, float]]
+
+
 @dataclass(slots=True)
 class _Task:
     name: str
@@ -54,17 +63,19 @@ class Walker:
         arguments: Arguments,
         grid: Grid,
         brief: bool = False,
-        arrivals: Mapping[Operation, tuple[Flow, float]] | None = None,
+        arrivals: Mapping[Operation, Arrivals] | None = None,
     ) -> None:
-        """A `brief` walk does one iteration of innermost loops, two of others, and notes which tiles are loaded,
-        and in how many iterations of their loop.
+        """A `brief` walk does one iteration of innermost loops, some of others, and notes which tiles are loaded, in
+        how many iterations of their loop, and how often each load is made in all.
 
-        `arrivals`: of loads, the way to the SM and the latency, where they are not those of the program.
+        `arrivals`: of loads, where they are not those of the program.
         """
         self.program, self.grid, self.brief, self.arrivals = program, grid, brief, arrivals or {}
         self.touched: list[tuple[Operation, tuple[Item, ...] | None, int]] = []
+        self.loads: dict[Operation, float] = {}  # how many of each so far
         self.rounds = 1  # of the innermost loop that a brief walk is in
-        self.made: dict[tuple[s.AtBarrier, View, int], Action] = {}
+        self.times = 1.0  # that a round of a brief walk stands for
+        self.made: dict[tuple[s.AtBarrier, View, int, int], Action] = {}
         self.given: dict[Value, Item] = {}
         for name, argument in program.parameters.items():
             if argument not in program.needed or name not in arguments:
@@ -82,6 +93,7 @@ class Walker:
         """The actions of one block. Raises SimulationError."""
         self.env, self.program_id = dict(self.given), program_id
         self.touched = []
+        self.loads.clear()
         main = self.program.main
         self.tasks = [_Task(main.name, main.warps)]
         self._run(main.steps, self.tasks[0])
@@ -172,9 +184,11 @@ class Walker:
         position = step.op.regions[0].block.args[0]
         self._move([(argument, first) for argument, first, _, _ in step.carried])
         turn = [(argument, end) for argument, _, end, _ in step.carried]
-        rounds = range(lower, upper, by)
+        rounds, times = range(lower, upper, by), self.times
         if self.brief:
-            self.rounds, rounds = (len(rounds), rounds[:1]) if step.innermost else (1, rounds[:OUTER])
+            done = rounds[: 1 if step.innermost else OUTER]
+            self.rounds = len(rounds) if step.innermost else 1
+            self.times, rounds = times * len(rounds) / max(1, len(done)), done
         if len(task.actions) + len(rounds) > LIMIT:
             raise _too_many(task)
         for at in rounds:
@@ -182,7 +196,7 @@ class Walker:
             task.actions.append(step.mark)
             self._run(step.body, task)
             self._move(turn)
-        self.rounds = 1
+        self.rounds, self.times = 1, times
         self._move([(result, argument) for argument, _, _, result in step.carried])
 
     def _while(self, step: s.While, task: _Task) -> None:
@@ -220,12 +234,16 @@ class Walker:
         if not isinstance(view, tuple):
             raise SimulationError(f"{step.op.name}: which barrier this is cannot be followed", step.op.location)
         number = step.number if isinstance(step.number, int) else self._number(step.number, step.op)
-        key = (step, view, number)
+        arrivals, stage = self.arrivals.get(step.op), 0
+        if arrivals is not None:
+            count = self.loads.get(step.op, 0)
+            stage, self.loads[step.op] = bisect_right(arrivals.after, count) - 1, count + 1
+        key = (step, view, number, stage)
         action = self.made.get(key)
         if action is None:
             known = self.program.barriers
             barrier = known.setdefault(view, len(known))
-            flow, after = self.arrivals.get(step.op, (step.flow, step.after))
+            flow, after = (step.flow, step.after) if arrivals is None else arrivals.ways[stage]
             action = self.made[key] = Action(
                 step.kind, step.op, barrier, number, flow=flow, after=after, early=step.early
             )
@@ -237,3 +255,4 @@ class Walker:
             found = tuple(item for value in coordinates(step.op) if (item := self.env.get(value)) is not None)
             known = len(found) == len(coordinates(step.op))
             self.touched.append((step.op, found if known else None, self.rounds))
+            self.loads[step.op] = self.loads.get(step.op, 0) + self.times
