@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
+
 from wspec.ir.core import Operation
 from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
@@ -48,6 +50,7 @@ class Source:
     pitch: int = 128  # bytes from row to row of the matrix
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
+    in_step: float = 1.0  # the part of the blocks that load at the same moments, as they wait for the same tiles
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
 
 
@@ -93,6 +96,7 @@ class Sources:
         size = sum(
             len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in waves[0].items()
         )
+        in_step = 1 / groups(waves[0])
         found = {}
         for op, tiles in waves[0].items():
             wanted = [set(wave.get(op, ())) for wave in waves]
@@ -103,7 +107,7 @@ class Sources:
             part = (1 + (max(1.0, count) - 1) * new) / max(1.0, count) / sharers
             pitch = pitches.get(self._descriptor(op), LINE)
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
-            found[op] = Source(sharers, new, part, pitch, *runs(tiles), ends)
+            found[op] = Source(sharers, new, part, pitch, *runs(tiles), in_step, ends)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -141,6 +145,14 @@ def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
     return statistics.fmean(parts)
 
 
+def groups(tiles: Tiles) -> int:
+    """How many groups of blocks there are that share tiles, those of each with others of it."""
+    graph = nx.Graph()
+    for op, wanted in tiles.items():
+        graph.add_edges_from((at, (op, tile)) for at, tile in enumerate(wanted))
+    return max(1, nx.number_connected_components(graph))
+
+
 def loading(loads: Sequence[float], sms: int) -> tuple[tuple[float, float], ...]:
     """(loads, the part of the SMs on which a block has more than that), from how many each block makes; all begin at
     once."""
@@ -176,7 +188,8 @@ def arrivals(
     found = {}
     for op, source in sources.items():
         size, row = byte_size(op.operands[-2].type), row_bytes(op.operands[-2].type)
-        ways = [arrival(size, source, numbers.at(mhz, part * share), row, busy) for _, share in source.loading]
+        at_once = part * (busy + (1 - busy) * source.in_step)
+        ways = [arrival(size, source, numbers.at(mhz, at_once * share), row, busy) for _, share in source.loading]
         found[op] = Arrivals([at for at, _ in source.loading], [(one.flow, one.latency) for one in ways])
     return found
 
@@ -196,8 +209,9 @@ def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: 
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)
     rate = numbers.load_rate(source.neighbours, source.apart, kind)
-    flow = arriving(size, size / rate, numbers, most)
-    slower = max(0.0, size / (numbers.dram * source.sharers) - size / rate)
+    way = size * max(1 / rate, source.memory / numbers.dram)
+    flow = arriving(size, way, numbers, most)
+    slower = max(0.0, size / (numbers.dram * source.sharers) - way)
     queued = 1 + LOADED * busy
     more = queued * (numbers.dram_latency - numbers.tma_latency) + slower
     return Arrival(flow, queued * numbers.tma_latency + source.cold * max(0.0, more))

@@ -169,8 +169,9 @@ class Compiler:
             if isinstance(step, SCALAR):
                 steps.append(step)
                 continue
+            alone = self.edits.elide_barriers and self.task_warps <= SCHEDULERS
             if isinstance(step, AtBarrier) and step.kind is Kind.ARRIVE and self.behind_dots:
-                if self.edits.elide_barriers and self.task_warps <= SCHEDULERS:
+                if alone:
                     add_arrival(step, steps)
                     continue
             else:
@@ -178,8 +179,9 @@ class Compiler:
             if isinstance(step, AtBarrier) and step.kind is Kind.WAIT:
                 step.early = after_arithmetic(steps)
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
-            met = before is not None and _by_one_thread(before)
-            if _by_one_thread(step) and self.task_warps >= 4 and not met:
+            met = before is not None and _arrives(before) and _arrives(step)
+            waits = isinstance(step, AtBarrier) and step.kind is Kind.WAIT and not alone
+            if (_by_one_thread(step) or waits) and self.task_warps >= 4 and not met:
                 op = step.op if isinstance(step, AtBarrier) else _first(step).op
                 steps.append(Emit((Action(Kind.TASK_SYNC, op),)))
             steps.append(step)
@@ -225,7 +227,7 @@ class Compiler:
             setup = Action(
                 Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), scalar=True, cycles=self.numbers.dot_setup
             )
-            is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value)
+            is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value) and not self.serialized
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
@@ -294,6 +296,10 @@ class Compiler:
 def _first(step: Step) -> Action:
     assert isinstance(step, Emit)
     return step.actions[0]
+
+
+def _arrives(step: Step) -> bool:
+    return isinstance(step, AtBarrier) and step.kind is Kind.ARRIVE
 
 
 def _by_one_thread(step: Step) -> bool:
