@@ -65,9 +65,9 @@ def kernel(n):
     wait(full[0], 0)
 """
     result = play(text)
-    meeting = NUMBERS.named_latency  # one thread acts when its warps have met
+    meeting = NUMBERS.named_latency  # one thread acts when its warps have met, here twice
     assert after_start(result) == pytest.approx(
-        meeting + TILE / ALONE.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
+        2 * meeting + TILE / ALONE.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
     )
     assert result.busy[LOAD] == pytest.approx(TILE / ALONE.load_rate(1, math.inf, (128, 128)))
 

@@ -14,8 +14,9 @@ from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec.lab.measurements import Measured
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
+from wspec.lab.simulate.barrier_steps import COPIES as COPIES_OF_TILES
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD, _later_of_two
-from wspec.lab.simulate.l2_reuse import Source, Sources, arrival, loading, new_tiles, runs
+from wspec.lab.simulate.l2_reuse import Source, Sources, Tiles, arrival, arrivals, groups, loading, new_tiles, runs
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
 from wspec.model.fitted import LOADED
@@ -151,14 +152,32 @@ def test_what_a_wave_loads_is_gone_for_the_next_one_if_it_is_more_than_l2_keeps(
 
 def test_what_nobody_shares_is_slower_and_memory_slower_still() -> None:
     size = 32768
-    alone, shared = arrival(size, Source(1.0, 0.0), NUMBERS), arrival(size, Source(8.0, 0.0, neighbours=8.0), NUMBERS)
-    cold = arrival(size, Source(1.0, 1.0), NUMBERS)
-    assert dict(alone.flow.busy)[LOAD] > 1.5 * dict(shared.flow.busy)[LOAD]
+    alone, shared, cold, some = (
+        arrival(size, source, NUMBERS)
+        for source in (
+            Source(1.0, 0.0, 0.0), Source(8.0, 0.0, 0.0, neighbours=8.0), Source(1.0, 1.0, 1.0), Source(1.0, 1.0, 0.1)
+        )
+    )  # fmt: skip
+    way = [dict(one.flow.busy)[LOAD] for one in (alone, shared, cold, some)]
+    assert way[0] > 1.5 * way[1]
     assert alone.latency == shared.latency == (1 + LOADED) * NUMBERS.tma_latency
-    assert (
-        cold.latency
-        >= NUMBERS.dram_latency + size / NUMBERS.dram - size / NUMBERS.load_rate(1, math.inf, (128, 128)) - 1e-6
+    assert way[2] == size / NUMBERS.dram  # which all SMs share
+    assert cold.latency == (1 + LOADED) * NUMBERS.dram_latency
+    assert way[3] == way[0]  # of a tenth of the tiles: those come later, not at a lower rate
+    assert some.latency == pytest.approx(cold.latency + size / NUMBERS.dram - way[0])
+
+
+def test_blocks_that_share_nothing_are_not_in_step() -> None:
+    """Of a product all are, over rows and columns; of heads those of each."""
+    left, right = (next(op for op in kernel(COPIES).walk() if op.name in COPIES_OF_TILES) for _ in range(2))
+    product: Tiles = {left: [at % 8 for at in range(32)], right: [at // 8 for at in range(32)]}
+    assert groups(product) == 1 and groups({left: [at // 8 for at in range(32)]}) == 4
+    own = Source(1.0, 0.0, 0.0, in_step=0.25)
+    always, seldom = (
+        dict(arrivals({left: own}, NUMBERS, NUMBERS.measured_mhz, busy)[left].ways[0][0].busy)[LOAD]
+        for busy in (1.0, 0.2)
     )
+    assert seldom == pytest.approx((0.2 + 0.8 / 4) * always)
 
 
 def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:

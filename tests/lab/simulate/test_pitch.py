@@ -13,7 +13,8 @@ TILE = 16 * 1024
 
 
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
-    return dict(arrival(TILE, Source(sharers, cold=0.0, pitch=pitch, neighbours=sharers), NUMBERS, row).flow.busy)[LOAD]
+    of_l2 = Source(sharers, cold=0.0, memory=0.0, pitch=pitch, neighbours=sharers)
+    return dict(arrival(TILE, of_l2, NUMBERS, row).flow.busy)[LOAD]
 
 
 def test_pitches_of_whole_lines_are_one_class() -> None:

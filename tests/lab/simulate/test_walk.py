@@ -82,6 +82,22 @@ def kernel(n):
         assert found == [ways[0]] * 3 + [ways[1]] * 2
 
 
+def test_what_one_thread_does_and_a_wait_come_after_a_meeting() -> None:
+    """As Triton 3.6 has them: a bar.sync in front of each; arrivals in a row need one. Not of one warp."""
+    text = """
+def kernel(n):
+    tile, full, empty = buffer(1, 64, 64), barriers(1), barriers(2)
+    expect(full[0], 8192)
+    copy(tile[0], full[0])
+    wait(full[0], 0)
+    arrive(empty[0])
+    arrive(empty[1])
+"""
+    for warps, expected in ((8, 4), (1, 0)):
+        block = Walker(Compiler(kernel(text, warps=warps), MACHINE), {}, (1, 1, 1)).block((0, 0, 0))
+        assert kinds(block)[Kind.TASK_SYNC] == expected
+
+
 def test_program_ids_decide() -> None:
     text = """
 def kernel(n):

@@ -150,7 +150,7 @@ def groups(tiles: Tiles) -> int:
     graph = nx.Graph()
     for op, wanted in tiles.items():
         graph.add_edges_from((at, (op, tile)) for at, tile in enumerate(wanted))
-    return max(1, nx.number_connected_components(graph))
+    return max(1, int(nx.number_connected_components(graph)))
 
 
 def loading(loads: Sequence[float], sms: int) -> tuple[tuple[float, float], ...]:
