@@ -184,7 +184,11 @@ def arrivals(
     sources: Origins, numbers: Numbers, mhz: float, busy: float = 1.0, part: float = 1.0
 ) -> dict[Operation, Arrivals]:
     """What loads take at a clock, given where their tiles come from, for which part of the time the way from L2 is
-    `busy`, and on which part of the SMs there are blocks."""
+    `busy`, and on which part of the SMs there are blocks.
+
+    Blocks that wait for the same loads make them at the same moments, so that those tiles come at the rate of a full
+    grid also where SMs load for a part of the time.
+    """
     found = {}
     for op, source in sources.items():
         size, row = byte_size(op.operands[-2].type), row_bytes(op.operands[-2].type)
@@ -202,9 +206,7 @@ def row_bytes(type: Type) -> int:
 def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
 
-    Tiles come at the rate of a full grid also where SMs load for a part of the time: those that work on tiles of the
-    same rows or columns wait for the same loads, and so load at the same moments. Latency grows with the part of the
-    time for which the way is `busy`.
+    Latency grows with the part of the time for which the way is `busy`.
     """
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)

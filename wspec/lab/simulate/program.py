@@ -9,7 +9,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.assembly import AWAIT_WORD
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
-from wspec.ir.types import DenseArrayAttr, IntegerAttr
+from wspec.ir.types import DenseArrayAttr, IntegerAttr, MemDescType
 from wspec.lab.simulate import scalars
 from wspec.lab.simulate.actions import Action, Flow, Kind
 from wspec.lab.simulate.barrier_steps import AT_BARRIERS, COPIES, around_copies, at_barrier, deciding, where
@@ -159,8 +159,8 @@ class Compiler:
         stretch.clear()
 
     def _add(self, made: Sequence[Step], steps: list[Step]) -> None:
-        """One thread acts for all once they have met; several such actions in a row need one meeting, and an arrival
-        behind a wait for dots needs none where such meetings are taken out."""
+        """One thread acts for all once they have met, and before a wait they meet, too; arrivals in a row need one
+        meeting, and waits and arrivals behind a wait for dots none where such meetings are taken out."""
         for step in made:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
                 add_wait(step, steps, self.edits.hold_waits)
@@ -219,15 +219,17 @@ class Compiler:
         if op.name == "ttng.warp_group_dot" or op.name == "tt.dot":
             first, last = dot(op, self.costing.groups, self.numbers, self.serialized)
             after, hold = latency(op, self.numbers), held(op, self.costing.groups, self.numbers)
-            if self.serialized:
-                hold = None
+            # With A in registers ptxas has the next one converted between an instruction and its wait: no wait here.
+            waited = self.serialized and isinstance(op.operands[0].type, MemDescType)
+            hold = None if self.serialized else hold
+            after = 0.0 if waited else after  # the latency of its last instruction is in the flow
             issue = Action(
                 Kind.DOT, op, b=flop(op), pieces=(last,), flow=first, after=after, held=hold, gaps=self.serialized
             )
             setup = Action(
                 Kind.WORK, op, pieces=(self.numbers.dot_setup,), ops=(op,), scalar=True, cycles=self.numbers.dot_setup
             )
-            is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value) and not self.serialized
+            is_async = isinstance(flag := op.attr("isAsync"), IntegerAttr) and bool(flag.value) and not waited
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
