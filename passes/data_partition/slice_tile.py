@@ -12,7 +12,7 @@ many rows. Runs right after split, while every region still is a whole program o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
@@ -25,11 +25,12 @@ from wspec.ir.types import (
     TensorType,
     i32,
 )
-from wspec.passes.data_partition.slicing import Conflict, Slicing, privatize_leaves, slice_rows
+from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privatize_leaves, slice_rows
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
 from wspec.target.hopper import WGMMA_ROWS
 
+_MOVES = ("tt.descriptor_store", "tt.descriptor_load")
 TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 
@@ -41,11 +42,14 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
     _narrow_producer(blocks[-1], plan)
     if plan.coarsening > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):
         return module
+    boxes = {ws.outer(op, value): dim for value, dim in _descriptors(blocks[-1], plan, plan.consumer.replicas)}
     for block, (task, replica) in zip(blocks[:-1], regions[:-1], strict=True):
         if any(inner.name == TMA_STORE for inner in block.walk()):
             _slice_stored(block, plan)
         else:
-            _slice_region(block, replica, task.replicas, max(1, plan.source_warps // task.warps))
+            moved = {inner.operands[0] for inner in block.walk() if inner.name in _MOVES}
+            sliced = [(value, boxes[one]) for value in moved if (one := ws.outer(op, value)) in boxes]
+            _slice_region(block, replica, task.replicas, max(1, plan.source_warps // task.warps), sliced)
     _slice_copies(blocks[-1], plan)
     _retype_descriptors(op, plan)
     return module
@@ -63,11 +67,12 @@ def _narrow_producer(block: Block, plan: Plan) -> None:
 # ---------------------------------------------------------------------------------------------- consumers
 
 
-def _slice_region(block: Block, replica: int, replicas: int, factor: int) -> None:
+def _slice_region(block: Block, replica: int, replicas: int, factor: int, boxes: Sequence[Node]) -> None:
+    """`boxes`: descriptors whose boxes get smaller, as copies of the producer move slices through them, and where."""
     privatize_leaves(block)
     dots = [op for op in block.walk() if op.name in DOTS]
     dots = dots or [op for op in block.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
-    slicing = slice_rows(block, dots, replicas, WGMMA_ROWS) if replicas > 1 else Slicing({})
+    slicing = slice_rows(block, dots, replicas, WGMMA_ROWS, boxes) if replicas > 1 else Slicing({})
     if isinstance(slicing, Conflict):
         raise AssertionError(f"the plan slices what cannot be sliced: {slicing.why}")
     for op in block.walk():
@@ -181,7 +186,7 @@ def _descriptors(block: Block, plan: Plan, replicas: int) -> Iterable[tuple[Valu
             yield op.operands[1], _sliced_dim(op.operands[1], _channel(op, plan))[0]
         elif op.name == TMA_STORE and (source := op.operands[-1].op) is not None and _channel(source, plan).sliced:
             yield op.operands[0], _sliced_dim(op.operands[0], _channel(source, plan))[0]
-        elif op.name in ("tt.descriptor_store", "tt.descriptor_load"):
+        elif op.name in _MOVES:
             moved = op.operands[1] if op.name == "tt.descriptor_store" else op.result
             block_shape, tile = shape_of(op.operands[0].type), shape_of(moved.type)
             pairs = unit_dim_pairs(block_shape, tile) or _ratio_pairs(block_shape, tile)

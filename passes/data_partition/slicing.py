@@ -266,10 +266,13 @@ def _blocks(block: Block) -> Iterator[Block]:
 # ------------------------------------------------------------------------------------------------ slicing
 
 
-def slice_rows(block: Block, dots: Iterable[Operation], replicas: int, min_rows: int) -> Slicing | Conflict:
+def slice_rows(
+    block: Block, dots: Iterable[Operation], replicas: int, min_rows: int, sliced: Iterable[Node] = ()
+) -> Slicing | Conflict:
     """Slice the rows (dimension 0) of the given dots' results `replicas` ways, each at least `min_rows` high.
 
-    Of a store to shared memory, which has no result, it is the tile's.
+    Of a store to shared memory, which has no result, it is the tile's. `sliced`: dimensions that are sliced for another
+    reason.
     """
     groups = group(block.walk())
     roots: set[Node] = set()
@@ -282,6 +285,7 @@ def slice_rows(block: Block, dots: Iterable[Operation], replicas: int, min_rows:
         if (reason := groups.reason(node)) is not None:
             return Conflict(reason[0], f"the rows of the tile end in a dimension that {reason[1]}")
         roots.add(groups.find(node))
+    roots.update(groups.find(node) for node in sliced)
     return _collect(groups, block, roots, replicas)
 
 

@@ -260,7 +260,7 @@ def test_serialized_instructions_take_their_latency_each() -> None:
     module = kernel(EVEN)
     usual, serialized = Simulator(module, MACHINE), Simulator(module, MACHINE, serialized=True)
     times = [one.predict({"arg0": 10}, (1, 1, 1)).cycles for one in (usual, serialized)]
-    assert times[1] - times[0] == pytest.approx(10 * 3 * NUMBERS.dot_latency[64])  # that of the last is waited for anyway
+    assert times[1] - times[0] == pytest.approx(10 * 3 * NUMBERS.dot_latency[64])  # the last is waited for anyway
     # While those of one block wait for each other those of another one run.
     assert 4 * (32 + NUMBERS.dot_latency[64]) > 4 * 2 * 32
     assert serialized.predict({"arg0": 10}, (264, 1, 1), together=2).cycles == pytest.approx(times[1])
