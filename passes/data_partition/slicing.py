@@ -275,17 +275,17 @@ def slice_rows(
     reason.
     """
     groups = group(block.walk())
-    roots: set[Node] = set()
+    wanted = list(sliced)
     for dot in dots:
         tile = dot.result if dot.results else dot.operands[0]
-        node = (tile, 0)
         rows = shape_of(tile.type)[0]
         if rows % replicas or rows // replicas < min_rows:
             return Conflict(dot, f"a tile of {rows} rows does not give {replicas} replicas {min_rows} rows each")
+        wanted.append((tile, 0))
+    for node in wanted:
         if (reason := groups.reason(node)) is not None:
             return Conflict(reason[0], f"the rows of the tile end in a dimension that {reason[1]}")
-        roots.add(groups.find(node))
-    roots.update(groups.find(node) for node in sliced)
+    roots = {groups.find(node) for node in wanted}
     return _collect(groups, block, roots, replicas)
 
 

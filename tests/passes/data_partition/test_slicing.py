@@ -28,6 +28,16 @@ def loop(body: str, result: str, after: str = "") -> Operation:
 """)
 
 
+DOT_AND_LOAD = """
+      %x = "tt.descriptor_load"(%a, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("x")
+      %x_s = "ttg.local_alloc"(%x) : (!tile) -> !buffer loc("x_s")
+      %y = "tt.descriptor_load"(%b, %c0, %c0) @LOAD : (!desc64, i32, i32) -> !tile64 loc("y")
+      %y_s = "ttg.local_alloc"(%y) : (!tile64) -> !buffer64 loc("y_s")
+      %dot = "ttng.warp_group_dot"(%x_s, %y_s, %zero) @DOT : (!buffer, !buffer64, !acc) -> !acc loc("dot")
+      %z = "tt.descriptor_load"(%other, %c0, %c0) @LOAD : (!desc, i32, i32) -> !tile loc("z")
+"""
+
+
 def sliced(root: Operation, replicas: int = 2, rows: int = 64) -> dict[str, int] | Conflict:
     """Name -> sliced dimension, of the values that have names."""
     body = root.regions[0].block
@@ -54,6 +64,18 @@ def conflict(root: Operation, replicas: int = 2) -> tuple[str, str]:
 def test_rows_of_a_product_are_rows_of_its_left_operand() -> None:
     found = sliced(loop("", "%dot"))
     assert found == {"zero": 0, "sum": 0, "acc": 0, "x": 0, "x_s": 0, "dot": 0, "a": 0}
+
+
+def test_a_descriptor_that_is_sliced_for_another_reason() -> None:
+    """Its tiles have nothing to do with the dot; or their rows are what the dot sums over, and cannot be sliced."""
+    root = function(DOT_AND_LOAD, "%a: !desc; %b: !desc64; %other: !desc; %n: i32")
+    body = root.regions[0].block
+    dots = [op for op in root.walk() if op.name in DOTS]
+    left, right, load = (op for op in root.walk() if op.name == "tt.descriptor_load")
+    for sliced, dim in (([], None), ([(load.operands[0], 0)], 0)):
+        found = slice_rows(body, dots, 2, 64, sliced)
+        assert isinstance(found, Slicing) and found.dim(load.result) == dim and found.dim(left.result) == 0
+    assert isinstance(slice_rows(body, dots, 2, 64, [(right.operands[0], 0)]), Conflict)
 
 
 def test_a_dot_that_feeds_a_dot_shares_its_rows() -> None:
