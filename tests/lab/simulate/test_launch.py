@@ -174,7 +174,7 @@ def test_blocks_that_share_nothing_are_not_in_step() -> None:
     assert groups(product) == 1 and groups({left: [at // 8 for at in range(32)]}) == 4
     own = Source(1.0, 0.0, 0.0, in_step=0.25)
     always, seldom = (
-        dict(arrivals({left: own}, NUMBERS, NUMBERS.measured_mhz, busy)[left].ways[0][0].busy)[LOAD]
+        dict(arrivals({left: own}, NUMBERS, NUMBERS.measured_mhz, busy)[left].ways[0].flow.busy)[LOAD]
         for busy in (1.0, 0.2)
     )
     assert seldom == pytest.approx((0.2 + 0.8 / 4) * always)

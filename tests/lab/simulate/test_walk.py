@@ -13,7 +13,7 @@ from wspec.lab.simulate.actions import Block, Flow, Kind
 from wspec.lab.simulate.costs import LOAD
 from wspec.lab.simulate.occupancy import blocks_per_sm, shared_bytes, total_warps
 from wspec.lab.simulate.program import Compiler
-from wspec.lab.simulate.walk import Arrivals, Walker
+from wspec.lab.simulate.walk import Arrival, Arrivals, Walker
 
 
 def walk(
@@ -74,12 +74,12 @@ def kernel(n):
     program = Compiler(kernel(text), MACHINE)
     actions = Walker(program, {"arg0": 1}, (1, 1, 1)).block((0, 0, 0)).tasks[0].actions
     (copy,) = [action.op for action in actions if action.kind is Kind.COPY]
-    ways = [(Flow.of({LOAD: cycles}), latency) for cycles, latency in ((10.0, 5.0), (2.0, 1.0))]
+    ways = [Arrival(Flow.of({LOAD: cycles}), latency) for cycles, latency in ((10.0, 5.0), (2.0, 1.0))]
     walker = Walker(program, {"arg0": 5}, (1, 1, 1), arrivals={copy: Arrivals([0.0, 3.0], ways)})
     for _ in range(2):  # each block begins anew
         actions = walker.block((0, 0, 0)).tasks[0].actions
         found = [(one.flow, one.after) for one in actions if one.kind is Kind.COPY]
-        assert found == [ways[0]] * 3 + [ways[1]] * 2
+        assert found == [(way.flow, way.latency) for way in (*ways[:1] * 3, *ways[1:] * 2)]
 
 
 def test_what_one_thread_does_and_a_wait_come_after_a_meeting() -> None:

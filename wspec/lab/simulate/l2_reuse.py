@@ -22,12 +22,11 @@ from wspec.ir.core import Operation
 from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 from wspec.ir.warp_specialize import outer
-from wspec.lab.simulate.actions import Flow
 from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
-from wspec.lab.simulate.walk import OUTER, Arguments, Arrivals, Grid, Walker
+from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
 from wspec.model.fitted import LOADED
 from wspec.model.machine import Machine
 
@@ -58,14 +57,6 @@ Origins = Mapping[Operation, Source]
 """Of the loads whose coordinates are known."""
 UNKNOWN = Source(cold=0.0, memory=0.0)
 """Of the others: L2 has their tiles, and sends them to one SM each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a tile comes: the way to the SM, and cycles from its end until the waiting warp goes on."""
-
-    flow: Flow
-    latency: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +185,7 @@ def arrivals(
         size, row = byte_size(op.operands[-2].type), row_bytes(op.operands[-2].type)
         at_once = part * (busy + (1 - busy) * source.in_step)
         ways = [arrival(size, source, numbers.at(mhz, at_once * share), row, busy) for _, share in source.loading]
-        found[op] = Arrivals([at for at, _ in source.loading], [(one.flow, one.latency) for one in ways])
+        found[op] = Arrivals([at for at, _ in source.loading], ways)
     return found
 
 

@@ -36,11 +36,19 @@ Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a tile comes: the way to the SM, and cycles from its end until the waiting warp goes on."""
+
+    flow: Flow
+    latency: float
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How the tiles of one load come: a way to the SM and a latency, others after so many of them."""
+    """How the tiles of one load come, and how after so many of them."""
 
     after: Sequence[float]  # ascending, the first is 0
-    ways: Sequence[tuple[Flow, float]]
+    ways: Sequence[Arrival]
 
 
 @dataclass(slots=True)
@@ -243,7 +251,8 @@ class Walker:
         if action is None:
             known = self.program.barriers
             barrier = known.setdefault(view, len(known))
-            flow, after = (step.flow, step.after) if arrivals is None else arrivals.ways[stage]
+            way = None if arrivals is None else arrivals.ways[stage]
+            flow, after = (step.flow, step.after) if way is None else (way.flow, way.latency)
             action = self.made[key] = Action(
                 step.kind, step.op, barrier, number, flow=flow, after=after, early=step.early
             )
