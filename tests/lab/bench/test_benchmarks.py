@@ -25,6 +25,7 @@ from wspec.lab.bench import (
     attention_cases,
     calls,
     launch,
+    loads,
     matmul,
     recorded,
     session,
@@ -310,7 +311,7 @@ def test_matmul_benchmark(fake_card: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert all(record["times"]["plain"]["ratio"] == pytest.approx(1.25) for record in timed)
 
 
-@pytest.mark.parametrize("module", [attention, matmul, launch, calls])
+@pytest.mark.parametrize("module", [attention, matmul, launch, calls, loads])
 def test_without_a_gpu_there_is_one_clear_error(module: Any, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
