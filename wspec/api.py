@@ -14,7 +14,7 @@ from wspec import bridge, ledger
 from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, WspecError, bad_input, render
 from wspec.model.estimate import is_clearly_less
-from wspec.model.machine import MachineError, load_machine
+from wspec.model.machine import AUTO, MachineError, description_of, load_machine
 from wspec.options import OptionArguments, Options, misspelt, table
 from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
@@ -109,7 +109,7 @@ class Offline:
         """What became of it. Raises what Triton's front end raises on a bad kernel."""
         result, group = self.compiler.obtain(self.source)
         launch = bridge.launch_of(self.source, result.ways, self.arguments)
-        return Report(self.source, result, group, self.compiler.options.machine, launch)
+        return Report(self.source, result, group, self.compiler.here.machine, launch)
 
     def explain(self) -> str:
         """What was done and why, in terms of the source."""
@@ -183,6 +183,11 @@ class _Compiler:
     def plan_text(self) -> str:
         return self.given_plan.to_text() if self.given_plan is not None else ""
 
+    @property
+    def here(self) -> Options:
+        """The options, with the description of the card at hand where they name no machine."""
+        return options_here(self.options)
+
     def wrap(self, kernel: Any) -> Any:
         """The kernel, or a copy of the Autotuner or Heuristics around it, that compiles through wspec."""
         if bridge.is_interpreted(kernel):
@@ -237,16 +242,16 @@ class _Compiler:
         return result, group
 
     def obtain(self, source: KernelSource) -> tuple[Result, Group]:
-        return bridge.obtain(source, self.options, self.judge, prove, self.plan_text)
+        return bridge.obtain(source, self.here, self.judge, prove, self.plan_text)
 
     def compile_ahead(self, sources: Sequence[KernelSource]) -> int:
         """Have the kernels compiled by other processes, as the option `compile_jobs` says; how many will be."""
-        return bridge.compile_ahead(sources, self.options, self.judge, prove, self.plan_text)
+        return bridge.compile_ahead(sources, self.here, self.judge, prove, self.plan_text)
 
     @property
     def judge(self) -> Judge:
         """TTGIR text through the pipeline, stages kept when the user wants them dumped."""
-        return Judge(self.options, self.given_plan, self.options.dump is not None)
+        return Judge(self.here, self.given_plan, self.options.dump is not None)
 
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
@@ -261,7 +266,7 @@ class _Compiler:
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
             return self._on_trial(kernel, source, result)
-        return bridge.tuned(kernel, tuning(source, result, self.options, self._with_plan, announce))
+        return bridge.tuned(kernel, tuning(source, result, self.here, self._with_plan, announce))
 
     def _on_trial(self, kernel: Any, source: KernelSource, result: Result) -> Any:
         """The kernel, which proves itself at its first launches where the model alone has let it through."""
@@ -324,7 +329,7 @@ class _Compiler:
     def early_stages(self, source: KernelSource) -> dict[str, str]:
         """The text of every stage up to specialized TTGIR; a kernel that is left alone has fewer."""
         ttir, ttgir = bridge.lower(source)
-        verdict = bridge.judge(source, ttgir, replace(self.judge, keep_stages=True), self.options)
+        verdict = bridge.judge(source, ttgir, replace(self.judge, keep_stages=True), self.here)
         texts = {"ttir": ttir, "ttgir": ttgir, **verdict.stages}
         if verdict.plan:
             texts.setdefault("plan", verdict.plan)
@@ -350,6 +355,11 @@ def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path
         return _Compiler(_checked(Options.from_env(**changes)), _read_plan(plan))
     given = kernel.wspec.given_plan if plan is None else _read_plan(plan)
     return _Compiler(_checked(kernel.wspec.options.replace(**changes)), given)
+
+
+def options_here(options: Options) -> Options:
+    """With the description of the card at hand where none is named; in a process of its own the same as in others."""
+    return options if options.machine != AUTO else options.replace(machine=description_of(bridge.card_name()))
 
 
 def _checked(options: Options) -> Options:

@@ -203,7 +203,10 @@ class Options:
             ("strict", "errors", "off"),
         ),
     )
-    machine: str = _option("h200", Spec(str, "machine description the model uses"))
+    machine: str = _option(
+        "auto",
+        Spec(str, "machine description the model uses. auto: that of the card at hand, h200 where there is none of it"),
+    )
     cache: bool = _option(
         True, Spec(bool, "reuse results on disk, in Triton's cache; 0 compiles afresh in every process", emits=False)
     )

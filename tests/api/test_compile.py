@@ -66,7 +66,7 @@ def test_what_is_not_a_kernel(thing: object) -> None:
 
 
 def test_bad_options_and_plans(tmp_path: Path) -> None:
-    with pytest.raises(WspecError, match=r"'machine': .*'z80'; there are: h200"):
+    with pytest.raises(WspecError, match=r"'machine': .*'z80'; there are: h100, h200"):
         wspec.compile(add, machine="z80")
     with pytest.raises(WspecError, match="unknown option 'dept'"):
         wspec.compile(add, dept=3)

@@ -11,7 +11,7 @@ import pytest
 
 from wspec.model import machine
 from wspec.model.fitted import NAMES_OF_MACHINE, TABLE
-from wspec.model.machine import Machine, MachineError, available, load_machine
+from wspec.model.machine import AUTO, Machine, MachineError, available, description_of, load_machine
 
 
 def test_the_h200_is_there() -> None:
@@ -19,6 +19,18 @@ def test_the_h200_is_there() -> None:
     found = load_machine("h200")
     assert (found.name, found.target, found.sm_count, found.registers) == ("h200", "cuda:90", 132, 65536)
     assert found.smem_bytes == 227 * 1024
+
+
+@pytest.mark.parametrize(
+    ("card", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H100 PCIe", "h100"), ("NVIDIA H200", "h200"),
+        ("NVIDIA GH200 480GB", "h200"), ("NVIDIA H20", "h200"), ("NVIDIA B200", "h200"), ("", "h200"),
+    ],
+)  # fmt: skip
+def test_the_description_of_a_card(card: str, name: str) -> None:
+    """The usual one where nobody has its own."""
+    assert description_of(card) == name and load_machine(AUTO) == load_machine("h200")
 
 
 def test_every_description_has_every_number() -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wspec.bridge.backend import Finished, final_ttgir, finish
     from wspec.bridge.cache import Group, Result
     from wspec.bridge.cache import key as cache_key
+    from wspec.bridge.card import card_name
     from wspec.bridge.choice import choosing, launch_of
     from wspec.bridge.compile import OUT_OF_TIME, Verdict, judge, kernel_location, obtain
     from wspec.bridge.everywhere import Switch
@@ -52,6 +53,7 @@ _NAMES = {
     "ahead": "CompilesAhead compile_ahead",
     "backend": "Finished final_ttgir finish",
     "cache": "Group Result",
+    "card": "card_name",
     "choice": "choosing launch_of",
     "compile": "OUT_OF_TIME Verdict judge kernel_location obtain",
     "everywhere": "Switch",

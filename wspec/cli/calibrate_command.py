@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wspec.diagnostics import unknown
+from wspec.model.machine import description_of
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"  {quantity.name} ({quantity.unit}{by}): {quantity.what}")
         return 0
 
-    from wspec.lab.calibrate.about import about, require_gpu
+    from wspec.lab.calibrate.about import about, l2_bytes, require_gpu
     from wspec.lab.calibrate.driver import NoGpu
 
     try:
@@ -37,12 +38,14 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
     from wspec.lab.calibrate.run import calibrate
-    from wspec.lab.calibrate.write import description
+    from wspec.lab.calibrate.write import description, of_card
 
     results = calibrate(topics, quick=args.quick, say=lambda text: print(f"... {text}", file=sys.stderr, flush=True))
-    base = (files("wspec.model") / f"{args.base}.toml").read_text(encoding="utf-8")
-    name = Path(args.output).stem if args.output else args.base
-    text = description(base, name, about(_command(args)), topics, results)
+    card = about(_command(args))
+    base = args.base or description_of(card["card"])
+    name = Path(args.output).stem if args.output else base
+    text = of_card((files("wspec.model") / f"{base}.toml").read_text(encoding="utf-8"), card["card"], l2_bytes())
+    text = description(text, name, card, topics, results)
     if args.output:
         Path(args.output).write_text(text, encoding="utf-8")
     else:

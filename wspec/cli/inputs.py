@@ -78,12 +78,14 @@ def open_input(args: argparse.Namespace) -> Subject:
 
 
 def _open_module(args: argparse.Namespace) -> Subject:
+    from wspec.api import options_here
     from wspec.cli.subject import TextSubject
 
     options, plan = given_options(args), read_plan(args.plan)
     refuse_kernel_flags(args)
     text = read_text(args.input)
-    return TextSubject(text, "<stdin>" if args.input == "-" else args.input, Options.from_env(**options), plan)
+    place = "<stdin>" if args.input == "-" else args.input
+    return TextSubject(text, place, options_here(Options.from_env(**options)), plan)
 
 
 def refuse_kernel_flags(args: argparse.Namespace, more: tuple[str, ...] = ()) -> None:

@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     module = read_module(read_text(args.input), place)
     _check(module, place)
     if names:
-        options, given = Options.from_env(**given_options(args)), read_plan(args.plan)
+        from wspec.api import options_here
+
+        options, given = options_here(Options.from_env(**given_options(args))), read_plan(args.plan)
         module = run_passes(module, names, options, given)
     if args.verify:
         verify_with_libtriton(module)

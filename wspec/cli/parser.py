@@ -242,10 +242,10 @@ def _bench(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _calibrate(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = _command(
         commands, "calibrate", "measure the GPU at hand for the latency model, and write a machine description",
-        "The result is one of wspec/plan/*.toml with what was measured anew, each number with its spread.",
+        "The result is one of wspec/model/*.toml with what was measured anew, each number with its spread.",
     )  # fmt: skip
     made.add_argument("-o", "--output", metavar="FILE", help="write it to a file, whose name it gets")
-    made.add_argument("--base", choices=available(), default="h200", help="where the other numbers are from")
+    made.add_argument("--base", choices=available(), help="where the other numbers are from: that of the card at hand")
     made.add_argument("--only", metavar="TOPIC", nargs="+", help="some topics alone; --list names them")
     made.add_argument("--quick", action="store_true", help="fewer repeats")
     made.add_argument("--list", action="store_true", help="say what would be measured; needs no GPU")

@@ -200,7 +200,7 @@ class KernelSubject(Subject):
 
     def __init__(self, offline: Offline) -> None:
         self.offline = offline
-        self.options = offline.compiler.options
+        self.options = offline.compiler.here
 
     @property
     def name(self) -> str:

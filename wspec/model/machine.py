@@ -12,6 +12,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+AUTO = "auto"
+"""In place of a description's name: that of the card at hand."""
+USUAL = "h200"
+"""The description that is taken where nobody has one of the card, or there is none."""
 LINES_PITCH = 2048  # bytes from row to row in the calibration whose rows begin at lines of L2
 
 
@@ -64,9 +68,15 @@ def available() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
+def description_of(card: str) -> str:
+    """The description of a card, by the name that the driver gives it ("NVIDIA H100 80GB HBM3")."""
+    return next((name for name in available() if name.upper() in card.upper()), USUAL)
+
+
 @lru_cache(maxsize=8)
 def load_machine(name: str) -> Machine:
-    """The description `name`.toml. Raises MachineError."""
+    """The description `name`.toml, the usual one of AUTO. Raises MachineError."""
+    name = USUAL if name == AUTO else name
     return read_machine(text_of(name), name)
 
 

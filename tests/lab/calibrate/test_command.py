@@ -16,7 +16,9 @@ from wspec.lab.calibrate.run import Results
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
+from wspec.lab.calibrate.write import of_card
 from wspec.lab.measurements import load_measurements, read_measurements
+from wspec.model.machine import text_of
 
 
 class NoDevice:
@@ -39,7 +41,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
         results = Results()
         for topic in topics:
             say(topic.name)
-            tables = load_measurements("h200").tables
+            tables = load_measurements("h100").tables
             keys = {one.name: tuple(tables[one.key(topic.name)]) if one.by else (0,) for one in topic.quantities}
             results.spreads[topic.name] = {
                 name: {key: Spread(5, 4, 6) for key in rows} for name, rows in keys.items()
@@ -49,6 +51,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
         return results
 
     monkeypatch.setattr(about, "require_gpu", lambda: "a card")
+    monkeypatch.setattr(about, "l2_bytes", lambda: 7 << 20)
     monkeypatch.setattr(run, "calibrate", calibrate)
 
 
@@ -92,9 +95,19 @@ def test_it_writes_a_description(card: None, tmp_path: Path) -> None:
     assert said.code == 1 and said.out == "" and "error: shared: did not end within 180 s" in said.err
     text = (tmp_path / "mine.toml").read_text()
     found = read_measurements(text, "mine")
-    assert 'name = "mine"' in text and found.about["command"] == "wspec calibrate --quick"
+    assert (
+        'name = "mine"' in text and "\nbytes = 7340032 " in text and found.about["command"] == "wspec calibrate --quick"
+    )
     assert found.numbers["arithmetic.ex2_latency"].value == 5
     assert found.numbers["shared.load_latency"] == load_measurements("h200").numbers["shared.load_latency"]
+
+
+def test_the_head_names_the_card() -> None:
+    """And the size of its L2; all else stays."""
+    base = text_of("h200")
+    made = of_card(base, "NVIDIA H300", 1 << 26)
+    assert made.startswith("# Machine description of the NVIDIA H300 (Hopper, sm_90), for the latency model.")
+    assert made.replace("H300", "H200").replace("67108864", "62914560") == base
 
 
 def test_it_prints_where_no_file_is_named(card: None) -> None:

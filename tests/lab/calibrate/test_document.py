@@ -31,8 +31,8 @@ def row(cells: Iterable[str]) -> str:
 
 
 def tables(topic: Topic) -> str:
-    """Numbers first, then one table for each kind of key."""
-    known = load_measurements("h200")
+    """Numbers first, then one table for each kind of key; of the H200, or of the H100 what was measured there alone."""
+    known = next(one for one in map(load_measurements, ("h200", "h100")) if topic.name in one.sources)
     numbers = [quantity for quantity in topic.quantities if not quantity.by]
     lines = [row(("number", "what", "value", "unit")), "|---|---|---|---|"] if numbers else []
     for quantity in numbers:

@@ -14,9 +14,10 @@ import pytest
 from tests.cli.helpers import ATTENTION, ELEMENTWISE, done, refused
 from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec import api, bridge, ir
-from wspec.lab.bench.measured_points import attention_point, points_from_tables
+from wspec.lab.bench.measured_points import attention_point, matmul_point, points_from_tables
 from wspec.lab.simulate import Edits, Simulator
 from wspec.lab.simulate.actions import Action, Kind
+from wspec.lab.simulate.l2_reuse import Sources
 from wspec.lab.simulate.points import Point, read_points, write_points
 from wspec.specs.kernel_file import load_kernel
 
@@ -68,6 +69,22 @@ def with_edits(hold: bool) -> tuple[Action, ...]:
     one = Simulator(ir.read(module(128, False, True)), MACHINE, edits=Edits(elide_barriers=True, hold_waits=hold))
     what = point(128, False)
     return one.block(what.arguments, what.grid).tasks[0].actions
+
+
+@pytest.mark.parametrize("kind", ["plain", "specialized"])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_which_way_the_loop_of_a_product_goes(transposed: bool, kind: str) -> None:
+    """Along the rows of A, and of B^T, but across those of B."""
+    one = matmul_point((4096, 4096, 4096), transposed, "bf16", kind, (128, 128, 64, 8, 3, 8), 500.0)
+    kernel = load_kernel(str(ROOT / one.kernel)).function
+    offline = api.offline(kernel, one.signature, one.constexprs, gate="off", **one.options)
+    plain = kind == "plain"
+    text = (
+        bridge.plain_ttgir(offline.source) if plain else bridge.final_ttgir(offline.dump("specialized"), offline.source)
+    )
+    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, {"a_desc": 1, "b_desc": 2})
+    in_loops = [op for op in sources if any(around.name == "scf.for" for around in op.ancestors())]
+    assert {(sources[op].pitch, sources[op].along) for op in in_loops} == {(1, True), (2, transposed)}
 
 
 def work_between_waits(actions: tuple[Action, ...]) -> list[float]:

@@ -12,6 +12,18 @@ NUMBERS = numbers(load_machine("h200"))
 TILE = 16 * 1024
 
 
+H100 = numbers(load_machine("h100"))
+
+
+def test_what_neighbours_want_comes_as_it_was_measured() -> None:
+    """Between a rate of one's own and that of eight neighbours, by where rows begin and which way the loop goes."""
+    for beyond, along, across in ((128, 58.92, 58.32), (16, 28.32, 26.91), (32, 40.83, 33.74), (64, 46.99, 38.81)):
+        kind = row_class(128, 4096 + beyond)
+        assert H100.load_rate(8.0, 1e9, kind) == along and H100.load_rate(132.0, 1e9, kind, False) == across
+        assert H100.load_rate(1.0, 1e9, kind) == H100.load_own[kind] < H100.load_rate(2.0, 1e9, kind) < along
+    assert H100.load_rate(8.0, 1e9, (64, 128)) == 36.98
+
+
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
     of_l2 = Source(sharers, cold=0.0, memory=0.0, pitch=pitch, neighbours=sharers)
     return dict(arrival(TILE, of_l2, NUMBERS, row).flow.busy)[LOAD]

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="turns of each kernel (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=4.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="shapes whose name contains it")
-    parser.add_argument("--machine", default="h200", help="default %(default)s")
+    parser.add_argument("--machine", help="default: that of the card of the points")
     parser.add_argument("--jobs", type=int, help="processes that predict (default: one a core)")
     parser.add_argument("--each", action="store_true", help="show every point")
     parser.add_argument("--markdown", metavar="FILE.md")
@@ -91,7 +91,7 @@ def _compare(args: argparse.Namespace) -> int:
     from wspec.lab.bench.report import console, write_markdown
     from wspec.lab.bench.simulator import predict_all
     from wspec.lab.simulate.costs import numbers
-    from wspec.lab.simulate.points import read_points
+    from wspec.lab.simulate.points import machine_of, read_points
     from wspec.model.machine import load_machine
 
     every = [moved_here(one) for one in read_points(Path(args.points)) if args.only in one.name]
@@ -99,11 +99,12 @@ def _compare(args: argparse.Namespace) -> int:
         print("error: there are no such points", file=sys.stderr)
         return 2
     points = [one for one in every if one.kind != "default"]  # that one is either of the others
-    made = predict_all(points, args.machine, args.jobs)
-    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(args.machine)).power)
+    machine = args.machine or machine_of(Path(args.points))
+    made = predict_all(points, machine, args.jobs)
+    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(machine)).power)
     specialized = [one for one in points if one.kind == "specialized"]
     with pool(min(len(specialized), args.jobs or os.cpu_count() or 1)) as workers:
-        whys = list(workers.map(functools.partial(declined, machine=args.machine), specialized))
+        whys = list(workers.map(functools.partial(declined, machine=machine), specialized))
     defaults = defaults_of(every, dict(zip((one.name for one in specialized), whys, strict=True)))
     found = choices(rows)
     tables = [error_table(rows), choice_table(found), default_table(defaults)]

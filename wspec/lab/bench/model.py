@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=15, help="turns of each plan (default %(default)s)")
     parser.add_argument("--window-ms", type=float, default=6.0, help="length of a turn (default %(default)s)")
     parser.add_argument("--time-budget", type=float, default=480.0, metavar="SECONDS")
-    parser.add_argument("--machine", default="h200", help="default %(default)s")
+    parser.add_argument("--machine", help="default: that of the card of the points")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="shapes, or points to compare, whose name contains it"
     )
@@ -46,15 +46,16 @@ def _compare(args: argparse.Namespace) -> int:
     from wspec.lab.bench.report import console, write_markdown
     from wspec.lab.bench.simulator import plot, predict_all
     from wspec.lab.simulate.costs import numbers
-    from wspec.lab.simulate.points import read_points
+    from wspec.lab.simulate.points import machine_of, read_points
     from wspec.model.machine import load_machine
 
     points = [one for one in read_points(Path(args.points)) if args.only in one.name and 1000 * one.ms >= args.least_us]
     if not points:
         print("error: there are no such points", file=sys.stderr)
         return 2
-    made = predict_all(points, args.machine, args.jobs)
-    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(args.machine)).power)
+    machine = args.machine or machine_of(Path(args.points))
+    made = predict_all(points, machine, args.jobs)
+    rows = in_turns(list(zip(points, made, strict=True)), numbers(load_machine(machine)).power)
     found = choices(rows)
     tables, said = [error_table(rows), choice_table(found)], notes(rows, found)
     screen = console()

@@ -64,12 +64,12 @@ def distinct(tile: Sequence[Point]) -> tuple[list[Point], list[str]]:
     from wspec import bridge, ir
     from wspec.diagnostics import Declined
     from wspec.ir.numbering import number
-    from wspec.model.machine import load_machine
+    from wspec.model.machine import description_of, load_machine
     from wspec.options import Options as Compiler
     from wspec.planner.decide import decide, function_of
 
     source = offline_point(tile[0]).source
-    module, machine = ir.read(bridge.lower(source)[1]), load_machine("h200")
+    module, machine = ir.read(bridge.lower(source)[1]), load_machine(description_of(bridge.card_name()))
     number(function_of(module))
     kept: dict[Plan, Point] = {}
     problems = []

@@ -85,7 +85,8 @@ class Predictor:
         """The simulator; how blocks take tiles, if they walk through tiles; blocks on an SM."""
         kernel = load_kernel(point.kernel).function
         is_plain = point.kind == "plain"
-        options: dict[str, Any] = {**point.options, **({"enabled": False} if is_plain else {"gate": "off"})}
+        told: dict[str, Any] = {"enabled": False} if is_plain else {"gate": "off"}
+        options = {"machine": self.machine.name, **point.options, **told}
         offline = api.offline(kernel, point.signature, point.constexprs, **options)
         found = offline.outcome().resources
         registers, serialized = point.registers, False

@@ -11,6 +11,11 @@ def require_gpu() -> str:
     return Driver().name
 
 
+def l2_bytes() -> int:
+    """Of the card's L2."""
+    return int(environment()["l2_bytes"])
+
+
 def about(command: str) -> dict[str, str]:
     """Card, clocks, versions, date and command, as text."""
     found = environment()

@@ -37,6 +37,12 @@ def description(base: str, name: str, about: Mapping[str, str], topics: Sequence
     return text
 
 
+def of_card(base: str, card: str, l2_bytes: int) -> str:
+    """The text of a description with another card's name in its head, and the size of its L2."""
+    named = re.sub(r"\A# Machine description of the [^(\n]*", f"# Machine description of the {card} ", base)
+    return re.sub(r"^bytes = \d+ ", f"bytes = {l2_bytes} ", named, count=1, flags=re.MULTILINE)
+
+
 def _sections(measured: str) -> dict[str, str]:
     """The text of each topic in `[measured]`, by its name."""
     found: dict[str, str] = {}

@@ -47,6 +47,7 @@ WARP = 32
 _HELD = 8  # instructions of which `wgmma.bf16_ss_held` says how long their issue took
 _DESCRIPTOR_CHAIN = 6  # dependent integer instructions in front of a dot, counted in the SASS of attention
 LINE = 128  # bytes of a line of L2
+BOTH_WAYS = (False, True)
 _GROUP = 8  # rows of tiles that blocks go down in the calibration in the order of a product
 _LINE_PITCH = 2048  # of the calibration's matrix whose rows begin at lines
 RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32  # of an SM; CUDA programming guide, compute capability 9.0
@@ -72,10 +73,11 @@ class Numbers:
     interference: float  # cycles of the exponential unit lost for each of the other pipes, where both are used
     smem: float  # bytes
     load: float  # bytes from L2, an SM of a full grid, of data that no other SM wants
+    load_own: Mapping[tuple[int, int], float]  # the same by `row_class`
+    load_near: Mapping[tuple[int, int, bool], float]  # of what eight neighbours want, by that and `along`
     load_most: float  # bytes that an SM can take
-    load_shared: Mapping[int, float]  # by how many neighbours want the same
-    load_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
-    load_rows: Mapping[tuple[int, int], float]  # the most of data that all want, by `row_class`
+    merged: Mapping[int, float]  # by how many neighbours want the same, the part of the way from one to the other
+    merged_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
     store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
@@ -129,9 +131,8 @@ class Numbers:
         return replace(
             self,
             load=more * self.load,
-            load_shared=_times(more, self.load_shared),
-            load_apart=_times(more, self.load_apart),
-            load_rows=_times(more, self.load_rows),
+            load_own=_times(more, self.load_own),
+            load_near=_times(more, self.load_near),
             dram=more * self.dram,
             tma_latency=self.tma_latency / faster,
             dram_latency=self.dram_latency / faster,
@@ -142,16 +143,18 @@ class Numbers:
         """By what part of itself a chain of instructions takes longer for each warp group that computes beside it."""
         return self.ready_latency / self.ready_alone - 1
 
-    def load_rate(self, neighbours: float, apart: float, kind: tuple[int, int]) -> float:
+    def load_rate(self, neighbours: float, apart: float, kind: tuple[int, int], along: bool = True) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of tiles of that `row_class`.
 
         Runs of so many `neighbours` want a tile, and the next ones that do begin `apart` blocks further on, if they are
         nearer than that all want their own. Requests are merged on their way where SMs are near each other, whichever
-        way is the better one; rows that straddle lines take more requests, which bounds the rate of any data.
+        way is the better one. Rows that straddle lines take more requests, fewer where the loop goes `along` them, as
+        it then asks for what is left of a line in its next step.
         """
-        near = _between(self.load_shared, neighbours, self.load)
-        far = _between(self.load_apart, apart, self.load)
-        return min(max(near, far), self.load_rows.get(kind, self.load_most), self.most_rate(kind))
+        own = self.load_own.get(kind, self.load)
+        near = self.load_near.get((*kind, along), self.load_most)
+        merged = max(_between(self.merged, neighbours, 0.0), _between(self.merged_apart, apart, 0.0))
+        return min(own + merged * (near - own), self.most_rate(kind))
 
     def most_rate(self, kind: tuple[int, int]) -> float:
         """Bytes a cycle that an SM can take, the others idle, of tiles of that `row_class`."""
@@ -162,11 +165,9 @@ def _times(factor: float, table: Mapping[_Row, float]) -> dict[_Row, float]:
     return {at: factor * rate for at, rate in table.items()}
 
 
-def _left(table: Mapping[int, float], own: float, measured: float) -> dict[int, float]:
-    """The table of blocks in step, whose row at eight is that much where they are not: so much of what it has over a
-    rate of one's own is left in all rows."""
-    part = max(0.0, measured - own) / (table[_GROUP] - own)
-    return {at: own + part * max(0.0, rate - own) for at, rate in table.items()}
+def _parts(table: Mapping[int, float], own: float, near: float) -> dict[int, float]:
+    """Of rates, the part of the way from a rate of one's own to that of eight neighbours, at most all of it."""
+    return {at: min(1.0, max(0.0, rate - own) / (near - own)) for at, rate in table.items()}
 
 
 def _later_of_two(one: Measured) -> float:
@@ -218,7 +219,8 @@ class _Source:
         fma, alu = self.one("arithmetic.ffma_rate", machine.fma), self.one("arithmetic.fmnmx_rate", 64)
         mufu = self.one("arithmetic.ex2_rate", machine.exp2)
         turn = self.row("handshakes.bar_sync", 4, 20)
-        own = self.row("tma_load.own_rate", 32, machine.tma_rate)
+        own, shared = self.row("tma_load.own_rate", 32, machine.tma_rate), self.table("tma_load.shared_rate")
+        near = self._near()
         return Numbers(
             fma=fma,
             alu=alu,
@@ -228,10 +230,11 @@ class _Source:
             interference=self._interference(fma, alu, mufu),
             smem=self.row("shared.load_rate", 16, machine.smem_rate),
             load=own,
+            load_own={kind: min(rate, near.get((*kind, True), rate)) for kind, rate in self._rows("own").items()},
+            load_near=near,
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
-            load_shared=self.table("tma_load.shared_rate"),
-            load_apart=self._apart(own),
-            load_rows=_times(STRADDLING, self._rows("same")),
+            merged=_parts(shared, own, shared.get(_GROUP, machine.tma_rate)),
+            merged_apart=self._apart(own),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
@@ -278,17 +281,30 @@ class _Source:
         )
 
     def _apart(self, own: float) -> dict[int, float]:
-        """Rates of what blocks want that do not follow each other, and so do not ask at the same time. Of steps of a
-        product it is known what is left then of being wanted by several (`tma_product.staggered_rate`: A of every
-        eighth block, B of eight neighbours; least squares); as much is taken to be left at other distances. Neighbours
-        wait for the same tiles at the same moments, and get what those in step do.
+        """The parts of what blocks want that do not follow each other, and so do not ask at the same time. Of steps of
+        a product it is known what is left then of being wanted by several (`tma_product.staggered_rate`: A of every
+        eighth block, B of eight neighbours; least squares); as much is taken to be left at other distances.
         """
         apart, steps = self.table("tma_load.apart_rate"), self.table("tma_product.staggered_rate")
         if not steps or not apart:
-            return apart
+            return {}
         parts = [[percent / 100, 1 - percent / 100] for percent in steps]
         times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
-        return _left(apart, own, 1 / float(times[0]))
+        of_a, of_b = (1 / times).tolist()
+        left = max(0.0, of_a - own) / max(1.0, apart[_GROUP] - own)
+        return _parts({at: own + left * (rate - own) for at, rate in apart.items()}, own, of_b)
+
+    def _near(self) -> dict[tuple[int, int, bool], float]:
+        """Rates of what eight neighbours want that do not begin at the same time, by `row_class` and whether the loop
+        goes along rows. The loops of calibrations go along short rows alone; across them it is taken to be the same."""
+        found: dict[tuple[int, int, bool], float] = {}
+        for name, row, ways in (("along", LINE, (True,)), ("across", LINE, (False,)), ("short", LINE // 2, BOTH_WAYS)):
+            for beyond, rate in self.table(f"tma_near.{name}_rate").items():
+                found.update({(row, beyond or LINE, way): rate for way in ways})
+        if not found:  # of a card that it was not measured on: a part of what blocks in step get
+            same = _times(STRADDLING, self._rows("same"))
+            found = {(*kind, way): rate for kind, rate in same.items() for way in BOTH_WAYS}
+        return found
 
     def _rows(self, walk: str) -> dict[tuple[int, int], float]:
         """Rates of boxes of 128 rows by `row_class`; the mean over the pitches of a class."""

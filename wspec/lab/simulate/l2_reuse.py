@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, Value
 from wspec.ir.types import MemDescType, TensorType, Type
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 from wspec.ir.warp_specialize import outer
+from wspec.lab.simulate.barrier_steps import coordinates
 from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import Compiler
@@ -36,6 +37,7 @@ Tiles = dict[Operation, list[object]]
 """Of each load, coordinates."""
 ALL = ((0.0, 1.0),)
 """All SMs load from the first tile to the last."""
+_LOOPS = ("scf.for", "scf.while")
 _FEWER = 0.9  # of the SMs that loaded before: a smaller change is none
 
 
@@ -49,6 +51,7 @@ class Source:
     pitch: int = 128  # bytes from row to row of the matrix
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
+    along: bool = True  # does the loop around the load go along the matrix's rows?
     in_step: float = 1.0  # the part of the blocks that load at the same moments, as they wait for the same tiles
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
 
@@ -98,7 +101,7 @@ class Sources:
             part = (1 + (max(1.0, count) - 1) * new) / max(1.0, count) / sharers
             pitch = pitches.get(self._descriptor(op), LINE)
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
-            found[op] = Source(sharers, new, part, pitch, *runs(tiles), in_step, ends)
+            found[op] = Source(sharers, new, part, pitch, *runs(tiles), goes_along(op), in_step, ends)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -113,15 +116,32 @@ class Sources:
         for program_id in ids:
             walker.block(program_id)
             seen = Counter[Operation]()
-            for op, coordinates, rounds in walker.touched:
+            for op, tile, rounds in walker.touched:
                 found.rounds.setdefault(op, set()).add(rounds)
                 if seen[op] == len(found.waves):
                     found.waves.append({})
-                found.waves[seen[op]].setdefault(op, []).append(coordinates)
+                found.waves[seen[op]].setdefault(op, []).append(tile)
                 seen[op] += 1
             for op, count in walker.loads.items():
                 found.loads.setdefault(op, []).append(count)
         return found
+
+
+def goes_along(load: Operation) -> bool:
+    """Does the loop that a load is in move it along the rows of its matrix? Outside of loops nothing does."""
+    loop = next((one for one in load.ancestors() if one.name in _LOOPS), None)
+    todo, known = [coordinates(load)[-1]], set[Value]()
+    while loop is not None and todo:
+        value = todo.pop()
+        if value in known:
+            continue
+        known.add(value)
+        if isinstance(value.owner, Operation):
+            if loop in value.owner.ancestors():
+                todo += value.owner.operands
+        elif value.owner.parent_op is loop:
+            return True
+    return False
 
 
 def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
@@ -201,7 +221,7 @@ def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: 
     """
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)
-    rate = numbers.load_rate(source.neighbours, source.apart, kind)
+    rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along)
     way = size * max(1 / rate, source.memory / numbers.dram)
     flow = arriving(size, way, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - way)

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from wspec.model.machine import description_of
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -56,6 +58,12 @@ def read_points(path: Path) -> list[Point]:
         Point(**{**one, "grid": tuple(one["grid"]), "samples_us": tuple(one.get("samples_us", ()))})
         for one in data["points"]
     ]
+
+
+def machine_of(path: Path) -> str:
+    """The description of the card that the points of a file were measured on, where the file says which that was."""
+    known = json.loads(path.read_text(encoding="utf-8")).get("environment", {})
+    return description_of(known.get("card", ""))
 
 
 def write_points(points: Sequence[Point], path: Path) -> None:

@@ -57,7 +57,7 @@ class Tracer:
 
     def obtain(self, source: bridge.KernelSource) -> tuple[bridge.Result, bridge.Group]:
         """Compile. Raises WspecError for a kernel that is not specialized, with the reason."""
-        options = self.compiler.options.replace(gate="off")  # the stamps may cost a few spills
+        options = self.compiler.here.replace(gate="off")  # the stamps may cost a few spills
         self.made = None
         result, group = bridge.obtain(source, options, self._judge, prove, self.kernel.wspec_plan)
         if not result.specialized:
