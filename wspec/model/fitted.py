@@ -103,8 +103,8 @@ ON_THE_WAY = _set(
     "loads that nobody reads come fastest with 131,072 on their way (tma_product.flight_rate)",
 )  # fmt: skip
 STRADDLING = _set(
-    "straddling", 0.87, "part of the rate at which L2 sends all SMs the same tile of rows that straddle lines, or are "
-    "half a line, that a kernel gets of it",
+    "straddling", 0.87, "part of the rate at which L2 sends all SMs the same tile that a kernel gets of it, on a card "
+    "of which tma_near is not known",
     "products of seeds 51 and 72, their clock given (docs/results/drawn.md)",
     "those of seeds 201 and 202 come out 1 to 3 % too fast in the mean",
 )  # fmt: skip
