@@ -24,6 +24,7 @@ from wspec.ir.isomorphism import Match
 from wspec.ir.numbering import ID
 from wspec.ir.types import I32, i32
 from wspec.passes.tile_coarsening.choice import hindrance
+from wspec.passes.tile_coarsening.counted_offsets import count_offsets, is_same
 from wspec.plan.coarsening import MEMBER, differing_in, slice_in
 from wspec.plan.partition import hot_loops
 from wspec.plan.tile_table import grid_size, tile_loop
@@ -66,6 +67,8 @@ def coarsen_tiles(module: Operation, size: int, axis: int = 0) -> Operation:
     loops = [op for op in hot_loops(function) if op.parent is block]
     if len(loops) != len(hot_loops(function)):
         raise CannotCoarsen("its loops that multiply stand in other loops or in branches", tile)
+    for loop in loops:
+        count_offsets(loop)
     varies = team.varies
     if not any(_shares(loop, varies) for loop in loops):
         raise CannotCoarsen("neighbouring tiles share nothing that its loops load", loops[0])
@@ -93,9 +96,18 @@ class _Team:
 
 def _shares(loop: Operation, varies: set[Value]) -> bool:
     """Does the loop load a tile whose place is the same for all members?"""
-    own = {loop.regions[0].block.args[0]}
-    loads = [op for op in loop.regions[0].block.ops if op.name == LOAD]
-    return any(not (set(load.operands) - own) & varies for load in loads)
+    return any(_place(load, loop, varies) is not None for load in loop.regions[0].block.ops if load.name == LOAD)
+
+
+def _place(load: Operation, loop: Operation, varies: set[Value]) -> list[Operation] | None:
+    """What in a loop computes where its load is from, if that depends on the iteration and on what all members have."""
+    body = loop.regions[0].block
+    within = {*body.args[1:], *(value for op in body.ops for value in op.results)}
+    ops = slice_in(body, load.operands, within)
+    if ops is None:
+        return None
+    made = {body.args[0], *(value for op in ops for value in op.results)}
+    return None if any(v in varies and v not in made for op in (*ops, load) for v in op.operands) else ops
 
 
 # ------------------------------------------------------------------------------- loops of different length
@@ -103,7 +115,7 @@ def _shares(loop: Operation, varies: set[Value]) -> bool:
 
 def _goes_on(one: Operation, two: Operation) -> bool:
     """Does the second loop take up where the first one ends: its bounds, its loads and all that it carries?"""
-    if two.operands[0] is not one.operands[1] or two.operands[2] is not one.operands[2]:
+    if not is_same(two.operands[0], one.operands[1]) or not is_same(two.operands[2], one.operands[2]):
         return False
     return sorted(v.index for v in two.operands[3:] if v.op is one) == list(range(len(one.results)))
 
@@ -258,25 +270,27 @@ def _rest(
 
 def _loads(build: Builder, team: _Team, one: Operation, two: Operation | None, index: Value) -> list[Value]:
     """The tiles of one iteration, for whoever needs them."""
-    body = one.regions[0].block
-    loads = [op for op in body.ops if op.name == LOAD]
+    body, varies = one.regions[0].block, team.varies
+    ops = _with_places(one, varies)
     if two is not None:
-        others = [op for op in two.regions[0].block.ops if op.name == LOAD]
-        match = Match({body.args[0]}, {two.regions[0].block.args[0]})
-        if not match.pair(body.args[0], two.regions[0].block.args[0]) or not match.operations(
-            loads, others, frozenset({ID})
-        ):
+        first = two.regions[0].block.args[0]
+        match = Match({body.args[0]}, {first})
+        if not match.pair(body.args[0], first) or not match.operations(ops, _with_places(two, varies), frozenset({ID})):
             raise CannotCoarsen("two loops in a row load different tiles", two)
-    varies = team.varies - {body.args[0]}
     values = {body.args[0]: index}
-    for load in loads:
-        if any(v in varies or _inside(v, one) for v in load.operands if v is not body.args[0]):
+    for op in ops:
+        build.add(op.clone(values))
+    return [values[op.result] for op in ops if op.name == LOAD]
+
+
+def _with_places(loop: Operation, varies: set[Value]) -> list[Operation]:
+    """The loads of a loop, with what computes where they are from."""
+    found: set[Operation] = set()
+    for load in (op for op in loop.regions[0].block.ops if op.name == LOAD):
+        place = _place(load, loop, varies)
+        if place is None:
             raise CannotCoarsen(
                 "a tile's place in a loop of different lengths depends on more than the iteration", load
             )
-        build.add(load.clone(values))
-    return [values[load.result] for load in loads]
-
-
-def _inside(value: Value, loop: Operation) -> bool:
-    return value.op is not None and value.op.is_inside(loop)
+        found.update(place, {load})
+    return [op for op in loop.regions[0].block.ops if op in found]

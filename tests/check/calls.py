@@ -14,6 +14,7 @@ from wspec.ir.types import (
     Attribute,
     DenseArrayAttr,
     DenseAttr,
+    FloatAttr,
     IntegerAttr,
     Layout,
     MemDescType,
@@ -78,6 +79,7 @@ CALLS: dict[str, frozenset[int | str]] = {
     "op": frozenset((0,)),
     "asm_of": frozenset((0,)),
     "pid": frozenset((0,)),
+    "real": frozenset((0,)),
     "warp_id": frozenset(),
     **dict.fromkeys(
         ("filled", "dealloc", "inval", "wait", "load", "store", "tma_store", "fence", "cp", "commit", "number",
@@ -301,6 +303,10 @@ class Calls:
 
     def zeros(self, rows: int, columns: int) -> Value:
         return self._tensor(TensorType((rows, columns), F32, MMA))
+
+    def real(self, number: int) -> Value:
+        """A constant."""
+        return self.builder.create("arith.constant", [], [F16], {"value": FloatAttr(f"{number}.0", F16)}).result
 
     def all_of(self, value: Value) -> Value:
         """A tile of one value."""

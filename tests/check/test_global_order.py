@@ -165,6 +165,8 @@ def kernel(n, m: f16, k: f16):
     [
         ("m", "m", "pid(0)", "smin(pid(0) + 1, n)", True),
         ("m", "k", "pid(0)", "smin(pid(0) + 1, n)", False),  # what the tile is filled with
+        ("real(1)", "real(1)", "pid(0)", "smin(pid(0) + 1, n)", True),
+        ("real(1)", "real(2)", "pid(0)", "smin(pid(0) + 1, n)", False),
         ("m", "m", "pid(0)", "smin(pid(0) * 2, n)", False),
         ("m", "m", "pid(0)", "pid(0)", False),
     ],

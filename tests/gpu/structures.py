@@ -457,6 +457,18 @@ def attention_two_loops(tile: Tile, size: Size, device: str) -> Launch:
     return x.launch((size.tiles,), x.o_desc, SCALE, x.keys, expected=lambda: x.truth(True))
 
 
+def attention_offsets(tile: Tile, size: Size, device: str) -> Launch:
+    """Two heads."""
+    length = size.tiles * tile.m
+    x = Attention(tile, device, 2 * length, 2 * length)
+
+    def expected() -> Tensor:
+        heads = (slice(0, length), slice(length, 2 * length))
+        return torch.cat([attend(x.q[one], x.k[one], x.v[one], True) for one in heads])
+
+    return x.launch((size.tiles, 2), x.o_desc, SCALE / 1.44269504, length, expected=expected)
+
+
 def attention_grouped(tile: Tile, size: Size, device: str) -> Launch:
     """Four heads of queries to one of keys, and as many heads as give the number of tiles asked for."""
     length, group = size.trips * tile.n, 4

@@ -60,8 +60,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "two blocks": {"blocks": 2},
     # Blocks that walk are set up once, however short the loop.
     "gated": {"gate": "model", "trials": 0, "persistent": False},
+    "team": {"coarsening": 3},
 }
 BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
+NEIGHBOURS = (BIG_TILE, (*SMALL_TILE, "team"))
 
 # ---------------------------------------------------------------------------------------------------- cases
 
@@ -179,7 +181,10 @@ JOBS: tuple[Job, ...] = (
     Job(Case("short_chain", T128, (("TRIPS", 2),), DIAGONAL), "gated", "short-loop"),
     *jobs("short_chain", T128, T64, sizes=DIAGONAL, variants=[("default", "depth 1")], TRIPS=2),
     *jobs("short_chain", T128, T64, NARROW, sizes=DIAGONAL, TRIPS=7),
-    *jobs("attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL),
+    *jobs(
+        "attention_two_loops", T128, T64, NARROW, Tile(128, 128, 128, 8, "bf16"), sizes=DIAGONAL, variants=NEIGHBOURS
+    ),
+    *jobs("attention_offsets", T128, T64, NARROW, sizes=DIAGONAL, variants=NEIGHBOURS),
     *jobs("attention_grouped", T128, T64, LOW, Tile(64, 64, 256, 4), sizes=NOT_ZERO),
     *jobs("attention_persistent", T128, T64, NARROW, Tile(128, 32, 256, 8, "bf16"), sizes=TALL),
     *jobs("attention_weighted", T128, T64, NARROW, sizes=TALL),

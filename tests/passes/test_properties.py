@@ -89,6 +89,7 @@ def chains(draw: st.DrawFn) -> Case:
     m, n, d = (draw(st.sampled_from(sizes)) for sizes in ((64, 128), (32, 64, 128), (32, 64, 128)))
     dtype = draw(st.sampled_from(["fp16", "bf16"]))
     kernels = [odd.attention_masked, odd.attention_two_loops, odd.attention_grouped, odd.attention_persistent]
+    kernels += [odd.attention_offsets]
     kernel = draw(st.sampled_from(kernels))
     types = {"q_desc": desc(m, d, dtype), "k_desc": desc(n, d, dtype), "v_desc": desc(n, d, dtype)}
     types |= {"o_desc": desc(m, d, dtype), "scale": "fp32", "length": "i32"}

@@ -75,6 +75,27 @@ def attention_two_loops(
 
 
 @triton.jit
+def attention_offsets(
+    q_desc, k_desc, v_desc, o_desc, scale, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):
+    """The same, heads below each other, with offsets that the loops carry."""
+    row, head = tl.program_id(0) * BM, tl.program_id(1) * length
+    last = head + row + tl.arange(0, BM)
+    acc, total, top = _no_keys(BM, D)
+    scale *= 1.44269504
+    q = q_desc.load([head + row, 0])
+    at = head
+    for _ in tl.range(0, row, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, at, last, scale, BN, False)
+        at += BN
+    at = head + row
+    for _ in tl.range(row, (tl.program_id(0) + 1) * BM, BN):
+        acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, at, last, scale, BN, True)
+        at += BN
+    o_desc.store([head + row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
 def scores_around_a_loop(
     q_desc, k_desc, u_desc, w_desc, v_desc, o_desc, length, inner,
     BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, TRIPS: tl.constexpr,

@@ -172,6 +172,7 @@ def _chains() -> Iterator[Case]:
     yield case("attention_masked", ATTENTION, {**HEAD, "CAUSAL": False})
     yield case("attention_masked_causal", ATTENTION, {**HEAD, "CAUSAL": True}, odd.attention_masked)
     yield case("attention_two_loops", ATTENTION, HEAD)
+    yield case("attention_offsets", ATTENTION, HEAD)
     yield case("attention_grouped", {**ATTENTION, "group": "i32"}, HEAD)
     yield case("attention_persistent", {**ATTENTION, "tiles": "i32"}, HEAD)
     yield case("attention_weighted", {**ATTENTION, "tiles": "i32", "weight_ptr": "*fp32:16"}, HEAD)

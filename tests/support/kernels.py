@@ -17,6 +17,7 @@ attention_grouped = attention_kernels.attention_grouped
 attention_masked = attention_kernels.attention_masked
 attention_persistent = attention_kernels.attention_persistent
 attention_two_loops = attention_kernels.attention_two_loops
+attention_offsets = attention_kernels.attention_offsets
 attention_weighted = attention_kernels.attention_weighted
 short_chain = attention_kernels.short_chain
 

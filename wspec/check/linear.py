@@ -184,7 +184,9 @@ class Terms:
             return self._argument(value)
         if op.name == "arith.constant":
             number = constant(op)
-            return self._unique(value) if number is None else Linear((), number)
+            if number is None:  # two tasks that compute with one number compute the same
+                return self._pure(op, value) if isinstance(value.type, ScalarType) else self._unique(value)
+            return Linear((), number)
         if op.name in ("arith.addi", "arith.subi", "arith.muli", "arith.shli"):
             return self._pure(op, value) if scalars.wraps(op) else self._arithmetic(op)
         if op.name in _THROUGH and not _is_bit(op):

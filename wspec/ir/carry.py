@@ -19,3 +19,12 @@ def carry(loop: Operation, values: list[Value]) -> dict[Value, Value]:
     for value in values:
         loop.results.append(Value(value.type, loop, len(loop.results)))
     return {value: body.add_arg(value.type, value.location) for value in values}
+
+
+def drop(loop: Operation, index: int) -> None:
+    """Carry a value no more, whose result and argument nobody reads."""
+    body = loop.regions[0].block
+    del loop.operands[3 + index], body.args[1 + index], body.terminator.operands[index], loop.results[index]
+    for values, first in ((body.args, 1), (loop.results, 0)):
+        for at in range(first + index, len(values)):
+            values[at].index = at

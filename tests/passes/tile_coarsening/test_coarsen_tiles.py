@@ -19,6 +19,7 @@ TYPES = {**dict.fromkeys(("q_desc", "k_desc", "v_desc", "o_desc"), desc(64, 64))
 FULL = case("attention_masked", TYPES, {**ROWS, "CAUSAL": False})
 CAUSAL = case("attention_masked", TYPES, {**ROWS, "CAUSAL": True})
 TWO_LOOPS = case("attention_two_loops", TYPES, ROWS)
+OFFSETS = case("attention_offsets", TYPES, ROWS)
 GROUPED = case("attention_grouped", {**TYPES, "group": "i32"}, ROWS)
 
 
@@ -33,7 +34,7 @@ def count(module: Operation | None, name: str) -> int:
 
 
 @pytest.mark.parametrize("coarsening", [2, 3])
-@pytest.mark.parametrize("one", [FULL, TWO_LOOPS, GROUPED], ids=["full", "two loops", "grouped"])
+@pytest.mark.parametrize("one", [FULL, TWO_LOOPS, GROUPED, OFFSETS], ids=["full", "two loops", "grouped", "offsets"])
 def test_a_team_shares_keys_and_values(one: Case, coarsening: int) -> None:
     made = teamed(one, coarsening)
     plan = made.plan
@@ -48,9 +49,10 @@ def test_a_team_shares_keys_and_values(one: Case, coarsening: int) -> None:
     assert "neighbours at a time" in made.remarks[-1].message
 
 
-def test_loops_of_different_length_end_in_one_rest() -> None:
+@pytest.mark.parametrize("one", [TWO_LOOPS, OFFSETS], ids=["two loops", "offsets"])
+def test_loops_of_different_length_end_in_one_rest(one: Case) -> None:
     """Full tiles of all members are one loop; what is left is another, in which a member works or lets tiles pass."""
-    made = teamed(TWO_LOOPS, keep_stages=True)
+    made = teamed(one, keep_stages=True)
     assert made.plan is not None and len(made.plan.loops) == 2
     assert made.stages["walk_tiles"].count("scf.if") == 2, "the one part or the other, or nothing"
 
