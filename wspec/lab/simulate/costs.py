@@ -234,7 +234,7 @@ class _Source:
             load_near=near,
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             merged=_parts(shared, own, shared.get(_GROUP, machine.tma_rate)),
-            merged_apart=self._apart(own),
+            merged_apart=self._apart(own, near.get((LINE, LINE, True), machine.tma_rate)),
             fill_rows=self._rows("alone"),
             store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
@@ -280,7 +280,7 @@ class _Source:
             multiplying_mhz=self.one("clock.wgmma_mhz", 1.0),
         )
 
-    def _apart(self, own: float) -> dict[int, float]:
+    def _apart(self, own: float, near: float) -> dict[int, float]:
         """The parts of what blocks want that do not follow each other, and so do not ask at the same time. Of steps of
         a product it is known what is left then of being wanted by several (`tma_product.staggered_rate`: A of every
         eighth block, B of eight neighbours; least squares); as much is taken to be left at other distances.
@@ -290,9 +290,8 @@ class _Source:
             return {}
         parts = [[percent / 100, 1 - percent / 100] for percent in steps]
         times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
-        of_a, of_b = (1 / times).tolist()
-        left = max(0.0, of_a - own) / max(1.0, apart[_GROUP] - own)
-        return _parts({at: own + left * (rate - own) for at, rate in apart.items()}, own, of_b)
+        left = max(0.0, 1 / float(times[0]) - own) / max(1.0, apart[_GROUP] - own)
+        return _parts({at: own + left * (rate - own) for at, rate in apart.items()}, own, near)
 
     def _near(self) -> dict[tuple[int, int, bool], float]:
         """Rates of what eight neighbours want that do not begin at the same time, by `row_class` and whether the loop
