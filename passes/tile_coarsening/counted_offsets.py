@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.carry import drop
-from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.core import Operation, Value, replace_uses, uses
 from wspec.ir.ops import is_pure
 
 
 def count_offsets(loop: Operation) -> None:
     """Of a `scf.for`, in place: what it carries so and nobody reads behind it."""
-    body = loop.regions[0].block
-    step = loop.operands[2].number
+    body, step = loop.regions[0].block, loop.operands[2].number
+    assert loop.parent is not None and loop.parent.parent_op is not None
+    used = uses(loop.parent.parent_op)
     for index in reversed(range(len(loop.results))):
         offset, moved = body.args[1 + index], body.terminator.operands[index].op
         by = _moves_by(offset, moved)
         if moved is None or by is None or not step or by % step or offset.type != body.args[0].type:
             continue
-        if any(loop.results[index] in op.operands for op in _behind(loop)) or _uses(body.ops, moved.result) > 1:
+        if loop.results[index] in used or len(used[moved.result]) > 1:
             continue
         base, times = _base(loop, index, by // step), by // step
         build = Builder(body, 0, moved.location)
@@ -70,13 +71,3 @@ def _base(loop: Operation, index: int, times: int) -> Value:
     build = Builder.before(loop)
     before = lower if times == 1 else build.binary("arith.muli", lower, build.constant(times, lower.type))
     return build.binary("arith.subi", start, before)
-
-
-def _behind(loop: Operation) -> list[Operation]:
-    assert loop.parent is not None
-    ops = loop.parent.ops
-    return [inner for op in ops[ops.index(loop) + 1 :] for inner in op.walk()]
-
-
-def _uses(ops: list[Operation], value: Value) -> int:
-    return sum(value in inner.operands for op in ops for inner in op.walk())
