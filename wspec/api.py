@@ -359,7 +359,12 @@ def compiler_of(kernel: Any, changes: Mapping[str, Any], plan: Plan | str | Path
 
 def options_here(options: Options) -> Options:
     """With the description of the card at hand where none is named; in a process of its own the same as in others."""
-    return options if options.machine != AUTO else options.replace(machine=description_of(bridge.card_name()))
+    return options if options.machine != AUTO else options.replace(machine=machine_here())
+
+
+def machine_here() -> str:
+    """The name of the description of the card at hand."""
+    return description_of(bridge.card_name())
 
 
 def _checked(options: Options) -> Options:

@@ -32,7 +32,6 @@ from wspec.lab.bench.precompile import precompile
 from wspec.lab.bench.report import console, write_json, write_markdown
 from wspec.lab.bench.simulator import Predictor
 from wspec.lab.bench.timing import Timing, Variant, measure
-from wspec.model.machine import description_of
 
 CHECKED = 2  # heads of the first batch element compared with float32
 ALLOWED_ERROR = 0.01  # relative, of a bf16 output against float32
@@ -82,7 +81,7 @@ def _results(args: argparse.Namespace, cases: Sequence[Case]) -> Results:
 
     if not args.predict:
         _on_the_gpu(args, cases, results, save)
-    predictor = Predictor(description_of(bridge.card_name()), 0.0)
+    predictor = Predictor(api.machine_here(), 0.0)
     for case in cases:
         for one in arrangements(case.kind.head_dim):
             _predict(case, one, predictor, results)

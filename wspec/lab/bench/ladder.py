@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import wspec
-from wspec import bridge
+from wspec import api
 from wspec.kernels import attention
 from wspec.lab.bench.accuracy import Error
 from wspec.lab.bench.attention_cases import HIDDEN, TOKENS
@@ -30,7 +30,6 @@ from wspec.lab.bench.report import Table, console
 from wspec.lab.bench.simulator import Predictor
 from wspec.lab.bench.timing import Timing, Variant, measure
 from wspec.lab.simulate.points import Point
-from wspec.model.machine import description_of
 
 TECHNIQUES = {
     "overlap": "QK of the next keys beside the softmax",
@@ -154,7 +153,7 @@ def point(args: argparse.Namespace, step: tuple[str, ...]) -> Point:
 
 def _foretold(args: argparse.Namespace) -> dict[str, float]:
     """Microseconds of each step, at one clock, as they share it where they take turns: the mean of each one's own."""
-    predictor = Predictor(description_of(bridge.card_name()), args.clock)
+    predictor = Predictor(api.machine_here(), args.clock)
     found = {step_name(step): predictor.predict(point(args, step)) for step in STEPS}
     shared = statistics.mean(one.clock_mhz for one in found.values())
     return {name: one.cycles / shared for name, one in found.items()}

@@ -61,15 +61,15 @@ def in_words(change: Options) -> str:
 
 def distinct(tile: Sequence[Point]) -> tuple[list[Point], list[str]]:
     """Of specialized points of one tile, in order: (those whose kernels differ, why the others are left out)."""
-    from wspec import bridge, ir
+    from wspec import api, bridge, ir
     from wspec.diagnostics import Declined
     from wspec.ir.numbering import number
-    from wspec.model.machine import description_of, load_machine
+    from wspec.model.machine import load_machine
     from wspec.options import Options as Compiler
     from wspec.planner.decide import decide, function_of
 
     source = offline_point(tile[0]).source
-    module, machine = ir.read(bridge.lower(source)[1]), load_machine(description_of(bridge.card_name()))
+    module, machine = ir.read(bridge.lower(source)[1]), load_machine(api.machine_here())
     number(function_of(module))
     kept: dict[Plan, Point] = {}
     problems = []

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 
 import wspec
-from wspec import bridge, ir
+from wspec import api, bridge, ir
 from wspec.kernels import attention, matmul
 from wspec.lab.bench.precompile import precompile
 from wspec.lab.bench.report import Table, console
 from wspec.lab.bench.timing import Variant, measure
-from wspec.model.machine import description_of, load_machine
+from wspec.model.machine import load_machine
 from wspec.options import Options
 
 CASES = tuple((f"attention D={d} {mask}", d, mask == "causal") for d in (64, 128, 256) for mask in ("full", "causal"))
@@ -78,7 +78,7 @@ def searched(steps: int) -> dict[str, dict[str, dict[str, Any]]]:
     """Case -> candidate -> its plan and its predicted time."""
     from wspec.lab.search import search
 
-    found, machine = {}, load_machine(description_of(bridge.card_name()))
+    found, machine = {}, load_machine(api.machine_here())
     for case in (*(name for name, _, _ in CASES), PRODUCT):
         kernel, launch = launch_of(case, "cpu")
         source = bridge.from_arguments(kernel, launch.args, launch.meta)
