@@ -155,3 +155,48 @@ def attention_weighted(
             acc = acc * tl.load(weight_ptr + row + tl.arange(0, BM))[:, None]
             acc, total, top = _fold(acc, total, top, q, k_desc, v_desc, start, top, scale, BN, False)
         o_desc.store([row, 0], (acc / total[:, None]).to(q.dtype))
+
+
+@triton.jit
+def three_dots(q_desc, k_desc, v_desc, w_desc, o_desc, n, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    row = tl.program_id(0) * BM
+    q = q_desc.load([row, 0])
+    acc = tl.zeros([BM, D], tl.float32)
+    for i in tl.range(0, n, BN):
+        s = tl.dot(q, k_desc.load([i, 0]).T).to(q.dtype)
+        t = tl.dot(s, w_desc.load([0, 0])).to(q.dtype)
+        acc = tl.dot(t, v_desc.load([i, 0]), acc)
+    o_desc.store([row, 0], acc.to(q.dtype))
+
+
+@triton.jit
+def flattened(q_desc, k_desc, v_desc, o_desc, tiles, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    """Triton makes one loop of both, which carries q's tile in shared memory; its own back end then fails on that."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        q = q_desc.load([tile * BM, 0])  # at: load
+        acc = tl.zeros([BM, D], tl.float32)
+        for i in tl.range(0, length, BN):
+            s = tl.dot(q, k_desc.load([i, 0]).T)
+            acc = tl.dot(tl.exp2(s).to(q.dtype), v_desc.load([i, 0]), acc)
+        o_desc.store([tile * BM, 0], acc.to(q.dtype))
+
+
+@triton.jit
+def gathered_keys(
+    q_desc, k_ptr, v_ptr, o_desc, page_ptr, scale, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """Attention whose keys and values are rows that a table names: threads copy them, for two groups and a late dot."""
+    row, columns = tl.program_id(0) * BM, tl.arange(0, D)
+    q = q_desc.load([row, 0])
+    m, total = tl.full([BM], -1e30, tl.float32), tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for i in tl.range(0, length, BN):
+        keys = i + tl.arange(0, BN)
+        places = tl.load(page_ptr + keys, mask=keys < length, other=0)[:, None] * D + columns[None, :]
+        s = tl.where(keys[None, :] < length, tl.dot(q, tl.load(k_ptr + places).T) * scale, -1e30)
+        larger = tl.maximum(m, tl.max(s, 1))
+        p, less = tl.exp2(s - larger[:, None]), tl.exp2(m - larger)
+        total = total * less + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), tl.load(v_ptr + places), acc * less[:, None])
+        m = larger
+    o_desc.store([row, 0], (acc / total[:, None]).to(tl.float16))
