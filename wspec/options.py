@@ -68,7 +68,7 @@ class Options:
     )
     coarsening: int | None = _option(
         None,
-        Spec(int, "consumer warp groups that each work on a tile and share what they stream", low=1, high=3,
+        Spec(int, "consumer warp groups that each work on a tile and share what they stream", low=1, high=4,
              optional=True),
     )  # fmt: skip
     epilogue_overlap: bool | None = _option(

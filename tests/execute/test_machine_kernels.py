@@ -113,6 +113,7 @@ def bits(example: examples.Example) -> list[torch.Tensor]:
 TEAMS = [
     ("d64", 2),
     ("d64_causal", 3),
+    ("d64_causal", 4),
     *(pytest.param(variant, team, marks=pytest.mark.slow) for variant, team in (("d64", 3), ("d64_causal", 2))),
 ]
 QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer

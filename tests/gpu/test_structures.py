@@ -61,9 +61,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # Blocks that walk are set up once, however short the loop.
     "gated": {"gate": "model", "trials": 0, "persistent": False},
     "team": {"coarsening": 3},
+    "team of four": {"coarsening": 4},
 }
 BIG_TILE, SMALL_TILE = tuple(VARIANTS)[:5], ("default", "one block", "two blocks")
-NEIGHBOURS = (BIG_TILE, (*SMALL_TILE, "team"))
+NEIGHBOURS = (BIG_TILE, (*SMALL_TILE, "team", "team of four"))
 
 # ---------------------------------------------------------------------------------------------------- cases
 

@@ -1,11 +1,12 @@
 """Which binaries of a kernel a launch may choose between, once its sizes are known.
 
-Today: tiles one at a time, or by teams of three neighbours. A team's iterations are shorter, its tiles take longer to
-start, and what is no multiple of three is filled up.
+Today: tiles one at a time, or by teams of four or three neighbours, as registers allow. A team's iterations are
+shorter, its tiles take longer to start, and what is no multiple of its size is filled up.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from wspec.diagnostics import Declined
@@ -18,7 +19,7 @@ from wspec.planner.decide import decide
 from wspec.target.hopper import WARP_GROUP
 from wspec.tile_scheduler import LaunchWay
 
-TEAM = 3
+TEAMS = (4, 3)  # neighbours that may be worked on at a time; where two would be faster, a tile by itself is
 
 
 def may_choose(plan: Plan, options: Options) -> bool:
@@ -33,13 +34,12 @@ def launch_ways(module: Operation, plan: Plan, machine: Machine, options: Option
 
     `module`: numbered, before it is specialized; it stays as it is.
     """
-    try:
-        team = decide(module, machine, options.replace(coarsening=TEAM))
-    except Declined:
-        return ()
-    return _way("one tile at a time", {}, plan, ALONE, 0.0), _way(
-        f"teams of {TEAM} tiles", {"coarsening": TEAM}, team, 1.0, TEAM_START
-    )
+    ways = [_way("one tile at a time", {}, plan, ALONE, 0.0)]
+    for size in TEAMS:
+        with suppress(Declined):
+            team = decide(module, machine, options.replace(coarsening=size))
+            ways.append(_way(f"teams of {size} tiles", {"coarsening": size}, team, 1.0, TEAM_START))
+    return tuple(ways) if len(ways) > 1 else ()
 
 
 def _way(name: str, change: dict[str, int], plan: Plan, factor: float, start: float) -> LaunchWay:

@@ -78,7 +78,7 @@ def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
     warps = max(task.warps * task.replicas for task in plan.tasks)
     plan = replace(plan, packed=packed_tiles(function, warps) if options.packed_dequantization else ())
     plan = replace(_answered(plan, options), shared_barriers=shares_barriers(plan.channels, options))
-    return with_ptx_edits(plan, loops, machine, options)
+    return with_ptx_edits(plan, loops, size_of(function), machine, options)
 
 
 def _answered(plan: Plan, options: Options) -> Plan:

@@ -18,31 +18,26 @@ from wspec.plan.plan import Plan
 from wspec.target.hopper import WGMMA_ROWS
 
 
-def with_ptx_edits(plan: Plan, loops: Sequence[Operation], machine: Machine, options: Options) -> Plan:
-    """The plan with its edits. `loops`: those that multiply."""
+def with_ptx_edits(plan: Plan, loops: Sequence[Operation], team: int, machine: Machine, options: Options) -> Plan:
+    """The plan with its edits. `loops`: those that multiply; `team`: how many neighbours a block works on at a time."""
     elide, hold = options.elide_barriers, options.hold_waits
     return replace(
         plan,
-        elide_barriers=_elides(plan) if elide is None else elide,
-        hold_waits=_holds(plan, loops, machine) if hold is None else hold,
+        elide_barriers=elide is not False,
+        hold_waits=(team == 1 and _holds(plan, loops, machine)) if hold is None else hold,
         programmatic_launch=_early(options.programmatic_launch, loops, machine),
     )
-
-
-def _elides(plan: Plan) -> bool:
-    """Barriers that order nothing go, but for a team, which they keep in step (docs/results: 1 to 1.5 %)."""
-    return plan.coarsening == 1
 
 
 def _holds(plan: Plan, loops: Sequence[Operation], machine: Machine) -> bool:
     """Waits are held where exponentials have enough to do until the late products are done.
 
-    Where those take much longer the wait comes in any case, and the buffers are only handed back later; the groups of a
-    team have each other's products to run beside. Measured: docs/results.
+    Where those take much longer the wait comes in any case, and the buffers are only handed back later. Nor in a team,
+    whose groups have each other's products to run beside. Measured: docs/results/attention.md.
     """
     late = {one.loop: set(one.stage1) for one in plan.loops if one.stage1}
     loop = next((loop for loop in loops if id_of(loop) in late), None)
-    if loop is None or plan.coarsening > 1:
+    if loop is None:
         return False
     behind = iteration((op for op in loop.regions[0].block.ops if id_of(op) in late[id_of(loop)]), machine)
     return loop_work(loop, machine).exp >= HELD_SHARE * behind.mma > 0

@@ -33,7 +33,7 @@ def count(module: Operation | None, name: str) -> int:
     return sum(op.name == name for op in module.walk())
 
 
-@pytest.mark.parametrize("coarsening", [2, 3])
+@pytest.mark.parametrize("coarsening", [2, 3, 4])
 @pytest.mark.parametrize("one", [FULL, TWO_LOOPS, GROUPED, OFFSETS], ids=["full", "two loops", "grouped", "offsets"])
 def test_a_team_shares_keys_and_values(one: Case, coarsening: int) -> None:
     made = teamed(one, coarsening)
