@@ -1,8 +1,8 @@
 """Teams: consumer warp groups that each work on a tile of their own and share the tiles that a loop streams.
 
-In attention three neighbouring tiles of queries read the same keys and values. A warp group needs 64 rows for its
-products, and Triton's tiles are powers of two; so three groups cannot share one tile, but they can share what three
-tiles read. `wspec.member` is the number of the group, 0 to size - 1; what depends on it differs between members.
+In attention neighbouring tiles of queries read the same keys and values. A warp group needs 64 rows for its products,
+and Triton's tiles are powers of two; so three groups cannot share one tile, but they can share what three tiles
+read. `wspec.member` is the number of the group, 0 to size - 1; what depends on it differs between members.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m wspec.lab.bench.groups`: attention with one, two and three consumer warp groups on an SM, and why.
+"""`python -m wspec.lab.bench.groups`: attention with one to four consumer warp groups on an SM, and why.
 
 Each arrangement's registers, shared memory and blocks; its speed, predicted and measured in shuffled rounds beside
 FlashAttention-3 (with FA3_ROOT) after a comparison with float32; and how busy units are, predicted and counted (`ncu`).

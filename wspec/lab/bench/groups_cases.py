@@ -1,4 +1,4 @@
-"""The ways to put one, two or three consumer warp groups on an SM that `wspec.lab.bench.groups` compares."""
+"""The ways to put one to four consumer warp groups on an SM that `wspec.lab.bench.groups` compares."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def arrangements(head_dim: int) -> list[Arrangement]:
     """Those of a head dimension, 64 or 128; each with several groups in a block once without and once with turns.
 
     At 128 the accumulators of three groups leave too few registers for 128 keys: they are compared at 64 keys too,
-    and so is the tile of two.
+    and so is the tile of two. At 64 there are registers for four groups with 64 keys, and for fewer besides.
     """
     wide = [
         Arrangement(1, Config(64, 128, 4)),
@@ -82,9 +82,12 @@ def arrangements(head_dim: int) -> list[Arrangement]:
         Arrangement(2, Config(64, 128 if head_dim == 64 else 64, 4), blocks=2),
         Arrangement(3, Config(64, 128, 4, coarsening=3)),
     ]
-    narrow = (
-        [Arrangement(2, Config(128, 64, 8)), Arrangement(3, Config(64, 64, 4, coarsening=3))] if head_dim == 128 else []
-    )
+    three = Arrangement(3, Config(64, 64, 4, coarsening=3))
+    if head_dim == 128:
+        narrow = [Arrangement(2, Config(128, 64, 8)), three]
+    else:
+        four = Arrangement(4, Config(64, 64, 4, coarsening=4))
+        narrow = [Arrangement(3, Config(64, 64, 4), blocks=3), three, four]
     found = sorted([*wide, *narrow], key=lambda one: one.groups)
     return [Arrangement(one.groups, one.config, one.blocks, turns) for one in found for turns in _turns(one)]
 
