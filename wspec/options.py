@@ -130,6 +130,9 @@ class Options:
             optional=True,
         ),
     )
+    interleave_rows: bool = _option(
+        True, Spec(bool, "where ptxas computes the rows of a tile one after the other, it is kept from it")
+    )
     packed_dequantization: bool = _option(
         True, Spec(bool, "tiles of floats that are a few bits of a byte are computed several bytes at a time")
     )
@@ -283,6 +286,7 @@ class OptionArguments(TypedDict, total=False):
     elide_barriers: bool | None
     hold_waits: bool | None
     programmatic_launch: bool | None
+    interleave_rows: bool
     packed_dequantization: bool
     specialize: bool
     promote: bool | None

@@ -43,7 +43,13 @@ class Judge:
         if found is None:
             return Verdict(module, remarks=remarks, stages=stages)
         constant = None if outcome.module is None else _table(outcome.module)
-        edits = PtxEdits(found.elide_barriers, found.hold_waits, bool(found.programmatic_launch), constant)
+        edits = PtxEdits(
+            found.elide_barriers,
+            found.hold_waits,
+            bool(found.programmatic_launch),
+            self.options.interleave_rows,
+            constant,
+        )
         ways = () if module is None or self.plan is not None else self._ways(text, found)
         return Verdict(
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,

@@ -7,7 +7,8 @@ import pytest
 from tests.bridge.sample_kernels import add_source, gemm_source
 from wspec import bridge
 from wspec.bridge import backend
-from wspec.bridge.sass.resources import instructions, ptxas_notes, ptxas_version, spill_bytes
+from wspec.bridge.sass.ptxas_log import ptxas_notes, spill_bytes
+from wspec.bridge.sass.resources import instructions, ptxas_version
 
 
 def test_the_assembler_is_called_as_triton_calls_it() -> None:

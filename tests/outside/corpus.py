@@ -68,7 +68,7 @@ def judged(path: Path, gate: str) -> Row:
     from wspec.bridge.compile import Elsewhere, compile_lowered
     from wspec.bridge.frontend import HOPPER, KernelSource
     from wspec.bridge.plain import PlainSpills
-    from wspec.bridge.sass.resources import spill_bytes
+    from wspec.bridge.sass.ptxas_log import spill_bytes
     from wspec.bridge.text import reparse
     from wspec.ir.loc import FileLoc
     from wspec.options import Options

@@ -222,6 +222,47 @@ def test_arrivals_that_may_not_be_put_off(between: str, again: str) -> None:
     assert put_off(between, again) != ""
 
 
+TWO_ROWS = ROW + "	max.f32 	%f4, %f5, %f6;\n"
+TIED = """	{
+	.reg .pred %known;
+	setp.ne.b32 %known, %f4, 0x7fc0dead;
+	selp.b32 %f1, %f1, %f4, %known;
+	}
+"""
+
+
+def tied(rows: str = TWO_ROWS, tie: str = TIED) -> Validation:
+    """A value that waits for another one."""
+    return validate(whole(rows + STORE), whole(rows + tie + STORE))
+
+
+def test_a_value_may_wait_for_another_one() -> None:
+    assert tied() == Validation("PTX: 1 row beside others, shown to be equivalent")
+    third = TIED.replace("	}\n", "	selp.b32 %f7, %f7, %f4, %known;\n	}\n")
+    assert tied(tie=third).summary.startswith("PTX: 2 rows beside others")
+
+
+@pytest.mark.parametrize(
+    ("rows", "tie"),
+    [
+        (TWO_ROWS.replace("max.f32 	%f4, %f5, %f6", "mov.b32 	%f4, %r1"), TIED),  # may be that number
+        (ROW, TIED),
+        (TWO_ROWS, TIED.replace("0x7fc0dead", "0x7fffffff")),  # the NaN that they give
+        (TWO_ROWS, TIED.replace("0x7fc0dead", "0")),
+        (TWO_ROWS, TIED.replace("setp.ne", "setp.eq")),
+        (TWO_ROWS, TIED.replace("%f1, %f1, %f4", "%f1, %f4, %f1")),
+        (TWO_ROWS, TIED.replace("%f1, %f1, %f4", "%f1, %f2, %f4")),
+        (TWO_ROWS, TIED.replace("	selp", "	@%known selp").replace("%f4, %known;", "%f4, %p2;")),
+        (TWO_ROWS, TIED.replace("	setp", "	@%p2 setp")),
+        (TWO_ROWS, TIED.replace("setp.ne.b32 %known", "and.pred %known, %p2, %p2;\n	setp.ne.b32 %p2")),
+        (TWO_ROWS + "$L__BB0_2:\n", TIED),  # where others come to, who may bring another value
+    ],
+)
+def test_values_that_may_change(rows: str, tie: str) -> None:
+    jump = "	@%p2 bra 	$L__BB0_2;\n" if "BB0_2" in rows else ""
+    assert tied(jump + rows, tie).refusal
+
+
 EARLY = "	griddepcontrol.wait;\n	griddepcontrol.launch_dependents;\n"
 
 

@@ -19,6 +19,8 @@ from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.ptx.shown import shown
 from wspec.bridge.sass.beside_ptx import Expected, keeps_order
 from wspec.bridge.sass.kept_operands import Products, products_of
+from wspec.bridge.sass.ptxas_log import spill_bytes
+from wspec.bridge.sass.rows_in_turn import rows_in_turn
 from wspec.bridge.text import BridgeError, captured, generic_text, reparse, run_passes, verify
 from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
@@ -61,12 +63,26 @@ def finish(
     made, read_once = emit(text, source, told), functools.cache(read)
     ptx = edits.apply(made.ptx, read_once)
     done = _assembled(made, ptx, edits.constant, source, read_once)
+    if edits.interleave_rows and rows_in_turn(done.cubin):
+        done = _interleaved(done, made, edits, source, read_once)
     if (refusal := done.validation.refusal) and ptx != made.ptx:
         bare = _assembled(made, made.ptx, None, source, read_once)
         if not bare.validation.refusal:
             said = f"{bare.validation.summary}; not edited, for it was not shown that it may be: {refusal}"
             done = replace(bare, validation=Validation(said))
     return done
+
+
+def _interleaved(
+    done: Finished, made: Emitted, edits: PtxEdits, source: KernelSource, read_once: Callable[[str], Module]
+) -> Finished:
+    """With rows beside each other, where ptxas then does so and spills no more than before."""
+    ptx = edits.apply(made.ptx, read_once, in_turn=True)
+    if ptx == done.ptx:
+        return done
+    other = _assembled(made, ptx, edits.constant, source, read_once)
+    more = spill_bytes(other.ptxas_log) > spill_bytes(done.ptxas_log)
+    return done if other.validation.refusal or more or rows_in_turn(other.cubin) else other
 
 
 def _assembled(

@@ -24,7 +24,8 @@ from wspec.bridge.proof import Checker, Proving, rule, rule_ptx
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.reproducer import failure, first_line, write_reproducer
 from wspec.bridge.sass.miscompiled import refusal
-from wspec.bridge.sass.resources import ptxas_notes, sass, spill_bytes
+from wspec.bridge.sass.ptxas_log import ptxas_notes, spill_bytes
+from wspec.bridge.sass.resources import sass
 from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.bridge.undivided import with_descriptors_alone

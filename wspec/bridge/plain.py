@@ -7,7 +7,7 @@ from functools import cached_property
 
 from wspec.bridge.backend import finish_as_triton
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.sass.resources import spill_bytes
+from wspec.bridge.sass.ptxas_log import spill_bytes
 from wspec.bridge.text import BridgeError
 
 

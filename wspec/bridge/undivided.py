@@ -14,7 +14,7 @@ from wspec.bridge.backend import Finished, finish_as_triton
 from wspec.bridge.cache import Result
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.plain import PlainSpills
-from wspec.bridge.sass.resources import spill_bytes
+from wspec.bridge.sass.ptxas_log import spill_bytes
 from wspec.bridge.text import generic_text, reparse
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import Promotion, compared

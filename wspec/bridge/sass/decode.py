@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, kernel_code
@@ -20,6 +20,7 @@ _BITS = {"R": 8, "UR": 6, "P": 3, "UP": 3}  # of a field that names a register; 
 _GUARD = 12  # the guard's first bit
 _ALWAYS = 7 << _GUARD
 _BRA, _BRX, _EXIT = 0x947, 0x949, 0x94D
+JUMPS = frozenset({_BRA, _BRX, _EXIT})
 _PLAIN_JUMP = 0x3800000  # the upper half of a jump without its distance: no further predicate, not BRA.DIV, not BRA.U
 _TILE = 31 << 53  # the columns of a tile of tensor cores, in eights, less one
 _TILES = [(number << 53, 8 * (number + 1)) for number in range(32)]  # (that field, columns)
@@ -115,17 +116,28 @@ def jump_target(address: int, low: int, high: int) -> int:
     return address + INSTRUCTION_BYTES + ((distance << 8 | low >> 16 & 0xFF) << 2)
 
 
-def written(low: int, high: int) -> int | None:
-    """The set of registers that an instruction writes; None of one that is not known, jumps among them."""
+def registers_of(low: int, high: int) -> tuple[int, int] | None:
+    """(the set of registers that an instruction reads, its guard among them, and the set that it writes); None of one
+    that is not known, jumps among them."""
     word = low | high << 64
     for mask, values in _table().get(low & 0xFFF, ()):
         form = values.get(word & mask)
         if form is not None:
-            found = 0
-            for shift, bits, sets in form.writes:
-                found |= sets[word >> shift & bits]
-            return found
+            return _union(form.reads, word), _union(form.writes, word)
     return None
+
+
+def written(low: int, high: int) -> int | None:
+    """The set of registers that an instruction writes; None of one that is not known, jumps among them."""
+    found = registers_of(low, high)
+    return None if found is None else found[1]
+
+
+def _union(fields: Sequence[Field], word: int) -> int:
+    found = 0
+    for shift, bits, sets in fields:
+        found |= sets[word >> shift & bits]
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------ the table

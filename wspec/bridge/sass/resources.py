@@ -16,10 +16,9 @@ from triton import knobs
 from wspec.bridge.backend import assemble, get_ptxas
 from wspec.bridge.frontend import HOPPER, KernelSource
 from wspec.bridge.sass.counts import Counts, counts_of
+from wspec.bridge.sass.ptxas_log import FRAME, ptxas_notes
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_NOTE = re.compile(r"\b(C75\d\d)\b")
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);", re.ASCII)
 _RELEASE = re.compile(r"release (\S+), V(\S+)")
 _PLACE = re.compile(r"^\t//## .*\n", re.MULTILINE)  # a source line in a disassembly
@@ -63,7 +62,7 @@ def resources(cubin: bytes, ptxas_log: str, *, shared_bytes: int, warps: int) ->
     """Read them from the binary and from what `ptxas -v` said. nvdisasm (about 0.3 s) is asked where the binary holds
     what is not known."""
     counts = counts_of(cubin) or _disassembled_counts(cubin)
-    frame = _FRAME.search(ptxas_log)
+    frame = FRAME.search(ptxas_log)
     stack, stores, loads = map(int, frame.groups()) if frame else (0, 0, 0)
     registers = _REGISTERS.search(ptxas_log)
     return Resources(
@@ -101,17 +100,6 @@ def kernel_resources(source: KernelSource, kernel: Any, ptxas_log: str) -> Resou
 def stage_text(kernel: Any, stage: str) -> str:
     """The text of a stage of a CompiledKernel: ttgir, llir, ptx or sass."""
     return sass(kernel.asm["cubin"]) if stage == "sass" else str(kernel.asm[stage])
-
-
-def spill_bytes(ptxas_log: str) -> int:
-    """Bytes spilled, stores and loads, without disassembling."""
-    frame = _FRAME.search(ptxas_log)
-    return int(frame[2]) + int(frame[3]) if frame else 0
-
-
-def ptxas_notes(ptxas_log: str) -> tuple[str, ...]:
-    """The codes of advice ptxas gives about wgmma, e.g. C7510."""
-    return tuple(sorted(set(_NOTE.findall(ptxas_log))))
 
 
 def sass(cubin: bytes, *, lines: bool = False) -> str:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wspec.ptx.effects import ARITHMETIC, EXCHANGES, has_known_registers, reads, writes
+from wspec.ptx.effects import ARITHMETIC, EXCHANGES, reads, writes
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number, Register
+from wspec.ptx.operands import Register
 from wspec.ptx.syntax import Function, Instruction, Label
-
-_FLOAT = frozenset(("max", "min", "add", "sub", "mul", "fma"))
-_ROUNDING = frozenset(("rn", "rz", "rm", "rp", "ftz", "sat", "NaN", "f32"))
-_CANONICAL = 0x7FFFFFFF  # the NaN that these instructions give (PTX ISA, floating-point instructions)
+from wspec.ptx.validation.always_true import show_true
 
 
 def show_put_off(
@@ -39,7 +36,7 @@ def show_put_off(
         _same_arrival(arrival, test, both, again)
         between = merged.body[start + 1 : end]
         _only_computes(arrival, between, {id(one) for one in barriers})
-        _is_never_that(test, merged.body[:end])
+        show_true(test, merged.body[:end])
 
 
 def _same_arrival(arrival: Instruction, test: Instruction, both: Instruction, again: Instruction) -> None:
@@ -71,24 +68,3 @@ def _only_computes(arrival: Instruction, between: Sequence[Instruction | Label],
             raise PtxError(f"'{arrival}' is put off past '{one}'")
         if any(name in one.text for name in needed) and needed & set(writes(one)):
             raise PtxError(f"'{one}' changes what '{arrival}' needs")
-
-
-def _is_never_that(test: Instruction, before: Sequence[Instruction | Label]) -> None:
-    """Raises PtxError where the value may be the number, so that the arrival might not come."""
-    value, number = test.operands[1], test.operands[2]
-    if not isinstance(value, Register) or not isinstance(number, Number):
-        raise PtxError(f"'{test}' is no test of a value")
-    for one in reversed(before):
-        if isinstance(one, Label):
-            break
-        if not has_known_registers(one):
-            break
-        if value.name in writes(one):
-            words = one.opcode.split(".")
-            fits = words[0] in _FLOAT and words[-1] == "f32" and set(words[1:]) <= _ROUNDING and not one.guard
-            bits = number.value or 0
-            is_nan = bits >> 23 & 0xFF == 0xFF and bits & 0x7FFFFF != 0
-            if fits and is_nan and bits not in (_CANONICAL, _CANONICAL | 1 << 31):
-                return
-            break
-    raise PtxError(f"the value of '{test}' may be that number")

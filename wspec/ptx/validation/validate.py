@@ -11,6 +11,7 @@ from wspec.ptx.validation.alignment import align
 from wspec.ptx.validation.early_start import show_early_start, show_unread
 from wspec.ptx.validation.group_barriers import show_barriers
 from wspec.ptx.validation.put_off import show_put_off
+from wspec.ptx.validation.tied_values import show_tied, tied_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,20 @@ def _shown(before: Module, after: Module, constant: int | None) -> str:
     barriers = [one for one in aligned.gone if one.name in ("bar", "barrier")]
     arrivals = [one for one in aligned.gone if one.name == "mbarrier"]
     early = [one for one in aligned.come if one.name == "griddepcontrol"]
-    again = [one for one in aligned.come if one.name != "griddepcontrol"]
+    tied = tied_in([one for one in aligned.come if one.name != "griddepcontrol"])
+    ties = {id(one) for group in tied for one in group}
+    again = [one for one in aligned.come if one.name != "griddepcontrol" and id(one) not in ties]
+    rows = show_tied(aligned.merged, tied)
     show_put_off(aligned.merged, arrivals, again, barriers)
     show_barriers(aligned.merged, aligned.gone)
     show_unread(aligned.after, [one for one in aligned.gone if one.name == "mov"])
     if early:
         parameter = f"{aligned.after.name}_param_{constant}" if constant is not None else ""
         show_early_start(aligned.after, early, parameter)
-    return f"PTX: {_counts(barriers, arrivals, early)}, shown to be equivalent"
+    return f"PTX: {_counts(barriers, arrivals, early, rows)}, shown to be equivalent"
 
 
-def _counts(barriers: list[Instruction], arrivals: list[Instruction], early: list[Instruction]) -> str:
+def _counts(barriers: list[Instruction], arrivals: list[Instruction], early: list[Instruction], rows: int) -> str:
     waits = sum(one.opcode == "griddepcontrol.wait" for one in early)
     parts = [
         f"{number} {what}{'' if number == 1 else 's'}{how}"
@@ -69,6 +73,7 @@ def _counts(barriers: list[Instruction], arrivals: list[Instruction], early: lis
             (len(barriers), "barrier", " gone"),
             (len(arrivals), "arrival", " put off"),
             (waits, "early start", ""),
+            (rows, "row", " beside others"),
         )
         if number
     ]
