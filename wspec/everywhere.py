@@ -17,7 +17,7 @@ class Enabled:
 
     def __init__(self, **options: Any) -> None:
         self._compiler = compiler_of(None, options)
-        self._switch = bridge.Switch(self._copy, lambda kernel: ledger.launched(bridge.innermost(kernel).fn))
+        self._switch = bridge.Switch(self._copy, _launched, self._compiler.options)
         self._switch.on()
 
     def disable(self) -> None:
@@ -48,13 +48,18 @@ def enable(*, summary: bool = False, **options: Any) -> Enabled:
     As if `@wspec.compile` with these options stood over each: those of other people's libraries, autotuned ones and
     those launched before included, kernels with a `@wspec.compile` of their own excepted, and those written in Gluon.
     Kernels that Inductor compiles are not launched by Triton and stay as they are. It holds for all threads. The result
-    is a context manager; its `disable()` ends it. With `summary` a table of what became of each kernel is written to
+    is a context manager; its `disable()` ends it. Entered again with the same options, kernels are as they were left:
+    compiled, tuned and tried. With `summary` a table of what became of each kernel is written to
     stderr when the process ends. Raises WspecError for bad options.
     """
     enabled = Enabled(**options)
     if summary:
         atexit.register(_print_summary)
     return enabled
+
+
+def _launched(kernel: Any) -> None:
+    ledger.launched(bridge.innermost(kernel).fn)
 
 
 def _print_summary() -> None:

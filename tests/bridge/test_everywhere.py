@@ -119,6 +119,23 @@ def test_the_last_one_counts(driver: FakeDriver, specialize: FakeSpecialize) -> 
     assert JITFunction.run is PLAIN[0]
 
 
+def test_again_with_the_same_options_a_kernel_is_as_it_was_left(
+    driver: FakeDriver, specialize: FakeSpecialize, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of a program that enters it each time compiles and tunes once."""
+    tuned = []
+    configs = [triton.Config({"BLOCK": block}) for block in (128, 256)]
+    kernel = triton.autotune(configs, ["n"])(fresh())
+    monkeypatch.setattr(Autotuner, "_bench", lambda self, *args, config, **meta: tuned.append(config) or 1.0)
+    for _ in range(3):
+        with wspec.enable(remarks="off", compile_jobs=1):
+            ours = kernel[(8,)](x(), x(), 1024)
+    assert "wspec" in ours.asm and len(tuned) == 2
+    with wspec.enable(remarks="off", compile_jobs=1, depth=2):
+        kernel[(8,)](x(), x(), 1024)
+    assert len(tuned) == 4, "other options are another kernel"
+
+
 def test_autotuned_kernels(driver: FakeDriver, specialize: FakeSpecialize, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy is tuned, and its owner finds what tuning left behind."""
     configs = [triton.Config({"BLOCK": block}) for block in (128, 256)]

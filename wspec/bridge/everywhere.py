@@ -8,7 +8,7 @@ switch on is never found with it off, nor the other way round.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from wspec.bridge.launch import WspecFunction, innermost, is_wrapper
@@ -34,9 +34,10 @@ _lock = threading.Lock()
 class Switch:
     """Launches go through `copy` of their kernel from `on` to `off`; of several that are on, the last one counts."""
 
-    def __init__(self, copy: Copy, launched: Callable[[Any], None]) -> None:
-        """`launched` hears of each launch, by the kernel as its owner has it."""
-        self._copy, self._launched = copy, launched
+    def __init__(self, copy: Copy, launched: Callable[[Any], None], key: Hashable) -> None:
+        """`launched` hears of each launch, by the kernel as its owner has it. Switches of equal `key` make the same
+        copies: a kernel keeps the one that it has, with all that was compiled, tuned and tried."""
+        self._copy, self._launched, self._key = copy, launched, key
 
     def on(self) -> None:
         with _lock:
@@ -60,9 +61,9 @@ class Switch:
     def launch(self, kernel: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the launch returns, run by the kernel's copy where it has one."""
         copies = kernel.__dict__.setdefault(_COPIES, {})
-        if self not in copies:
-            copies[self] = self._copy(kernel)
-        copy = copies[self]
+        if self._key not in copies:
+            copies[self._key] = self._copy(kernel)
+        copy = copies[self._key]
         if not kwargs.get("warmup", False):
             self._launched(kernel)
         if copy is None:
