@@ -77,10 +77,12 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return fake
 
 
-def launch_of(seqlen: int, batch: int, *, causal: bool = False) -> attention.Launch:
+def launch_of(
+    seqlen: int, batch: int, *, causal: bool = False, tile: attention.Config | None = None
+) -> attention.Launch:
     q = torch.empty(batch, 16, seqlen, 64, dtype=torch.bfloat16)
     lse = torch.empty(batch, 16, seqlen)
-    return attention.Launch.of(q, q.clone(), q.clone(), q.clone(), lse, causal=causal, scale=0.125)
+    return attention.Launch.of(q, q.clone(), q.clone(), q.clone(), lse, causal=causal, scale=0.125, config=tile)
 
 
 def test_attention_has_teams_for_long_sequences(driver: FakeDriver, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +95,17 @@ def test_attention_has_teams_for_long_sequences(driver: FakeDriver, capsys: pyte
         groups.append(int(driver.launches[0].packed_metadata[0]) // 4)
     assert groups == [2, 4, 2, 4], "a group and a producer, or three and a producer"
     assert "no launch has" not in capsys.readouterr().err
+
+
+def test_narrow_tiles_have_teams_of_four(driver: FakeDriver) -> None:
+    kernel, tile = wspec.compile(attention.attention_fwd, remarks="off"), attention.Config(64, 64, 4)
+    groups = []
+    for seqlen, batch in ((256, 2), (8192, 1)):
+        driver.launches.clear()
+        launch = launch_of(seqlen, batch, tile=tile)
+        kernel[launch.grid](*launch.args, **launch.meta)
+        groups.append(int(driver.launches[0].packed_metadata[0]) // 4)
+    assert groups == [2, 5], "a group and a producer, or four and a producer"
 
 
 def test_what_is_chosen_is_explained(session_cache: Path) -> None:

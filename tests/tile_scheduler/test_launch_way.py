@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wspec.tile_scheduler import LaunchWay, LoopCost, TileCost, fastest
+from wspec.tile_scheduler import LaunchWay, LoopCost, Ranking, TileCost, fastest
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
 
@@ -41,6 +41,20 @@ def test_the_fastest_comes_first() -> None:
     assert [at for _, at in fastest(ways, (30, 40, 1), {0: 100}, 132)] == [1, 0]
     assert [at for _, at in fastest((ways[0], ways[0]), (30, 40, 1), {0: 10}, 132)] == [0, 1]
     assert fastest(ways, (0, 40, 1), {0: 10}, 132) == [], "nothing is launched"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_what_is_asked_often_is_the_same(count: int) -> None:
+    """The function that is written for the ways of a kernel says what going through them does."""
+    ways = (way(10.0, 100.0), way(6.0, 150.0, 4), way(6.2, 140.0, 3))[:count]
+    turns = set()
+    for iterations in (1, 10, 30, 100):
+        for tiles in (8, 132, 300, 1200):
+            grid = (tiles, 2, 1)
+            found = list(Ranking(ways).fastest(grid, (iterations,), 132))
+            assert found == [at for _, at in fastest(ways, grid, {0: iterations}, 132)]
+            turns.add(tuple(found))
+    assert len({turn[0] for turn in turns}) == count, "each of them is the fastest somewhere"
 
 
 def test_a_file_has_it_all() -> None:
