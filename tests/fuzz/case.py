@@ -85,6 +85,7 @@ _CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "depth": st.sampled_from([2, 1, 3, 1, 2, 4]),
     "blocks": st.sampled_from([1, 2, 1]),
     "overlap": st.booleans(),
+    "coarsening": st.sampled_from([1, 1, 1, 2, 3, 4]),  # few kernels have neighbours that share
     "staging": st.sampled_from(["subtiles", "subtiles", "own"]),
     "producer_warps": st.sampled_from([1, 2, 4]),
     "promote": st.just(False),

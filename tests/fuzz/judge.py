@@ -151,6 +151,7 @@ def _not_as_asked(asked: Mapping[str, Any], plan: Plan) -> Iterator[str]:
     found: dict[str, Any] = {
         "consumers": plan.consumer.replicas,
         "blocks": plan.blocks_per_sm,
+        "coarsening": plan.coarsening,
         "producer_warps": plan.producer.warps if all(one.fill is not Fill.CP_ASYNC for one in plan.channels) else None,
         "persistent": plan.persistent if asked.get("persistent") is not None else None,
     }

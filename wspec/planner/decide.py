@@ -41,11 +41,13 @@ def decide(module: Operation, machine: Machine, options: Options) -> Plan:
         raise Declined(Remark("not-persistent", said, where.location, note=note))
     walks = hindered is None and options.persistent is not False
     walks = walks and (bool(options.persistent) or has_no_tile_loop(function))
+    if options.coarsening is not None and options.coarsening > 1:
+        if not walks:
+            raise _not_coarsened(hindered, options, function)
+        return _coarsened(module, options.coarsening, machine, options)
     flat = None if options.persistent else _planned(module, None, machine, options)
     if isinstance(flat, Plan) and flat.helpers and not has_converter(flat):
         return _flat(flat, options)  # the model compares chains with kernels that have no loop over tiles
-    if walks and options.coarsening is not None and options.coarsening > 1:
-        return _coarsened(module, options.coarsening, machine, options)
     looped = _walking(module, machine, options) if walks else None
     if isinstance(looped, Plan) and not (isinstance(flat, Plan) and _lost(flat, looped)):
         return looped
@@ -54,6 +56,15 @@ def decide(module: Operation, machine: Machine, options: Options) -> Plan:
         assert chosen is not None
         raise chosen
     return chosen if chosen.persistent else _flat(chosen, options)
+
+
+def _not_coarsened(hindered: tuple[str, Operation] | None, options: Options, function: Operation) -> Declined:
+    """Why no block works on several tiles at a time where blocks do not walk through tiles."""
+    why, where = hindered or ("it has a loop over tiles of its own", function)
+    if options.persistent is False:
+        why = "persistent=0 has a block for each tile"
+    said, note = f"the tiles cannot be worked on by a team: {why}", "coarsening=1 works on one at a time"
+    return Declined(Remark("not-persistent", said, where.location, note=note))
 
 
 def _flat(plan: Plan, options: Options) -> Plan:

@@ -101,6 +101,19 @@ def test_what_cannot_be_worked_on_by_a_team(one: Case, said: str) -> None:
         assert place(made.remarks[0]) == expected_place(one)
 
 
+@pytest.mark.parametrize(
+    ("one", "options", "said"),
+    [
+        (FULL, {"persistent": False}, "persistent=0 has a block for each tile"),
+        (case("persistent", {**GEMM, "m": "i32", "n": "i32:16"}, {**TILE, "FLATTEN": False}), {}, "a loop over tiles"),
+    ],
+)
+def test_no_team_where_blocks_do_not_walk_is_said(one: Case, options: dict[str, Any], said: str) -> None:
+    """What is asked for is had or refused; the kernel is not divided in another way instead."""
+    made = outcome(one, **{"persistent": None, "coarsening": 2, **options})
+    assert made.module is None and made.remarks[0].code == "not-persistent" and said in made.remarks[0].message
+
+
 def test_tiles_of_the_loop_must_be_everybodys() -> None:
     """Neighbours along the rows of a product read the same B, but each an A of its own, in every iteration."""
     small = {**GEMM, "a_desc": desc(64, 64), "c_desc": desc(64, 128)}
