@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation, Value
@@ -25,17 +25,24 @@ from wspec.planner.converting import converting_cycles, converts
 from wspec.target.hopper import WARP_GROUP
 
 
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How a specialized kernel works on its loops."""
+
+    groups: int  # warp groups that compute on an SM, those of all its blocks
+    blocks: int  # that share an SM
+    overlaps: bool  # does an iteration of a chain of dots run beside the next one?
+    depth: int  # buffers of the rings
+    copied: frozenset[Operation] = frozenset()  # loads that the producer's threads make themselves
+    borrowing: frozenset[int] = frozenset()  # loads that use another one's barriers
+
+
 def predict(
     loops: list[Operation],
-    machine: Machine,
-    plan_overlaps: bool,
-    groups: int,
     warps: int,
+    arranged: Arrangement,
     specialized: Callable[[Operation, Iteration], Iteration],
-    blocks: int,
-    copied: frozenset[Operation],
-    depth: int,
-    borrowing: frozenset[int],
+    machine: Machine,
 ) -> Prediction:
     """One iteration of the heaviest loop, specialized and not, by `estimate.cycles`.
 
@@ -44,20 +51,16 @@ def predict(
     beside its loop is counted for the plain kernel, where the specialized one does it meanwhile, unless the tiles come
     more slowly than they are multiplied: then both wait for them. Of blocks that share an SM one starts or ends while
     the others go on. Where a group makes an operand of its own products, see converting.py. Where the producer's
-    threads copy tiles themselves, those of the loads that are `copied`, they take so long for the bytes.
+    threads copy tiles themselves they take so long for the bytes.
 
-    `groups` warp groups compute on an SM when specialized; `warps` is the plain kernel's num_warps. `specialized` gives
-    the work of an iteration of the specialized loop from that of the plain one, `blocks` share an SM, and the rings of
-    its loops are `depth` buffers deep; the loads that are `borrowing` use another one's barriers.
+    `warps` is the plain kernel's num_warps. `specialized` gives the work of an iteration of the specialized loop from
+    that of the plain one.
     """
     heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
-    work = loop_work(heaviest, machine)
-    specific = specialized(heaviest, work)
+    work, copied = loop_work(heaviest, machine), arranged.copied
     products = accumulates_only(heaviest, copied)
-    shared = sum(id_of(op) in borrowing for op in heaviest.walk())
-    ours, plain = _ways(
-        loops, heaviest, work, specific, plan_overlaps, groups, blocks, warps, copied, depth, shared, machine
-    )
+    ours = _specialized(heaviest, work, specialized(heaviest, work), arranged, machine)
+    plain = _plain(loops, heaviest, work, warps, copied, machine)
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
     if products:  # while a tile starts and ends, other blocks' tiles come all the same
         sharing = max(1, plain.groups // plain.block_groups)
@@ -65,7 +68,7 @@ def predict(
         before = max(estimate.cycles(replace(plain, work=replace(work, tma=0.0))) + beside, work.tma)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
     if converts(heaviest):
-        cycles, before = converting_cycles(heaviest, work, blocks, max(1, groups // blocks), machine)
+        cycles, before = converting_cycles(heaviest, work, arranged.blocks, ours.block_groups, machine)
         bounds["converting operands"] = cycles
     if any(load.is_inside(loop) for load in copied for loop in loops):
         size = sum(byte_size(load.result.type) for load in copied if load.is_inside(heaviest))
@@ -74,35 +77,44 @@ def predict(
     return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 
-def _ways(
-    loops: list[Operation], heaviest: Operation, work: Iteration, ours: Iteration, overlaps: bool, groups: int,
-    blocks: int, warps: int, copied: frozenset[Operation], depth: int, shared: int, machine: Machine,
-) -> tuple[Way, Way]:  # fmt: skip
-    """The loop specialized, and as it is.
+def _specialized(loop: Operation, work: Iteration, ours: Iteration, arranged: Arrangement, machine: Machine) -> Way:
+    """A buffer is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a
+    part of an iteration later."""
+    streams, blocks, dots = accumulates_only(loop, arranged.copied), arranged.blocks, len(_dots(loop))
+    loads = _loads(loop, arranged.copied)
+    barriers = len(loads) - sum(id_of(op) in arranged.borrowing for op in loop.walk())
+    delay = estimate.consumer_delay(barriers, 0 if arranged.overlaps or streams else dots, machine)
+    trip = estimate.round_trip(_bytes_of(loads), delay, ours.mma / max(1, dots), machine)
+    arrives = trip / (blocks * max(1.0, arranged.depth - 1 / max(1, dots)))
+    least = max(estimate.producer_cycles(len(loads), barriers, blocks, machine), arrives)
+    under_way = 2 if arranged.overlaps or streams else 1
+    return Way(ours, arranged.groups, max(1, arranged.groups // blocks), under_way, delay, least)
 
-    Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over; a loop of one stage
-    it leaves alone, so that a group waits for its tiles while only others work. A buffer of ours is handed back when
-    the dot behind the one that reads it has been issued: of `dots` in an iteration, a part of an iteration later.
-    """
-    streams = accumulates_only(heaviest, copied)
-    loads = sum(op in copied or op.name == "tt.descriptor_load" for op in heaviest.walk())
-    dots = len(_dots(heaviest))
-    awaited, own = 0 if streams else dots, max(1, warps // WARP_GROUP)
-    delay = estimate.consumer_delay(loads - shared, 0 if overlaps else awaited, machine)
-    size = sum(byte_size(op.result.type) for op in heaviest.walk() if op in copied or op.name == "tt.descriptor_load")
-    trip = estimate.round_trip(size, delay, ours.mma / max(1, dots), machine)
-    arrives = trip / (blocks * max(1.0, depth - 1 / max(1, dots)))
-    least = max(estimate.producer_cycles(loads, loads - shared, blocks, machine), arrives)
-    special = Way(ours, groups, max(1, groups // blocks), 2 if overlaps or streams else 1, delay, least)
-    stages = num_stages(heaviest)
-    before = own if walks_by_programs(heaviest) else max(own, plain_groups(loops, machine, warps, stages))
-    waits = estimate.consumer_delay(loads, awaited, machine)
-    trip = estimate.round_trip(size, waits, work.mma / max(1, dots), machine)
-    arrives = trip / (before / own * max(1, stages - 1))
-    delay = estimate.plain_delay(loads, awaited, machine)
+
+def _plain(
+    loops: list[Operation], loop: Operation, work: Iteration, warps: int, copied: frozenset[Operation], machine: Machine
+) -> Way:
+    """Triton's pipeliner asks for a tile `num_stages - 1` iterations ahead, when an iteration is over; a loop of one
+    stage it leaves alone, so that a group waits for its tiles while only others work."""
+    streams, dots, stages = accumulates_only(loop, copied), len(_dots(loop)), num_stages(loop)
+    loads, awaited, own = _loads(loop, copied), 0 if streams else dots, max(1, warps // WARP_GROUP)
+    groups = own if walks_by_programs(loop) else max(own, plain_groups(loops, machine, warps, stages))
+    waits = estimate.consumer_delay(len(loads), awaited, machine)
+    trip = estimate.round_trip(_bytes_of(loads), waits, work.mma / max(1, dots), machine)
+    arrives = trip / (groups / own * max(1, stages - 1))
+    delay = estimate.plain_delay(len(loads), awaited, machine)
     if stages == 1:
-        delay += estimate.round_trip(size, 0, 0, machine)
-    return special, Way(work, before, own, 2 if streams else 1, delay, arrives)
+        delay += estimate.round_trip(_bytes_of(loads), 0, 0, machine)
+    return Way(work, groups, own, 2 if streams else 1, delay, arrives)
+
+
+def _loads(loop: Operation, copied: frozenset[Operation]) -> list[Operation]:
+    """Those of a loop whose tiles a specialized kernel has in rings."""
+    return [op for op in loop.walk() if op in copied or op.name == "tt.descriptor_load"]
+
+
+def _bytes_of(loads: list[Operation]) -> int:
+    return sum(byte_size(load.result.type) for load in loads)
 
 
 def _tile_difference(loop: Operation, machine: Machine) -> float:
