@@ -23,7 +23,8 @@ from wspec.tile_scheduler.launch import flat
 
 @pytest.fixture
 def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The kernel, interpreted."""
+    """The kernel, interpreted, and what it calls."""
+    monkeypatch.setattr(fill_table, "_in_window", InterpretedFunction(fill_table._in_window.fn))
     return InterpretedFunction(fill_table.fill_table.fn)
 
 

@@ -29,6 +29,30 @@ _NUMBERS = [
 ]  # fmt: skip
 
 
+@triton.jit
+def _in_window(turn, tiles, size, windows, length, rising):
+    """(place in its line, line) of the tile whose turn it is, where tiles go dearest first within windows."""
+    window = tl.minimum(turn // size, windows - 1)
+    start = window * size
+    end = tl.where(window == windows - 1, tiles, start + size)
+    within = tl.where(rising == 1, end - 1 - turn, turn - start)
+    first = start // length
+    skipped = start % length
+    part = end % length
+    lines = end // length - first
+    low = tl.minimum(skipped, part)
+    high = tl.maximum(skipped, part)
+    more = lines + (part > skipped).to(tl.int32) - (part < skipped).to(tl.int32)
+    before_low = low * lines
+    before_high = before_low + (high - low) * more
+    one = tl.maximum(lines, 1)
+    in_high = high + (within - before_high) // one
+    in_middle = tl.where(within < before_high, low + (within - before_low) // tl.maximum(more, 1), in_high)
+    at = tl.where(within < before_low, within // one, in_middle)
+    line = first + (at < skipped).to(tl.int32) + within - at * lines - tl.minimum(at, part) + tl.minimum(at, skipped)
+    return at, line
+
+
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
     table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, slots, along, second, third, coarsening, axis, ordered, rising,
@@ -69,32 +93,7 @@ def fill_table(
     is_tile = inside & (turn < tiles)
     count = full + (last_column < tiles % blocks).to(tl.int32)
     if ordered == 1:
-        window = tl.minimum(turn // size, windows - 1)
-        start = window * size
-        end = tl.where(window == windows - 1, tiles, start + size)
-        within = tl.where(rising == 1, end - 1 - turn, turn - start)
-        first = start // length
-        skipped = start % length
-        part = end % length
-        lines = end // length - first
-        low = tl.minimum(skipped, part)
-        high = tl.maximum(skipped, part)
-        more = lines + (part > skipped).to(tl.int32) - (part < skipped).to(tl.int32)
-        before_low = low * lines
-        before_high = before_low + (high - low) * more
-        one = tl.maximum(lines, 1)
-        at = tl.where(
-            within < before_low,
-            within // one,
-            tl.where(
-                within < before_high,
-                low + (within - before_low) // tl.maximum(more, 1),
-                high + (within - before_high) // one,
-            ),
-        )
-        line = (
-            first + (at < skipped).to(tl.int32) + within - at * lines - tl.minimum(at, part) + tl.minimum(at, skipped)
-        )
+        at, line = _in_window(turn, tiles, size, windows, length, rising)
     else:
         at = turn % length
         line = turn // length
