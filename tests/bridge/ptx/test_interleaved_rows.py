@@ -44,6 +44,12 @@ def test_maxima_wait_for_the_last_one() -> None:
     assert text.index("max.f32 	%r32") < test < text.index("selp") < text.index("sub.f32")
 
 
+def test_the_last_one_is_the_last_of_the_text() -> None:
+    shuffles, maxima = zip(*(row(base).split("\n", 1) for base in (10, 20)), strict=True)
+    text = made("\n".join(shuffles) + "\n" + maxima[1] + maxima[0] + exponential(10) + exponential(20))
+    assert ties(text) == [("%r22", "%r12")]
+
+
 @pytest.mark.parametrize(
     "body",
     [

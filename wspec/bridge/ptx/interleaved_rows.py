@@ -54,7 +54,8 @@ def _straight(body: Sequence[Instruction | Label]) -> Iterator[list[Instruction]
 
 
 def _maxima(code: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions that give what came from other threads last and an exponential needs, one for each row."""
+    """The instructions that give what came from other threads last and an exponential needs, one for each row, in the
+    order of the text."""
     newest: dict[str, Instruction] = {}  # register -> the last exchange that it depends on
     order: dict[Instruction, int] = {}
     users: dict[str, Instruction] = {}  # register of an exchange -> the first float32 instruction that reads it
@@ -79,4 +80,5 @@ def _maxima(code: Sequence[Instruction]) -> list[Instruction]:
                 newest.pop(name, None)
             else:
                 newest[name] = latest
-    return [users[writes(one)[0]] for one in sorted(needed, key=order.__getitem__) if writes(one)[0] in users]
+    found = (users[writes(one)[0]] for one in needed if writes(one)[0] in users)
+    return sorted(found, key=lambda one: one.start)
