@@ -90,6 +90,17 @@ def test_what_is_asked_for_in_vain(options: dict[str, object], code: str, why: s
     assert remark.code == code and why in remark.message
 
 
+def test_a_producer_with_more_addresses_than_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left alone with the reason, and no option that nobody has set is wrong."""
+    monkeypatch.setattr("wspec.plan.fill.PIECE_REGISTERS", 20)
+    (remark,) = outcome(ODD["pointers"]).remarks
+    assert (
+        remark.code == "registers"
+        and "the producer would need" in remark.message
+        and "through pointers" in remark.message
+    )
+
+
 # ------------------------------------------------------------------------------------------------- legality
 
 

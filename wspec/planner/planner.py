@@ -58,7 +58,7 @@ from wspec.planner.gate import Arrangement, check_pays, predict
 from wspec.planner.occupancy import choose_occupancy, keep_in_flight
 from wspec.planner.ptx_edits import with_ptx_edits
 from wspec.planner.rings import make_channels, private_loads
-from wspec.target.hopper import WARP_GROUP
+from wspec.target.hopper import CONSUMER_REGISTERS, WARP_GROUP
 
 
 def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
@@ -103,10 +103,19 @@ def _in_one_task(flow: Dataflow, options: Options) -> Options:
 
 
 def _with_filling(sites: list[Site], options: Options) -> Options:
-    """With the warps and registers that a producer needs to fill the channels."""
+    """With the warps and registers that a producer needs to fill the channels. Raises Declined."""
     warps = filling_warps((site.fill for site in sites), options.producer_warps)
-    copied = [byte_size(site.load.result.type) for site in sites if site.fill is Fill.CP_ASYNC]
-    registers = filling_registers(copied, warps, options.producer_registers)
+    copied = [site.load for site in sites if site.fill is Fill.CP_ASYNC]
+    sizes = [byte_size(load.result.type) for load in copied]
+    registers = filling_registers(sizes, warps, options.producer_registers)
+    if copied and registers > CONSUMER_REGISTERS:
+        raise decline(
+            "registers",
+            f"the producer would need {registers} registers a thread for the addresses of what it loads through "
+            f"pointers, {sum(sizes) >> 10} KiB; {CONSUMER_REGISTERS} can be had",
+            copied[0].location,
+            "load the tiles through tensor descriptors",
+        )
     return options.replace(producer_warps=warps, producer_registers=registers)
 
 
