@@ -12,6 +12,7 @@ import wspec
 from tests.bridge.fake_driver import FakeDriver
 from tests.outside.cases import CASES
 from wspec import ledger
+from wspec.bridge.everywhere import COPIES
 
 NAMES = (
     "triton-gemm-s3", "triton-gemm-w8", "triton-persistent", "triton-attention-full-d64-s2",
@@ -28,10 +29,17 @@ def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
     return fake
 
 
+def launch_of(name: str) -> Any:
+    """Of a kernel that has never been launched with it on; tests of one process share the kernels."""
+    launch = CASES[name].make("cpu")
+    launch.kernel.__dict__.pop(COPIES, None)
+    return launch
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_off_on_and_off(name: str, driver: FakeDriver) -> None:
     """What is specialized has another binary, the rest the same one; afterwards all have what they had."""
-    launch = CASES[name].make("cpu")
+    launch = launch_of(name)
     plain = binary(launch.run())
     with wspec.enable(remarks="off"):
         ours = binary(launch.run())
@@ -45,7 +53,7 @@ def test_off_on_and_off(name: str, driver: FakeDriver) -> None:
 
 def test_on_first(driver: FakeDriver) -> None:
     """What the cache holds of a process with it on is nothing for one with it off."""
-    launch = CASES["triton-gemm-w8"].make("cpu")
+    launch = launch_of("triton-gemm-w8")
     with wspec.enable(remarks="off"):
         ours = binary(launch.run())
     assert binary(launch.run()) != ours

@@ -22,7 +22,7 @@ Copy = Callable[[Any], Any]  # of a kernel: one that compiles through wspec, or 
 
 _KINDS: tuple[Any, ...] = (JITFunction, Autotuner, Heuristics)
 _RESULTS = ("best_config", "bench_time", "configs_timings")  # what an Autotuner leaves behind for its owner to read
-_COPIES = "_wspec_copies"
+COPIES = "_wspec_copies"
 OWN = "wspec_own"
 """What a kernel has that is wspec's own, part of launching others: it is launched by Triton, and not told of."""
 
@@ -60,7 +60,7 @@ class Switch:
 
     def launch(self, kernel: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What the launch returns, run by the kernel's copy where it has one."""
-        copies = kernel.__dict__.setdefault(_COPIES, {})
+        copies = kernel.__dict__.setdefault(COPIES, {})
         if self._key not in copies:
             copies[self._key] = self._copy(kernel)
         copy = copies[self._key]
