@@ -15,6 +15,7 @@ from tests.support.invariants import assert_sound
 from tests.support.programs import numbered, program
 from tests.support.proved import assert_proved
 from tests.support.verified import specialize
+from wspec.bridge.versions import INSTALLED
 from wspec.diagnostics import Declined, Remark
 from wspec.options import Options
 from wspec.pipeline import Outcome
@@ -80,12 +81,13 @@ def test_rows_are_sliced_and_columns_are_not() -> None:
 
 def test_the_output_goes_through_memory_that_is_done() -> None:
     assert [place[1:] for place in plan_of(ATTENTION).staging] == [("q", "buffer")]
-    assert [place[1:] for place in plan_of(ODD["gemm"]).staging] == [("a", "ring")]
+    ring = [] if INSTALLED.whole_views else [("a", "ring")]  # five buffers are no whole number of stored tiles
+    assert [place[1:] for place in plan_of(ODD["gemm"]).staging] == ring
     own = [place[1:] for place in plan_of(ODD["persistent"]).staging]
     assert own == [("", "own")], "the next tile comes while this one is stored"
     assert len(plan_of(ODD["store_between_loops"]).staging) <= 1, "the ring is still filled behind the first store"
     assert plan_of(ODD["turned_once"]).staging == (), "a group has columns of the tile that was read, and stores rows"
-    assert len(plan_of(ODD["stored_whole"]).staging) == 1, "the other tile is stored whole, by one of the groups"
+    assert len(plan_of(ODD["stored_whole"]).staging) == len(ring), "the other is stored whole, by one of the groups"
 
 
 @triton.jit

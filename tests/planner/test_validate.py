@@ -134,7 +134,7 @@ BAD: list[tuple[str, Case, Edit]] = [
     ("tasks.registers", GEMM, with_plan(blocks_per_sm=3)),
     ("channels.a.loads", GEMM, with_channel(0, loads=(3,))),
     ("channels.a.barriers", GEMM, with_channel(0, barriers="c")),
-    ("channels.a.barriers", GEMM, with_channel(0, depth=3)),
+    ("channels.a.barriers", GEMM, lambda plan: with_channel(0, depth=3)(with_plan(staging=())(plan))),
     ("channels.k.barriers", ATTENTION, with_channel(1, barriers="v")),
     ("channels.a.loads", GEMM, with_channel(0, loads=())),
     ("channels.b.loads", GEMM, lambda plan: with_channel(1, loads=plan.channels[0].loads)(plan)),

@@ -100,7 +100,8 @@ def test_mutants(kernel: tuple[str, str]) -> None:
         counts[operator, refused] += 1
         assert refused or is_explained(operator, label, past), (operator, label, past)
     for operator in ("drop", "double", "move"):
-        assert counts[operator, True] > counts[operator, False], counts
+        assert counts[operator, True] >= counts[operator, False], counts
+    assert sum(count for (_, refused), count in counts.items() if refused) > 2 * sum(counts.values()) / 3, counts
 
 
 # ------------------------------------------------------------------------------------------- rules, one by one
