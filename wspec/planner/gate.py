@@ -26,7 +26,7 @@ from wspec.target.hopper import WARP_GROUP
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class SpecializedLoops:
     """How a specialized kernel works on its loops."""
 
     groups: int  # warp groups that compute on an SM, those of all its blocks
@@ -40,7 +40,7 @@ class Arrangement:
 def predict(
     loops: list[Operation],
     warps: int,
-    arranged: Arrangement,
+    arranged: SpecializedLoops,
     specialized: Callable[[Operation, Iteration], Iteration],
     machine: Machine,
 ) -> Prediction:
@@ -77,7 +77,9 @@ def predict(
     return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 
-def _specialized(loop: Operation, work: Iteration, ours: Iteration, arranged: Arrangement, machine: Machine) -> Way:
+def _specialized(
+    loop: Operation, work: Iteration, ours: Iteration, arranged: SpecializedLoops, machine: Machine
+) -> Way:
     """A buffer is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a
     part of an iteration later."""
     streams, blocks, dots = accumulates_only(loop, arranged.copied), arranged.blocks, len(_dots(loop))

@@ -54,7 +54,7 @@ from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, is_shallow, sourc
 from wspec.plan.registers import available, check_registers
 from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, Place, Staging
 from wspec.planner.chain_choice import choose as choose_chain
-from wspec.planner.gate import Arrangement, check_pays, predict
+from wspec.planner.gate import SpecializedLoops, check_pays, predict
 from wspec.planner.occupancy import choose_occupancy, keep_in_flight
 from wspec.planner.ptx_edits import with_ptx_edits
 from wspec.planner.rings import make_channels, private_loads
@@ -198,7 +198,7 @@ def _without_chain(
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
     depth = min((one.depth for one in channels if one.reused and not one.stays), default=1)
     borrowing = frozenset(load for one in channels if one.barriers for load in one.loads)
-    arranged = Arrangement(groups, blocks, late, depth, copied, borrowing)
+    arranged = SpecializedLoops(groups, blocks, late, depth, copied, borrowing)
     prediction = predict(loops, warps, arranged, ours, machine)
     subtiling = Decision(True if has_subtiles(staging) else None, not_staged)
     plan = Plan(

@@ -42,7 +42,7 @@ class PtxEdits:
             if self.hold_waits:
                 hold_waits(body, lines)
             if tied:
-                interleave_rows(body, lines)
+                interleave_rows(module, lines)
             if self.programmatic_launch:
                 start_early(module, body, lines)
         except PtxError:

@@ -22,13 +22,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wspec.bridge.ptx.code import Lines, is_arithmetic, is_arrival, is_group_barrier, pending_products
-from wspec.ptx.effects import reads, writes
+from wspec.bridge.ptx.exchanges import taken_up
+from wspec.ptx.effects import writes
 from wspec.ptx.syntax import Instruction, Label
 
 IMPOSSIBLE = 0x7FC0DEAD
 """A NaN that no float32 instruction gives: theirs is 0x7fffffff (PTX ISA, floating-point instructions)."""
 
-F32 = ("max", "min", "add", "sub", "mul", "fma")
 _STOOD = "\t// an arrival stood here that waits for a value"
 
 
@@ -85,8 +85,8 @@ def _held(body: Sequence[Instruction | Label], at: int) -> _Held | None:
     if pending is None or before is None or pending >= before:
         return None
     between = [one for one in body[arrival + 1 : wait] if isinstance(one, Instruction)]
-    value = _last_exchanged(between)
-    return _Held(stood, second, value) if value else None
+    last = next(reversed(taken_up(between)), None)
+    return _Held(stood, second, writes(last)[0]) if last is not None else None
 
 
 def _next(body: Sequence[Instruction | Label], at: int, wanted: Callable[[Instruction], bool]) -> int | None:
@@ -96,27 +96,3 @@ def _next(body: Sequence[Instruction | Label], at: int, wanted: Callable[[Instru
         if isinstance(one, Label) or wanted(one):
             return place
     return None
-
-
-def _last_exchanged(code: Sequence[Instruction]) -> str:
-    """The register of the last value that comes from other threads and that an exponential needs; empty without one."""
-    newest: dict[str, int] = {}  # register -> the last exchange it depends on
-    exchanged: list[str] = []
-    needed = -1
-    for one in code:
-        made = writes(one)
-        if not made:
-            continue
-        latest = max((newest.get(register, -1) for register in reads(one)), default=-1)
-        if one.name == "shfl":
-            latest = len(exchanged)
-            exchanged.append(made[0])
-        elif one.name == "ex2":
-            needed = max(needed, latest)
-        newest |= dict.fromkeys(made, latest)
-    if needed < 0:
-        return ""
-    for one in code:
-        if one.name in F32 and one.opcode.endswith(".f32") and exchanged[needed] in reads(one):
-            return writes(one)[0]
-    return ""

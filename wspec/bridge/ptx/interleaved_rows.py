@@ -13,72 +13,28 @@ the last of them, and no exponential can come before all are known:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from wspec.bridge.ptx.code import Lines
-from wspec.bridge.ptx.held_waits import F32, IMPOSSIBLE
-from wspec.ptx.effects import reads, writes
-from wspec.ptx.flow import BRANCHES
-from wspec.ptx.syntax import Instruction, Label
+from wspec.bridge.ptx.exchanges import taken_up
+from wspec.bridge.ptx.held_waits import IMPOSSIBLE
+from wspec.ptx.effects import writes
+from wspec.ptx.flow import blocks_of
+from wspec.ptx.syntax import Module
 
 
-def interleave_rows(body: Sequence[Instruction | Label], lines: Lines) -> int:
-    """Tie the maxima of a body's rows in the lines; how many of them. Raises PtxError."""
+def interleave_rows(module: Module, lines: Lines) -> int:
+    """Tie the maxima of a thread's rows in the lines; how many of them. Raises PtxError."""
     tied = 0
-    for number, code in enumerate(_straight(body)):
-        maxima = [one for one in _maxima(code) if lines.line_of(one) is not None]
+    for block in blocks_of(module.entry()):
+        found = (one for one in taken_up(block.instructions) if one is not None and lines.line_of(one) is not None)
+        maxima = sorted(found, key=lambda one: one.start)
         if len(maxima) < 2:
             continue
         *others, last = maxima
-        known, (value,) = f"%wspec_rows{number}", writes(last)
-        block = ["", "\t{", f"\t.reg .pred {known};", f"\tsetp.ne.b32 {known}, {value}, {IMPOSSIBLE:#x};"]
-        block += (f"\tselp.b32 {row}, {row}, {value}, {known};" for one in others for row in writes(one))
+        known, (value,) = f"%wspec_rows{tied}", writes(last)
+        text = ["", "\t{", f"\t.reg .pred {known};", f"\tsetp.ne.b32 {known}, {value}, {IMPOSSIBLE:#x};"]
+        text += (f"\tselp.b32 {row}, {row}, {value}, {known};" for one in others for row in writes(one))
         place = lines.line_of(last)
         assert place is not None
-        lines.change(place[1], place[1], "\n".join([*block, "\t}"]))
+        lines.change(place[1], place[1], "\n".join([*text, "\t}"]))
         tied += len(others)
     return tied
-
-
-def _straight(body: Sequence[Instruction | Label]) -> Iterator[list[Instruction]]:
-    """Instructions that follow each other on every way."""
-    code: list[Instruction] = []
-    for one in body:
-        if isinstance(one, Instruction) and one.name not in BRANCHES:
-            code.append(one)
-        elif code:
-            yield code
-            code = []
-    if code:
-        yield code
-
-
-def _maxima(code: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions that give what came from other threads last and an exponential needs, one for each row, in the
-    order of the text."""
-    newest: dict[str, Instruction] = {}  # register -> the last exchange that it depends on
-    order: dict[Instruction, int] = {}
-    users: dict[str, Instruction] = {}  # register of an exchange -> the first float32 instruction that reads it
-    needed: dict[Instruction, None] = {}
-    for one in code:
-        made = writes(one)
-        if not made:
-            continue
-        read = reads(one)
-        if one.name == "shfl":
-            order[one] = len(order)
-            newest[made[0]] = one
-            continue
-        latest = max((newest[name] for name in read if name in newest), key=order.__getitem__, default=None)
-        if one.name in F32 and one.opcode.endswith(".f32") and not one.guard:
-            for name in read:
-                users.setdefault(name, one)
-        elif one.name == "ex2" and latest is not None:
-            needed[latest] = None
-        for name in made:
-            if latest is None:
-                newest.pop(name, None)
-            else:
-                newest[name] = latest
-    found = (users[writes(one)[0]] for one in needed if writes(one)[0] in users)
-    return sorted(found, key=lambda one: one.start)
