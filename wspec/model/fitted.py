@@ -109,7 +109,7 @@ STRADDLING = _set(
     "those of seeds 201 and 202 come out 1 to 3 % too fast in the mean",
 )  # fmt: skip
 LOADED = _set(
-    "loaded", 0.55, "part by which a tile's latency is longer on a card whose way from L2 is busy all the time",
+    "loaded", 0.25, "part by which a tile's latency is longer on a card whose way from L2 is busy all the time",
     "the same points, plain kernels of two, three and four stages",
     "of seed 81 plain kernels come out 1.4 % too slow, those of two stages up to 37 %",
 )  # fmt: skip

@@ -11,12 +11,24 @@ from hypothesis import strategies as st
 
 from tests.check.script import kernel
 from tests.lab.simulate.playing import MACHINE, NUMBERS
+from wspec.ir.core import Operation
 from wspec.lab.measurements import Measured
 from wspec.lab.simulate import Simulator
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.barrier_steps import COPIES as COPIES_OF_TILES
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD, _later_of_two
-from wspec.lab.simulate.l2_reuse import Source, Sources, Tiles, arrival, arrivals, groups, loading, new_tiles, runs
+from wspec.lab.simulate.l2_reuse import (
+    Source,
+    Sources,
+    Tiles,
+    Traffic,
+    arrival,
+    arrivals,
+    groups,
+    loading,
+    new_tiles,
+    runs,
+)
 from wspec.lab.simulate.points import accuracy, rank_correlation
 from wspec.lab.simulate.power_drawn import slots_between
 from wspec.model.fitted import LOADED
@@ -174,8 +186,7 @@ def test_blocks_that_share_nothing_are_not_in_step() -> None:
     assert groups(product) == 1 and groups({left: [at // 8 for at in range(32)]}) == 4
     own = Source(1.0, 0.0, 0.0, in_step=0.25)
     always, seldom = (
-        dict(arrivals({left: own}, NUMBERS, NUMBERS.measured_mhz, busy)[left].ways[0].flow.busy)[LOAD]
-        for busy in (1.0, 0.2)
+        dict(arrivals({left: own}, NUMBERS, Traffic(busy=busy))[left].ways[0].flow.busy)[LOAD] for busy in (1.0, 0.2)
     )
     assert seldom == pytest.approx((0.2 + 0.8 / 4) * always)
 
@@ -190,7 +201,7 @@ def test_how_far_apart_blocks_are_that_want_the_same_tile() -> None:
 def test_latency_grows_with_what_others_load() -> None:
     """And the rate is that of a full grid: those that want the same tiles load at the same moments."""
     own = Source(neighbours=1.0, cold=0.0)
-    idle, full = (arrival(32768, own, NUMBERS, busy=busy) for busy in (0.0, 1.0))
+    idle, full = (arrival(32768, own, NUMBERS, Traffic(busy=busy)) for busy in (0.0, 1.0))
     assert (idle.latency, full.latency) == pytest.approx((NUMBERS.tma_latency, (1 + LOADED) * NUMBERS.tma_latency))
     assert idle.flow.busy == full.flow.busy
 
@@ -221,11 +232,29 @@ def test_an_iteration_waits_for_the_later_of_its_tiles() -> None:
     assert NUMBERS.dram_latency > 900
 
 
-def test_new_tiles_are_those_that_no_kept_wave_had() -> None:
-    waves: list[set[object]] = [{1, 2}, {2, 3}, {1, 3}, {4, 5}]
-    assert new_tiles(waves, 9) == pytest.approx((0.5 + 0 + 1) / 3)
-    assert new_tiles(waves, 1) == pytest.approx((0.5 + 0.5 + 1) / 3)
-    assert new_tiles(waves, 0) == new_tiles(waves[:1], 9) == 1.0
+def test_new_tiles_are_those_that_l2_no_longer_has() -> None:
+    """Of 10 bytes each; what all waves want takes its place once."""
+    loads = [one for one in kernel(LOOP).walk() if one.name == "ttng.async_tma_copy_global_to_local"]
+    one, always = loads[0], Operation("other")
+    tiles: list[list[object]] = [[1, 2], [2, 3], [1, 3], [4, 5]]
+    waves: list[Tiles] = [{one: wanted} for wanted in tiles]
+    sizes = {one: 10, always: 10}
+    assert new_tiles(waves, sizes, 30)[one] == pytest.approx((0.5 + 0 + 1) / 3)
+    assert new_tiles(waves, sizes, 20)[one] == pytest.approx((0.5 + 0.5 + 1) / 3)
+    assert new_tiles(waves, sizes, 10)[one] == new_tiles(waves[:1], sizes, 90)[one] == 1.0
+    both: list[Tiles] = [{one: wanted, always: [0, 0]} for wanted in tiles]
+    assert new_tiles(both, sizes, 40) == pytest.approx({one: 0.5, always: 0.0})
+    assert new_tiles(both, sizes, 30) == pytest.approx({one: 2 / 3, always: 0.0})
+
+
+def test_what_is_written_takes_memorys_time() -> None:
+    """Of loads that wait for memory, not of those that wait for L2."""
+    streamed, reused = (Source(neighbours=1.0, memory=part, cold=0.0) for part in (1.0, 0.1))
+    free, half = (
+        [dict(arrival(32768, one, NUMBERS, Traffic(written=part)).flow.busy)[LOAD] for one in (streamed, reused)]
+        for part in (0.0, 0.5)
+    )
+    assert half == pytest.approx([2 * free[0], free[1]])
 
 
 def test_the_part_of_the_sms_that_still_loads() -> None:

@@ -26,7 +26,7 @@ def test_what_neighbours_want_comes_as_it_was_measured() -> None:
 
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
     of_l2 = Source(sharers, cold=0.0, memory=0.0, pitch=pitch, neighbours=sharers)
-    return dict(arrival(TILE, of_l2, NUMBERS, row).flow.busy)[LOAD]
+    return dict(arrival(TILE, of_l2, NUMBERS, row=row).flow.busy)[LOAD]
 
 
 def test_pitches_of_whole_lines_are_one_class() -> None:

@@ -79,7 +79,6 @@ class Numbers:
     merged: Mapping[int, float]  # by how many neighbours want the same, the part of the way from one to the other
     merged_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
-    store_rows: Mapping[tuple[int, int], float]  # what TMA takes to L2, likewise
     dram: float  # bytes from memory, an SM of a full grid
     store: float  # bytes that TMA takes to L2, an SM of a full grid
     flop_16bit: float
@@ -236,9 +235,8 @@ class _Source:
             merged=_parts(shared, own, shared.get(_GROUP, machine.tma_rate)),
             merged_apart=self._apart(own, near.get((LINE, LINE, True), machine.tma_rate)),
             fill_rows=self._rows("alone"),
-            store_rows=self._rows("store"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
-            store=self.row("tma_store.stream_rate", 32, machine.tma_rate),
+            store=self.row("tma_store.own_rate", 32, machine.tma_rate),
             flop_16bit=machine.mma_flop_16bit,
             flop_8bit=machine.mma_flop_8bit,
             issue_one=self._beside(4, fma),

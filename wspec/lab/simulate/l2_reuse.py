@@ -56,6 +56,18 @@ class Source:
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What else there is on the ways by which tiles come."""
+
+    mhz: float = 0.0  # the clock; 0: the calibration's
+    busy: float = 1.0  # the part of the time for which the way from L2 is
+    part: float = 1.0  # of the SMs, on which there are blocks
+    written: float = 0.0  # the part of memory's time that goes into what is stored
+
+
+ALWAYS = Traffic()
+"""All SMs load all the time, and nobody stores."""
 Origins = Mapping[Operation, Source]
 """Of the loads whose coordinates are known."""
 UNKNOWN = Source(cold=0.0, memory=0.0)
@@ -87,21 +99,18 @@ class Sources:
         while len(waves) < min(count, OUTER):
             more = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
             waves += more.waves[:1]
-        size = sum(
-            len(set(tiles)) * byte_size(op.operands[-2].type) * max(rounds[op]) for op, tiles in waves[0].items()
-        )
+        sizes = {op: byte_size(op.operands[-2].type) * max(rounds[op]) for op in waves[0]}
+        new = new_tiles(waves, sizes, self.kept)
         in_step = 1 / groups(waves[0])
         found = {}
         for op, tiles in waves[0].items():
-            wanted = [set(wave.get(op, ())) for wave in waves]
-            if None in wanted[0]:
+            if None in tiles:
                 continue
-            sharers = len(tiles) / len(wanted[0])
-            new = new_tiles(wanted, int(self.kept // size))
-            part = (1 + (max(1.0, count) - 1) * new) / max(1.0, count) / sharers
+            sharers = len(tiles) / len(set(tiles))
+            part = (1 + (max(1.0, count) - 1) * new[op]) / max(1.0, count) / sharers
             pitch = pitches.get(self._descriptor(op), LINE)
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
-            found[op] = Source(sharers, new, part, pitch, *runs(tiles), goes_along(op), in_step, ends)
+            found[op] = Source(sharers, new[op], part, pitch, *runs(tiles), goes_along(op), in_step, ends)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -144,16 +153,25 @@ def goes_along(load: Operation) -> bool:
     return False
 
 
-def new_tiles(wanted: Sequence[set[object]], kept: int) -> float:
-    """The part of a wave's tiles that none of the `kept` waves before it had, the mean of all waves but the first; of
-    one wave, and where not even one is kept, all of them are new."""
-    if len(wanted) < 2 or kept < 1:
-        return 1.0
-    parts = []
+def new_tiles(waves: Sequence[Tiles], sizes: Mapping[Operation, int], kept: float) -> dict[Operation, float]:
+    """Of each load, the part of a wave's tiles that L2 no longer has, the mean of all waves but the first.
+
+    It has those of the waves before, as many as together have no more than `kept` bytes; `sizes` are those of all that
+    a block loads between two waves. Of one wave all tiles are new.
+    """
+    wanted = [{op: set(tiles) for op, tiles in wave.items()} for wave in waves]
+    parts: dict[Operation, list[float]] = {op: [] for op in sizes}
     for at in range(1, len(wanted)):
-        known = set[object]().union(*wanted[max(0, at - kept) : at])
-        parts.append(len(wanted[at] - known) / max(1, len(wanted[at])))
-    return statistics.fmean(parts)
+        known: dict[Operation, set[object]] = {op: set() for op in sizes}
+        for wave in reversed(wanted[:at]):
+            more = {op: tiles | known[op] for op, tiles in wave.items() if op in known}
+            if sum(sizes[op] * len(tiles) for op, tiles in {**known, **more}.items()) > kept:
+                break
+            known.update(more)
+        for op, tiles in wanted[at].items():
+            if op in parts:
+                parts[op].append(len(tiles - known[op]) / len(tiles))
+    return {op: statistics.fmean(some) if some else 1.0 for op, some in parts.items()}
 
 
 def groups(tiles: Tiles) -> int:
@@ -191,11 +209,8 @@ def runs(tiles: Sequence[object]) -> tuple[float, float]:
     return len(tiles) / max(1, count), statistics.median(gaps) if gaps else math.inf
 
 
-def arrivals(
-    sources: Origins, numbers: Numbers, mhz: float, busy: float = 1.0, part: float = 1.0
-) -> dict[Operation, Arrivals]:
-    """What loads take at a clock, given where their tiles come from, for which part of the time the way from L2 is
-    `busy`, and on which part of the SMs there are blocks.
+def arrivals(sources: Origins, numbers: Numbers, traffic: Traffic) -> dict[Operation, Arrivals]:
+    """What loads take, given where their tiles come from.
 
     Blocks that wait for the same loads make them at the same moments, so that those tiles come at the rate of a full
     grid also where SMs load for a part of the time.
@@ -203,8 +218,9 @@ def arrivals(
     found = {}
     for op, source in sources.items():
         size, row = byte_size(op.operands[-2].type), row_bytes(op.operands[-2].type)
-        at_once = part * (busy + (1 - busy) * source.in_step)
-        ways = [arrival(size, source, numbers.at(mhz, at_once * share), row, busy) for _, share in source.loading]
+        at_once = traffic.part * (traffic.busy + (1 - traffic.busy) * source.in_step)
+        mhz = traffic.mhz or numbers.measured_mhz
+        ways = [arrival(size, source, numbers.at(mhz, at_once * share), traffic, row) for _, share in source.loading]
         found[op] = Arrivals([at for at, _ in source.loading], ways)
     return found
 
@@ -214,18 +230,19 @@ def row_bytes(type: Type) -> int:
     return type.shape[-1] * bits(type) // 8 if isinstance(type, MemDescType | TensorType) else LINE
 
 
-def arrival(size: int, source: Source, numbers: Numbers, row: int = LINE, busy: float = 1.0) -> Arrival:
-    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once.
+def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWAYS, row: int = LINE) -> Arrival:
+    """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once, and it has
+    time for that while nothing is written.
 
-    Latency grows with the part of the time for which the way is `busy`.
+    Latency grows with the part of the time for which the way is busy.
     """
     kind = row_class(row, source.pitch)
     most = numbers.most_rate(kind)
     rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along)
-    way = size * max(1 / rate, source.memory / numbers.dram)
+    way = size * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))
     flow = arriving(size, way, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - way)
-    queued = 1 + LOADED * busy
+    queued = 1 + LOADED * traffic.busy
     more = queued * (numbers.dram_latency - numbers.tma_latency) + slower
     return Arrival(flow, queued * numbers.tma_latency + source.cold * max(0.0, more))
 

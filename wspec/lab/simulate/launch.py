@@ -15,13 +15,13 @@ from functools import cached_property
 
 from wspec.ir.core import Operation
 from wspec.lab.simulate.actions import Block, Kind, Walked
-from wspec.lab.simulate.costs import LOAD, SCHEDULERS, TENSOR, UNITS, numbers
+from wspec.lab.simulate.costs import LOAD, SCHEDULERS, STORE, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import NO_PITCHES, Origins, Sources, arrivals
+from wspec.lab.simulate.l2_reuse import ALWAYS, NO_PITCHES, UNKNOWN, Origins, Sources, Traffic, arrivals
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
-from wspec.lab.simulate.power_drawn import drawn
+from wspec.lab.simulate.power_drawn import drawn, loaded_bytes
 from wspec.lab.simulate.program import Compiler
 from wspec.lab.simulate.ptxas_reordering import NO_EDITS, Edits
 from wspec.lab.simulate.timeline import SmResult
@@ -116,13 +116,9 @@ class Simulator:
             one.copies_beside_stores,
         )  # fmt: skip
 
-    def walker(
-        self, arguments: Arguments, grid: Grid, origins: Origins, busy: float = 1.0, mhz: float = 0.0, part: float = 1.0
-    ) -> Walker:
-        """Of a launch whose tiles come from there, over a way that is `busy` for a part of the time, at that clock (0:
-        the calibration's), while there are blocks on a part of the SMs."""
-        found = arrivals(origins, self.numbers, mhz or self.numbers.measured_mhz, busy, part)
-        return Walker(self.program, arguments, grid, arrivals=found)
+    def walker(self, arguments: Arguments, grid: Grid, origins: Origins, traffic: Traffic = ALWAYS) -> Walker:
+        """Of a launch whose tiles come from there, with so much on the ways."""
+        return Walker(self.program, arguments, grid, arrivals=arrivals(origins, self.numbers, traffic))
 
     def play(
         self,
@@ -196,10 +192,10 @@ class _Classes:
     def __init__(
         self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int], mhz: float
     ) -> None:
-        self.simulator, self.arguments, self.grid, self.most, self.mhz = simulator, arguments, grid, most, mhz
+        self.simulator, self.arguments, self.grid, self.most = simulator, arguments, grid, most
         self.origins = simulator.origins(arguments, grid, most, pitches)
-        self.busy_way = 1.0  # part of the time
-        self.walker = self._walker()
+        self.traffic = Traffic(mhz)
+        self.walker = self._walker(self.traffic)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -215,27 +211,34 @@ class _Classes:
         self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
         self.walked: dict[int, Block] = {}
         self._times: dict[tuple[int, int], float] = {}
-        self._with_latency()
+        self._with_traffic()
 
-    def _walker(self, part: float = 1.0) -> Walker:
-        """While there are blocks on a part of the SMs."""
-        return self.simulator.walker(self.arguments, self.grid, self.origins, self.busy_way, self.mhz, part)
+    def _walker(self, traffic: Traffic) -> Walker:
+        return self.simulator.walker(self.arguments, self.grid, self.origins, traffic)
 
-    def _with_latency(self) -> None:
-        """Play blocks with the latency that tiles have where the way from L2 is as busy as in the block in the middle.
-        Where that is most of the time the block was played for one that is."""
-        way, cycles = self._way(self.sample[len(self.sample) // 2])
-        if not way or way > _BUSY * cycles:
-            return
-        self.busy_way = way / cycles
-        self.walker = self._walker()
-        self.results.clear()
-        self.walked.clear()
+    def _with_traffic(self) -> None:
+        """Play blocks as tiles come where memory writes as much as the block in the middle stores, and then with the
+        latency that they have where the way from L2 is as busy as there. Where it is busy for most of the time the
+        block was played for one that is."""
+        middle = self.sample[len(self.sample) // 2]
+        self._play_again(replace(self.traffic, written=self._written(middle)))
+        played = self.result(middle, self.most)
+        if 0 < played.busy[LOAD] <= _BUSY * played.cycles:
+            self._play_again(replace(self.traffic, busy=played.busy[LOAD] / played.cycles))
 
-    def _way(self, position: int) -> tuple[float, float]:
-        """Cycles that the way from L2 is busy for while the blocks of a class are there, and those that they are."""
-        played = self.result(position, self.most)
-        return played.busy[LOAD], played.cycles
+    def _play_again(self, traffic: Traffic) -> None:
+        """With this on the ways, if tiles come otherwise then."""
+        before, self.traffic, self.walker = self.walker, traffic, self._walker(traffic)
+        if self.walker.arrivals != before.arrivals:
+            self.results.clear()
+            self.walked.clear()
+
+    def _written(self, position: int) -> float:
+        """The part that stores have of what the blocks of a class move from and to memory."""
+        stored = self.result(position, self.most).busy[STORE] * self.simulator.numbers.store / self.most
+        loaded = loaded_bytes(self.block(position))
+        read = sum(size * self.origins.get(op, UNKNOWN).memory for op, size in loaded.items())
+        return stored / (stored + read) if stored else 0.0
 
     def block(self, position: int) -> Block:
         if position not in self.walked:
@@ -317,7 +320,7 @@ class _Classes:
         """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""
         if not part:
             return 0.0
-        block = self._walker(part).block(self.keys[0])
+        block = self._walker(replace(self.traffic, part=part)).block(self.keys[0])
         return _mean([_residence(self.simulator.play(block, sharing=sharing)) for sharing in self.sharings])
 
     def schedule(self) -> float:

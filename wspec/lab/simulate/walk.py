@@ -18,7 +18,7 @@ from wspec.lab.simulate.errors import SimulationError
 from wspec.lab.simulate.program import Compiler, View
 
 LIMIT = 5_000_000  # actions of one task
-OUTER = 8  # rounds of a loop around others that a brief walk goes
+OUTER = 32  # rounds of a loop around others that a brief walk goes
 
 
 @dataclass(frozen=True, slots=True)
