@@ -256,7 +256,7 @@ class _Compiler:
     def _load(self, source: KernelSource, result: Result, group: Group) -> Any:
         """The compiled kernel; with tune=N one that measures at its first launch."""
         kernel = self._chosen(source, result, group)
-        return bridge.on_any_grid(kernel) if result.is_ours else kernel
+        return bridge.decided_once(kernel, source.ast.fn, source.ast.signature) if result.is_ours else kernel
 
     def _chosen(self, source: KernelSource, result: Result, group: Group) -> Any:
         kernel = bridge.load_kernel(source, result, group, self._tell, self._fewer)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         is_gluon,
         is_interpreted,
         load_plain,
-        on_any_grid,
         place_of,
         replace_innermost,
         require_jit,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from wspec.bridge.persistent import load_kernel
     from wspec.bridge.proof import Proof
     from wspec.bridge.ptx.edits import PtxEdits
+    from wspec.bridge.repeated import decided_once
     from wspec.bridge.sass.miscompiled import sass_line, wrong_by_itself
     from wspec.bridge.sass.resources import Resources, kernel_resources, resources, stage_text
     from wspec.bridge.sass.resources import sass as sass_text
@@ -59,12 +59,13 @@ _NAMES = {
     "everywhere": "Switch",
     "frontend": "HOPPER KernelSource from_arguments from_signature lower plain_ttgir ttgir",
     "launch": "WspecFunction current_target fill_in host_descriptor innermost is_autotuner is_gluon is_interpreted "
-    "load_plain on_any_grid place_of replace_innermost require_jit",
+    "load_plain place_of replace_innermost require_jit",
     "outermost": "answer",
     "overlap_guard": "names_of",
     "persistent": "load_kernel",
     "proof": "Proof",
     "ptx.edits": "PtxEdits",
+    "repeated": "decided_once",
     "sass.miscompiled": "sass_line wrong_by_itself",
     "sass.resources": "Resources kernel_resources resources stage_text",
     "shared_memory": "placement",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from operator import index
 from typing import Any
 
 import torch
@@ -203,18 +202,6 @@ def around(kernel: Any, wrap: Callable[[Run], Run]) -> Any:
 
     kernel.__class__ = Wrapped
     return kernel
-
-
-def on_any_grid(kernel: Any) -> Any:
-    """The kernel, launched on numbers where its grid is of anything that stands for whole ones, as a tensor does.
-
-    Triton asks for them in C; here a grid is looked up and calculated with.
-    """
-
-    def in_numbers(run: Run) -> Run:
-        return lambda x, y, z, *args: run(index(x), index(y), index(z), *args)
-
-    return around(kernel, in_numbers)
 
 
 def is_hooked() -> bool:

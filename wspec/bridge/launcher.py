@@ -162,7 +162,7 @@ class _Layout:
             slot = space[f"d{index}"] = Slot(block, offset, rank, noted, known)
             self.slots.append((at, offset, slot))
             lines += [
-                f"shape = {_key_of(f'a{at}')}",
+                f"shape = {key_of(f'a{at}')}",
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
                 f"d{index}.address.value = a{at}.base.data_ptr()",
             ]
@@ -367,7 +367,7 @@ class Slot:
 _MOST = 4096  # shapes a descriptor is remembered with
 
 
-def _key_of(descriptor: str) -> str:
+def key_of(descriptor: str) -> str:
     """The text of what a tensor map is made of, of an argument of that name."""
     lists = ("shape", "strides")
     return f"({', '.join(f'*{descriptor}.{name}' if name in lists else f'{descriptor}.{name}' for name in _SHAPE)},)"

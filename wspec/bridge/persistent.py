@@ -106,7 +106,7 @@ def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
 
     def run(blocks: int, *args: Any) -> None:
         behind(blocks, *args)
-        if recording.count and (now := recording.now) is not None:
+        if recording.count and (now := recording.now) is not None and now.contents:  # else Triton has launched
             now.contents[EARLY] = starts_early(blocks)
 
     return run

@@ -134,11 +134,11 @@ class Trial:
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         keeps = self.last if self.certain else self._settled((x, y, z, *self._read(rest)))
         recording.alone()
+        if recording.count and (now := recording.now) is not None:
+            now.once |= not keeps or self._looks_again((x, y, z, *self._read(rest)))
         if keeps:
             self.run(x, y, z, stream, function, packed, *rest)
             return
-        if recording.count and (now := recording.now) is not None:
-            now.once = True
         if keeps is not None:
             self.plain.start((x, y, z), stream, rest)
             return
@@ -154,6 +154,10 @@ class Trial:
             if contest.launches >= contest.next_look and not self.is_capturing():
                 contest.begins, contest.keeps, contest.next_look = contest.keeps, None, 0
         return contest.keeps
+
+    def _looks_again(self, key: tuple[int, ...]) -> bool:
+        """Will a launch like it be timed once more?"""
+        return not self.certain and ((contest := self.contests.get(key)) is None or contest.next_look > 0)
 
     def _take_turn(self, key: tuple[int, ...], launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         contest = self.contests.get(key) or Contest(begins=self.begins)

@@ -1,0 +1,194 @@
+"""`kernel[grid]` once more: the driver is given what an ordinary launch gives it, on a card that does nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from triton import knobs
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import wspec
+from tests.support.aliased_kernels import added_in_place
+from tests.support.host_card import Card
+from tests.support.host_card import card as host_card
+from wspec import api, bridge
+from wspec.bridge import cuda, launcher
+from wspec.bridge.overlap_guard import Guard
+from wspec.bridge.recording import recording
+
+BLOCKS = {"BM": 128, "BN": 64, "BK": 64, "num_warps": 8}
+OPTIONS: dict[str, Any] = {"gate": "off", "persistent": False, "remarks": "off"}
+Given = tuple[int, bytes]  # of the driver: the function, and the memory with how it is launched and its arguments
+
+
+class Asked:
+    """The kernel that decides every launch anew, and the one that does not; what the driver is given of each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, card: Card) -> None:
+        self.decided = 0
+        self.given: list[Given] = []
+        self._blocks: list[Any] = []
+        monkeypatch.setattr(card, "launch", self._launch)
+        made, ranges = launcher.Block.__init__, Guard.ranges
+
+        def init(block: Any, *args: Any) -> None:
+            made(block, *args)
+            self._blocks.append(block)
+
+        def looked(guard: Guard, rest: Any) -> Any:
+            self.decided += 1
+            return ranges(guard, rest)
+
+        monkeypatch.setattr(launcher.Block, "__init__", init)
+        monkeypatch.setattr(Guard, "ranges", looked)
+        self.ours = wspec.compile(added_in_place, **OPTIONS)
+        with monkeypatch.context() as once:
+            once.setattr(bridge, "decided_once", lambda kernel, *_: kernel, raising=False)
+            self.anew = wspec.compile(added_in_place, **OPTIONS)
+            operands = Operands()
+            self.of(self.anew, operands.arguments(), operands.grid)
+
+    def _launch(self, config: int, function: int, parameters: int, extra: None) -> int:
+        (block,) = (one for one in self._blocks if one.address == config)
+        found = block.contents()
+        attributes = cuda.Config.attributes
+        found[attributes.offset : attributes.offset + attributes.size] = bytes(attributes.size)  # each has its own
+        self.given.append((function, bytes(found)))
+        return 0
+
+    def of(self, kernel: Any, arguments: tuple[Any, ...], grid: Any = (4, 2)) -> tuple[list[bytes], int]:
+        """What the driver is given, and how often a launch was decided meanwhile."""
+        self.given.clear()
+        self.decided = 0
+        kernel[grid](*arguments, **BLOCKS)
+        return [memory for _, memory in self.given], self.decided
+
+    def is_same(self, arguments: tuple[Any, ...], grid: Any = (4, 2)) -> int:
+        """Is what the driver is given the same for both kernels? How often the launch was decided."""
+        expected, often = self.of(self.anew, arguments, grid)
+        found, decided = self.of(self.ours, arguments, grid)
+        assert found == expected and len(found) == 1 and often == 1
+        return decided
+
+
+class Operands:
+    """Of a product of rows x depth and depth x columns, added to what is there."""
+
+    def __init__(self, rows: int = 512, columns: int = 128, depth: int = 256) -> None:
+        a, b = torch.zeros(rows, depth, dtype=torch.float16), torch.zeros(depth, columns, dtype=torch.float16)
+        self.a, self.b = TensorDescriptor.from_tensor(a, [128, 64]), TensorDescriptor.from_tensor(b, [64, 64])
+        self.sums = torch.zeros(rows, columns)
+        self.columns, self.depth, self.grid = columns, depth, (rows // 128, columns // 64)
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.a, self.b, self.sums, self.columns, self.depth
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Card:
+    monkeypatch.setattr(api, "_announced", set())
+    return host_card(monkeypatch)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, card: Card) -> Asked:
+    return Asked(monkeypatch, card)
+
+
+def test_a_launch_is_decided_once(asked: Asked) -> None:
+    """And others have other addresses."""
+    one, other = Operands(), Operands()
+    assert [asked.is_same(case.arguments(), case.grid) for case in (one, one, other, one)] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("what", ["grid", "number", "shape", "strides", "tensor"])
+def test_what_decides_a_launch_is_looked_at(asked: Asked, what: str) -> None:
+    """One launch after the other differs in it."""
+    case = Operands()
+    a, b, sums, n, k = case.arguments()
+    assert [asked.is_same((a, b, sums, n, k)) for _ in range(2)] == [1, 0]
+    rows, wide = torch.zeros(640, 256, dtype=torch.float16), torch.zeros(512, 512, dtype=torch.float16)[:, :256]
+    cases: dict[str, tuple[tuple[Any, ...], Any]] = {
+        "grid": ((a, b, sums, n, k), (2, 2)),
+        "number": ((a, b, sums, n, 128), (4, 2)),
+        "shape": ((TensorDescriptor.from_tensor(rows, [128, 64]), b, sums, n, k), (4, 2)),
+        "strides": ((TensorDescriptor.from_tensor(wide, [128, 64]), b, sums, n, k), (4, 2)),
+        "tensor": ((a, b, torch.zeros(1024, 128), n, k), (4, 2)),
+    }
+    arguments, grid = cases[what]
+    assert [asked.is_same(arguments, grid) for _ in range(2)] == [1, 0]
+    assert asked.is_same((a, b, sums, n, k)) == 0
+
+
+def test_drawn_launches(asked: Asked) -> None:
+    """Some of a few, in any order."""
+    rng = random.Random(3)
+    cases = [Operands(128 * rng.randint(1, 4), 64 * rng.randint(1, 3), 64 * rng.randint(1, 4)) for _ in range(12)]
+    decided = sum(asked.is_same(case.arguments(), case.grid) for case in rng.choices(cases, k=120))
+    assert decided <= len(cases)
+
+
+def test_arguments_that_share_memory_get_the_plain_kernel_each_time(asked: Asked) -> None:
+    """Of the same shapes as others that do not."""
+    case = Operands()
+    room = torch.zeros(2 * 512 * 128)
+    inside = room.view(torch.float16)[: 512 * 256].view(512, 256)
+    apart, over = room[512 * 128 :].view(512, 128), room[: 512 * 128].view(512, 128)
+    a = TensorDescriptor.from_tensor(inside, [128, 64])
+    for sums in (apart, apart, over, over, apart):
+        given = (a, case.b, sums, case.columns, case.depth)
+        expected, _ = asked.of(asked.anew, given)
+        threads = _threads(expected)
+        assert _threads(asked.of(asked.ours, given)[0]) == threads and threads == (256 if sums is over else 384)
+
+
+def _threads(given: list[bytes]) -> int:
+    (memory,) = given
+    return cuda.Config.from_buffer_copy(memory[: ctypes.sizeof(cuda.Config)]).block_x
+
+
+def test_who_wants_to_see_launches_is_asked_each_time(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, seen = Operands(), list[str]()
+    asked.of(asked.ours, case.arguments())
+    asked.ours.pre_run_hooks.append(lambda *_args, **_named: seen.append("before"))
+    try:
+        assert asked.of(asked.ours, case.arguments())[1] == 1 and seen == ["before"]
+    finally:
+        asked.ours.pre_run_hooks.clear()
+    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", lambda _: seen.append("hook"))
+    with pytest.raises(AssertionError, match="Triton's launcher is asked"):
+        asked.of(asked.ours, case.arguments())
+    monkeypatch.undo()
+
+
+def test_a_grid_of_what_stands_for_numbers(asked: Asked) -> None:
+    """It is no key: nothing of it is kept."""
+    case = Operands()
+    rows, columns = (torch.tensor(one) for one in case.grid)
+    expected = asked.of(asked.anew, case.arguments(), case.grid)[0]
+    for _ in range(2):
+        assert asked.of(asked.ours, case.arguments(), (rows, columns)) == (expected, 1)
+
+
+def test_launches_that_cannot_be_written_down_are_seldom_tried(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Triton launches."""
+    launches: list[tuple[Any, ...]] = []
+    tried: list[Callable[..., Any]] = []
+    monkeypatch.setattr(cuda, "launch_call", lambda: None)
+    card.launcher_cls = lambda *_: lambda *given: launches.append(given)  # type: ignore[method-assign, assignment]
+    on = recording.on
+
+    def tries() -> Any:
+        tried.append(on)
+        return on()
+
+    monkeypatch.setattr(type(recording), "on", lambda _: tries())
+    kernel, case = wspec.compile(added_in_place, **OPTIONS), Operands()
+    for _ in range(700):
+        kernel[case.grid](*case.arguments(), **BLOCKS)
+    assert len(launches) == 700 and 250 <= len(tried) < 260
