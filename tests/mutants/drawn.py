@@ -113,6 +113,16 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if any(one.verdict in BAD for one in found) else 0
 
 
+def _document(name: str) -> Path:
+    """Looked at before hours are spent."""
+    path = Path(name)
+    try:
+        with_section(path.read_text(), "", BEGIN, END)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.drawn", description=__doc__)
     parser.add_argument("--count", type=int, default=400, help="mutants to draw")
@@ -122,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="runs of each that is proved")
     parser.add_argument("--limit-s", type=float, default=0, help="start nothing after so many seconds")
     parser.add_argument("--resume", type=Path, help="where results go as they come; what is there is not done again")
-    parser.add_argument("--report", type=Path, help="Markdown to write between the markers of")
+    parser.add_argument("--report", type=_document, help="Markdown to write between the markers of, which is there")
     parser.add_argument("--out", type=Path, help="folder for a summary and a file for each disagreement")
     return parser
 
