@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -29,7 +31,11 @@ Given = tuple[int, bytes]  # of the driver: the function, and the memory with ho
 class Asked:
     """The kernel that decides every launch anew, and the one that does not; what the driver is given of each."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, card: Card) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, card: Card, kernel: Any, blocks: Mapping[str, int], first: Any
+    ) -> None:
+        """`first`: arguments and grid of a launch, at which the one is compiled."""
+        self.blocks = blocks
         self.decided = 0
         self.given: list[Given] = []
         self._blocks: list[Any] = []
@@ -46,12 +52,11 @@ class Asked:
 
         monkeypatch.setattr(launcher.Block, "__init__", init)
         monkeypatch.setattr(Guard, "ranges", looked)
-        self.ours = wspec.compile(added_in_place, **OPTIONS)
+        self.ours = wspec.compile(kernel, **OPTIONS)
         with monkeypatch.context() as once:
             once.setattr(bridge, "decided_once", lambda kernel, *_: kernel, raising=False)
-            self.anew = wspec.compile(added_in_place, **OPTIONS)
-            operands = Operands()
-            self.of(self.anew, operands.arguments(), operands.grid)
+            self.anew = wspec.compile(kernel, **OPTIONS)
+            self.of(self.anew, *first)
 
     def _launch(self, config: int, function: int, parameters: int, extra: None) -> int:
         (block,) = (one for one in self._blocks if one.address == config)
@@ -65,7 +70,7 @@ class Asked:
         """What the driver is given, and how often a launch was decided meanwhile."""
         self.given.clear()
         self.decided = 0
-        kernel[grid](*arguments, **BLOCKS)
+        kernel[grid](*arguments, **self.blocks)
         return [memory for _, memory in self.given], self.decided
 
     def is_same(self, arguments: tuple[Any, ...], grid: Any = (4, 2)) -> int:
@@ -97,7 +102,35 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, card: Card) -> Asked:
-    return Asked(monkeypatch, card)
+    operands = Operands()
+    return Asked(monkeypatch, card, added_in_place, BLOCKS, (operands.arguments(), operands.grid))
+
+
+@pytest.fixture
+def promoted(monkeypatch: pytest.MonkeyPatch, card: Card) -> Asked:
+    """A product through pointers, whose launches make the descriptors."""
+    blocks = {"BM": 128, "BN": 128, "BK": 64, "num_warps": 8}
+    return Asked(monkeypatch, card, pointer_product, blocks, (product(), (4, 2)))
+
+
+@triton.jit
+def pointer_product(a_ptr, b_ptr, c_ptr, n, k, first, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # type: ignore[no-untyped-def]
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    columns, inner = tl.program_id(1) * BN + tl.arange(0, BN)[None, :], tl.arange(0, BK)
+    a, b = a_ptr + first + rows * k + inner[None, :], b_ptr + inner[:, None] * n + columns
+    acc = tl.zeros([BM, BN], tl.float32)
+    for _ in tl.range(0, k, BK):
+        acc = tl.dot(tl.load(a), tl.load(b), acc)
+        a += BK
+        b += BK * n
+    tl.store(c_ptr + rows * n + columns, acc.to(tl.float16))
+
+
+def product(rows: int = 512, columns: int = 256, depth: int = 192) -> tuple[Any, ...]:
+    """A begins behind 64 elements of others."""
+    a = torch.zeros(64 + rows * depth, dtype=torch.float16)
+    b, c = (torch.zeros(one, columns, dtype=torch.float16) for one in (depth, rows))
+    return a, b, c, columns, depth, 64
 
 
 def test_a_launch_is_decided_once(asked: Asked) -> None:
@@ -145,6 +178,13 @@ def test_arguments_that_share_memory_get_the_plain_kernel_each_time(asked: Asked
         expected, _ = asked.of(asked.anew, given)
         threads = _threads(expected)
         assert _threads(asked.of(asked.ours, given)[0]) == threads and threads == (256 if sums is over else 384)
+
+
+def test_descriptors_that_launches_make_begin_at_other_addresses(promoted: Asked) -> None:
+    """Pointers became descriptors, which lie behind the arguments."""
+    one, other, wide = product(), product(), product(depth=256)
+    assert [promoted.is_same(case) for case in (one, other, one, wide, other, wide)] == [1, 0, 0, 1, 0, 0]
+    assert _threads(promoted.of(promoted.ours, one)[0]) > 256, "specialized"
 
 
 def _threads(given: list[bytes]) -> int:

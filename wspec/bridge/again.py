@@ -23,11 +23,13 @@ Pairs = tuple[tuple[int, int], ...]  # of addresses between which memory must no
 class _Block:
     """Memory for the arguments of a kernel's launches that are made again, one at a time."""
 
-    def __init__(self, of: Block, places: Sequence[int]) -> None:
+    def __init__(self, of: Block, places: Sequence[int], derived: Sequence[tuple[int, int]] = ()) -> None:
+        """places: of the addresses that a launch made again is given; derived: of each descriptor that launches make,
+        which of these it begins behind, and its place."""
         self.of = of  # which says how launches start
         self.block = block = Block(of.size, of.offsets)
         self.address, self.parameters, self.size = block.address, block.parameters, block.size
-        self.places = places
+        self.places, self.derived = places, derived
         self.lock = threading.Lock()
         self.last: Ready | None = None  # whose launch stands there
         self._kinds: dict[Pairs, type[Ready]] = {}
@@ -43,18 +45,22 @@ class _Block:
         count = len(self.places)
         names = [f"a{at}" for at in range(count)]
         meet = [f"a{one} < a{other} + n{other} and a{other} < a{one} + n{one}" for one, other in pairs]
+        write = [(at, place, f"a{at}") for at, place in enumerate(self.places)]
+        for number, (address, place) in enumerate(self.derived, count):
+            write.append((number, place, f"a{address} + o{number}"))
         used = sorted({at for pair in pairs for at in pair})
         source = _CALL.format(
             addresses=", ".join(names),
             sizes="".join(f"n{at}, " for at in used) + "= self.reach" if used else "pass",
+            offsets="".join(f"o{at}, " for at, _, _ in write[count:]) + "= self.offsets" if self.derived else "pass",
             meet=" or ".join(meet) or "False",
-            write="; ".join(f"slot{at}.value = a{at}" for at in range(count)) or "pass",
+            write="; ".join(f"slot{at}.value = {value}" for at, _, value in write) or "pass",
         )
         space: dict[str, Any] = {
             "runtime": knobs.runtime, "HookChain": HookChain, "capturing": is_capturing, "memory": self,
             "lock": self.lock, "memmove": memmove, "address": self.address, "size": self.size,
             "parameters": self.parameters, "call": cuda.launch_call(), "NO_CONTEXT": cuda.NO_CONTEXT,
-            "error": cuda.error, **{f"slot{at}": self.block.slot(place) for at, place in enumerate(self.places)},
+            "error": cuda.error, **{f"slot{at}": self.block.slot(place) for at, place, _ in write},
         }  # fmt: skip
         exec(compile(source, "<wspec launch>", "exec"), space)
         members = {"__slots__": (), "__call__": space["launch"], "pairs": pairs, "used": tuple(used)}
@@ -65,6 +71,7 @@ class _Block:
 _CALL = """
 def launch(self, {addresses}):
     {sizes}
+    {offsets}
     if {meet}:
         return False
     chain, behind = runtime.launch_enter_hook, runtime.launch_exit_hook
@@ -100,7 +107,9 @@ def block_of(recorded: Recorded, count: int) -> _Block:
     """Where launches like that one are made again, which had so many arguments that its user knows of."""
     block = recorded.block
     if block.again is None:
-        block.again = _Block(block, [place for place in recorded.places[:count] if place >= 0])
+        order, made = order_of(recorded.places), recorded.derived or ()
+        derived = [(order[at], recorded.places[place]) for place, (at, _) in enumerate(made, count)]
+        block.again = _Block(block, [place for place in recorded.places[:count] if place >= 0], derived)
     found: _Block = block.again
     return found
 
@@ -116,7 +125,7 @@ class Ready:
     What it does then is written for each block of memory and the arguments that must be apart (`_Block.kind`).
     """
 
-    __slots__ = ("contents", "function", "kept", "kernel", "memory", "reach", "relied")
+    __slots__ = ("contents", "function", "kept", "kernel", "memory", "offsets", "reach", "relied")
     pairs: Pairs = ()
     used: tuple[int, ...] = ()  # the addresses that are in pairs
 
@@ -129,11 +138,12 @@ class Ready:
         reach: tuple[int, ...],
         relied: Callable[[], Any] | None = None,
         kept: Sequence[Any] = (),
+        offsets: tuple[int, ...] = (),
     ) -> None:
         """`reach`: bytes behind each of the addresses that are `used`; `relied` gives None once what the launch takes
-        for granted is no longer kept."""
+        for granted is no longer kept; `offsets`: from addresses to the descriptors that the launch makes."""
         self.kernel, self.memory, self.function, self.contents = kernel, memory, function, contents
-        self.reach, self.relied, self.kept = reach, relied, kept
+        self.reach, self.relied, self.kept, self.offsets = reach, relied, kept, offsets
 
     @staticmethod
     def of(kernel: Any, recorded: Recorded, count: int) -> Ready:
@@ -144,7 +154,8 @@ class Ready:
         kind = memory.kind(tuple([(order[one], order[other]) for one, _, other, _ in recorded.apart]))
         reach = tuple([sizes[at] for at in kind.used])
         relied = _all_of(recorded.relied)
-        return kind(kernel, memory, recorded.function, bytes(recorded.contents), reach, relied, recorded.kept)
+        contents, offsets = bytes(recorded.contents), tuple([offset for _, offset in recorded.derived or ()])
+        return kind(kernel, memory, recorded.function, contents, reach, relied, recorded.kept, offsets)
 
     def __call__(self, *addresses: int) -> bool:
         """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""

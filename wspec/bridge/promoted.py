@@ -57,9 +57,11 @@ def promoted(
 
 def _with_descriptors(launch: Run, made: Descriptors, plain: Plain, fewer: Fewer) -> Run:
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        if recording.count and (now := recording.now) is not None:
-            now.once = True  # addresses are laid out by hand
         found = made.of((x, y, z), rest)
+        if recording.count and (now := recording.now) is not None:
+            now.derived = made.derived((x, y, z), rest)
+            now.once |= now.derived is None
+            now.alone = True
         if isinstance(found, _OfOthers) and fewer.is_there(found):
             fewer.start((x, y, z), stream, rest)
         elif isinstance(found, str):
@@ -146,6 +148,16 @@ class Descriptors:
             descriptor.base = _At(address + offset) if offset or given is address else given
             found.append(descriptor)
         return found
+
+    def derived(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[tuple[int, int]] | None:
+        """`Recorded.derived` of such a launch; None where it has no descriptors, or they are others at other addresses.
+
+        What an address is a multiple of is the same for all: Triton makes other binaries for others.
+        """
+        shapes = self._made.get((*grid, *self._read(rest)))
+        if shapes is None or isinstance(shapes, str) or any(ground is not None for _, _, ground in shapes):
+            return None
+        return [(at - BEFORE, offset) for at, (offset, _, _) in zip(self._pointers, shapes, strict=True)]
 
     def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[_Shape] | str:
         values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}

@@ -20,6 +20,9 @@ class Recorded:
     places: Sequence[int] = ()  # in the block, of the address of each argument; -1: it has none
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
     relied: list[weakref.ref[Any]] = field(default_factory=list)  # that others keep, for a while
+    derived: list[tuple[int, int]] | None = None
+    """Of the descriptors that the launch made, which come behind its user's arguments: the argument whose address they
+    begin at, by its place in the launch, and how many bytes behind."""
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     guard: Any = None  # that looked at `apart`
