@@ -215,18 +215,26 @@ def test_a_plain_kernel_that_ptxas_has_miscompiled() -> None:
 
 
 def test_a_launch_on_trial_is_not_made_again_without_looking() -> None:
-    stage = Stage(Card(ours_ms=3.0))
-    found = []
-    for _ in range(len(TURNS) + 2):
-        with recording.on() as now:
-            stage.launch(1)
-        found.append(now.once)
-    assert all(found)
-    faster = Stage(Card())
-    faster.launch(len(TURNS) + 1)
+    for ours_ms in (1.0, 3.0):
+        stage = Stage(Card(ours_ms=ours_ms))
+        found = []
+        for _ in range(len(TURNS) + 3):
+            with recording.on() as now:
+                stage.launch(1)
+            found.append(now.once)
+            assert not now.relied
+        assert found == [True] * (len(TURNS) + 1) + [False] * 2
+
+
+def test_close_ones_are_made_again_until_the_next_look() -> None:
+    stage = Stage(Card(ours_ms=1.0, plain_ms=1.1))
+    stage.launch(len(TURNS) + 1)
     with recording.on() as now:
-        faster.launch(1)
-    assert not now.once
+        stage.launch(1)
+    (held,) = now.relied
+    until = LATER * (len(TURNS) + 1) - len(TURNS) - 3
+    assert not now.once and all(held() is not None for _ in range(until)) and held() is None
+    assert stage.launch(2 * PAIRS) == ["ours", "plain"] * PAIRS
 
 
 def test_what_the_model_holds_for_equal_begins_as_it_was_written() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,8 @@ class Recorded:
     function: int = 0
     places: Sequence[int] = ()  # in the block, of the address of each argument; -1: it has none
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
-    relied: list[weakref.ref[Any]] = field(default_factory=list)  # that others keep, for a while
+    relied: list[Callable[[], Any]] = field(default_factory=list)
+    """What it takes for granted for a while: None of one of these says at a launch that it is over."""
     derived: list[tuple[int, int]] | None = None
     """Of the descriptors that the launch made, which come behind its user's arguments: the argument whose address they
     begin at, by its place in the launch, and how many bytes behind."""

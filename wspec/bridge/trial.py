@@ -80,6 +80,11 @@ class Contest:
     looks: int = 0  # trials that told something
     next_look: int = 0  # at so many launches; 0: never
 
+    def until_next_look(self) -> Contest | None:
+        """Counts a launch that is made again; None where it is to be timed once more."""
+        self.launches += 1
+        return self if not 0 < self.next_look <= self.launches else None
+
 
 def on_trial(
     kernel: Any, source: KernelSource, pairs: int, begins: Callable[[], bool], tell: Tell, how: str = "specialized"
@@ -135,7 +140,9 @@ class Trial:
         keeps = self.last if self.certain else self._settled((x, y, z, *self._read(rest)))
         recording.alone()
         if recording.count and (now := recording.now) is not None:
-            now.once |= not keeps or self._looks_again((x, y, z, *self._read(rest)))
+            contest = None if self.certain else self.contests.get((x, y, z, *self._read(rest)))
+            now.once |= keeps is None
+            now.relied += [contest.until_next_look] if contest is not None and contest.next_look else []
         if keeps:
             self.run(x, y, z, stream, function, packed, *rest)
             return
@@ -154,10 +161,6 @@ class Trial:
             if contest.launches >= contest.next_look and not self.is_capturing():
                 contest.begins, contest.keeps, contest.next_look = contest.keeps, None, 0
         return contest.keeps
-
-    def _looks_again(self, key: tuple[int, ...]) -> bool:
-        """Will a launch like it be timed once more?"""
-        return not self.certain and ((contest := self.contests.get(key)) is None or contest.next_look > 0)
 
     def _take_turn(self, key: tuple[int, ...], launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         contest = self.contests.get(key) or Contest(begins=self.begins)
