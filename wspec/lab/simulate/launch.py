@@ -238,7 +238,7 @@ class _Classes:
         stored = self.result(position, self.most).busy[STORE] * self.simulator.numbers.store / self.most
         loaded = loaded_bytes(self.block(position))
         read = sum(size * self.origins.get(op, UNKNOWN).memory for op, size in loaded.items())
-        return stored / (stored + read) if stored else 0.0
+        return stored / (stored + read) if read else 0.0
 
     def block(self, position: int) -> Block:
         if position not in self.walked:
