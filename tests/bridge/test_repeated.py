@@ -19,7 +19,7 @@ from tests.support.aliased_kernels import added_in_place
 from tests.support.host_card import Card
 from tests.support.host_card import card as host_card
 from wspec import api, bridge
-from wspec.bridge import cuda, launcher
+from wspec.bridge import cuda, launcher, repeated
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
 
@@ -32,9 +32,15 @@ class Asked:
     """The kernel that decides every launch anew, and the one that does not; what the driver is given of each."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, card: Card, kernel: Any, blocks: Mapping[str, int], first: Any
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        card: Card,
+        kernel: Any,
+        blocks: Mapping[str, int],
+        first: Any,
+        options: Mapping[str, Any] = OPTIONS,
     ) -> None:
-        """`first`: arguments and grid of a launch, at which the one is compiled."""
+        """`first`: arguments and grid of a launch, at which the one is compiled; None: there is only the other."""
         self.blocks = blocks
         self.decided = 0
         self.given: list[Given] = []
@@ -52,10 +58,12 @@ class Asked:
 
         monkeypatch.setattr(launcher.Block, "__init__", init)
         monkeypatch.setattr(Guard, "ranges", looked)
-        self.ours = wspec.compile(kernel, **OPTIONS)
+        self.ours = wspec.compile(kernel, **options)
+        if first is None:
+            return
         with monkeypatch.context() as once:
             once.setattr(bridge, "decided_once", lambda kernel, *_: kernel, raising=False)
-            self.anew = wspec.compile(kernel, **OPTIONS)
+            self.anew = wspec.compile(kernel, **options)
             self.of(self.anew, *first)
 
     def _launch(self, config: int, function: int, parameters: int, extra: None) -> int:
@@ -185,6 +193,32 @@ def test_descriptors_that_launches_make_begin_at_other_addresses(promoted: Asked
     one, other, wide = product(), product(), product(depth=256)
     assert [promoted.is_same(case) for case in (one, other, one, wide, other, wide)] == [1, 0, 0, 1, 0, 0]
     assert _threads(promoted.of(promoted.ours, one)[0]) > 256, "specialized"
+
+
+@pytest.mark.parametrize("kernel", [pointer_product, added_in_place], ids=["pointers", "descriptors"])
+def test_blocks_that_walk_have_the_same_table(card: Card, monkeypatch: pytest.MonkeyPatch, kernel: Any) -> None:
+    """Of one kernel, as another one has tables of its own: a launch made again, and the same with all decided anew."""
+    rng = random.Random(7)
+    asked = Asked(monkeypatch, card, kernel, {**BLOCKS, "BN": 128}, None, {**OPTIONS, "persistent": True})
+    ours = asked.ours
+    sizes = [(128 * rng.randint(1, 40), 128 * rng.randint(1, 20), 64 * rng.randint(1, 4)) for _ in range(4)]
+    for rows, columns, depth in (*sizes, *rng.choices(sizes, k=30)):
+        grid = rows // 128, columns // 128
+        before, arguments = (_walked(kernel, rows, columns, depth) for _ in range(2))
+        asked.of(ours, before, grid)
+        found, decided = asked.of(ours, arguments, grid)
+        assert decided == 0
+        with monkeypatch.context() as once:
+            once.setattr(repeated.Memo, "get", lambda memo, key: None)
+            assert asked.of(ours, arguments, grid) == (found, 1)
+
+
+def _walked(kernel: Any, rows: int, columns: int, depth: int) -> tuple[Any, ...]:
+    if kernel is pointer_product:
+        return product(rows, columns, depth)
+    case = Operands(rows, columns, depth)
+    b = TensorDescriptor.from_tensor(case.b.base, [64, 128])
+    return case.a, b, case.sums, columns, depth
 
 
 def _threads(given: list[bytes]) -> int:
