@@ -72,3 +72,17 @@ def stored_over_input(a_ptr, b_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: t
         a = tl.load(a_ptr + rows * 1024 + (i + inner)[None, :])
         acc = tl.dot(a, tl.load(b_ptr + (i + inner)[:, None] * BN + columns), acc)
         tl.store(a_ptr + rows * 1024 + i + BK + columns, acc.to(tl.float16))
+
+
+@triton.jit
+def pointer_product(a_ptr, b_ptr, c_ptr, n, k, first, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """A product through pointers; A begins so many elements behind."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    columns, inner = tl.program_id(1) * BN + tl.arange(0, BN)[None, :], tl.arange(0, BK)
+    a, b = a_ptr + first + rows * k + inner[None, :], b_ptr + inner[:, None] * n + columns
+    acc = tl.zeros([BM, BN], tl.float32)
+    for _ in tl.range(0, k, BK):
+        acc = tl.dot(tl.load(a), tl.load(b), acc)
+        a += BK
+        b += BK * n
+    tl.store(c_ptr + rows * n + columns, acc.to(tl.float16))
