@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -119,11 +120,11 @@ def promoted(monkeypatch: pytest.MonkeyPatch, card: Card) -> Asked:
     return Asked(monkeypatch, card, pointer_product, blocks, (product(), (4, 2)))
 
 
-def product(rows: int = 512, columns: int = 256, depth: int = 192) -> tuple[Any, ...]:
+def product(rows: int = 512, columns: int = 256, depth: int = 192, scale: float = 1.0) -> tuple[Any, ...]:
     """A begins behind 64 elements of others."""
     a = torch.zeros(64 + rows * depth, dtype=torch.float16)
     b, c = (torch.zeros(one, columns, dtype=torch.float16) for one in (depth, rows))
-    return a, b, c, columns, depth, 64
+    return a, b, c, columns, depth, 64, scale
 
 
 def test_a_launch_is_decided_once(asked: Asked) -> None:
@@ -178,6 +179,12 @@ def test_descriptors_that_launches_make_begin_at_other_addresses(promoted: Asked
     one, other, wide = product(), product(), product(depth=256)
     assert [promoted.is_same(case) for case in (one, other, one, wide, other, wide)] == [1, 0, 0, 1, 0, 0]
     assert _threads(promoted.of(promoted.ours, one)[0]) > 256, "specialized"
+
+
+def test_zeros_are_told_apart_by_their_sign(promoted: Asked) -> None:
+    """They are equal, and the kernel may divide by them."""
+    scales = (0.0, -0.0, 0.0, -0.0, math.nan, math.nan)
+    assert [promoted.is_same(product(scale=scale)) for scale in scales] == [1, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("kernel", [pointer_product, added_in_place], ids=["pointers", "descriptors"])

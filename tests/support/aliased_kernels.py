@@ -75,7 +75,7 @@ def stored_over_input(a_ptr, b_ptr, k, BM: tl.constexpr, BN: tl.constexpr, BK: t
 
 
 @triton.jit
-def pointer_product(a_ptr, b_ptr, c_ptr, n, k, first, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def pointer_product(a_ptr, b_ptr, c_ptr, n, k, first, scale, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """A product through pointers; A begins so many elements behind."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
     columns, inner = tl.program_id(1) * BN + tl.arange(0, BN)[None, :], tl.arange(0, BK)
@@ -85,4 +85,4 @@ def pointer_product(a_ptr, b_ptr, c_ptr, n, k, first, BM: tl.constexpr, BN: tl.c
         acc = tl.dot(tl.load(a), tl.load(b), acc)
         a += BK
         b += BK * n
-    tl.store(c_ptr + rows * n + columns, acc.to(tl.float16))
+    tl.store(c_ptr + rows * n + columns, (acc * scale).to(tl.float16))

@@ -8,6 +8,7 @@ what they are, shape and strides. The function that makes the key is written for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import copysign
 from operator import index
 from typing import Any
 
@@ -64,9 +65,15 @@ class _Repeated:
                 key.append(f"*{key_of(name)}, ")
                 addresses.append(f"{name}.base.data_ptr()")
             elif kind != "constexpr":
-                key.append(f"{name}, ")
+                sign = "" if kind[0] in "iu" else f"copysign(1.0, {name}), "  # 0.0 and -0.0 are equal
+                key.append(f"{name}, {sign}")
         source = _TEMPLATE.format(arguments=", ".join(names), key="".join(key), addresses=", ".join(addresses))
-        space: dict[str, Any] = {"known": self.known, "recording": recording, "ordinary": self._ordinary}
+        space: dict[str, Any] = {
+            "known": self.known,
+            "recording": recording,
+            "ordinary": self._ordinary,
+            "copysign": copysign,
+        }
         exec(compile(source, "<wspec kernel[grid]>", "exec"), space)
         written: Run = space["launch"]
         return written
