@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import wspec
 from tests.bridge.fake_driver import FakeDriver
 from tests.support import host_tables
+from tests.support.goldens import ROOT
 from wspec import api
 from wspec.bridge import inductor, persistent
 
@@ -129,3 +132,19 @@ def test_options_are_part_of_inductors_keys(driver: FakeDriver) -> None:
 
     source: Any = wrapper.user_defined_triton_kernel_transitive_closure_source_code
     assert source(specialized).endswith(f"# wspec {specialized.wspec_digest}\n") and "# wspec" not in source(product)
+
+
+@pytest.mark.parametrize("first", ["torch._inductor.ir", "torch._inductor.codegen.wrapper"])
+def test_inductors_modules_in_either_order(first: str) -> None:
+    """Each imports the other, so that one is there in part when the other is whole."""
+    program = f"""
+import importlib, wspec
+from tests.bridge.test_inductor import specialized
+importlib.import_module("{first}")
+from torch._inductor import ir
+from torch._inductor.codegen import wrapper
+source = wrapper.user_defined_triton_kernel_transitive_closure_source_code(specialized)
+assert hasattr(ir.UserDefinedTritonKernel, "wspec_theirs") and "# wspec " in source
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ from wspec.diagnostics import Remark
 Autotuner = internal("triton.runtime.autotuner", "Autotuner")
 JITFunction = internal("triton.runtime.jit", "JITFunction")
 
-_MODULE = "torch._inductor.ir"
+_LAUNCHES, _KEYS = "torch._inductor.ir", "torch._inductor.codegen.wrapper"  # each imports the other
 _SOURCE = "user_defined_triton_kernel_transitive_closure_source_code"
 _functions: list[weakref.ref[Any]] = []
 _lock = threading.Lock()
@@ -36,10 +36,12 @@ def know(function: Any) -> None:
     with _lock:
         _functions[:] = [one for one in _functions if one() is not None]
         _functions.append(weakref.ref(function))
-    if _MODULE in sys.modules:
-        _install(sys.modules[_MODULE])
-    elif not any(isinstance(finder, _Watch) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Watch())
+    later = [name for name in (_LAUNCHES, _KEYS) if name not in sys.modules]
+    for name in (_LAUNCHES, _KEYS):
+        if name not in later:
+            _install(sys.modules[name])
+    if later and not any(isinstance(finder, _Watch) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watch(later))
 
 
 def kernel_of(module: str, name: str, digest: str) -> Any:
@@ -61,12 +63,17 @@ def _name(function: Any) -> tuple[str, str]:
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """Sees Inductor being imported, and is gone."""
+    """Sees Inductor's modules being imported, and is gone."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = [*names]
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if fullname != _MODULE:
+        if fullname not in self.names:
             return None
-        sys.meta_path.remove(self)
+        self.names.remove(fullname)
+        if not self.names:
+            sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
             spec.loader = _Installing(spec.loader)
@@ -87,7 +94,12 @@ class _Installing(importlib.abc.Loader):
         _install(module)
 
 
-def _install(ir: Any) -> None:
+def _install(module: Any) -> None:
+    """Into one of the two."""
+    (_write_launches if module.__name__ == _LAUNCHES else _tell_caches)(module)
+
+
+def _write_launches(ir: Any) -> None:
     """Put our way of writing a launch before Inductor's own."""
     with _lock:
         node = getattr(ir, "UserDefinedTritonKernel", None)
@@ -104,12 +116,10 @@ def _install(ir: Any) -> None:
         fused = getattr(node, "can_fuse_epilogue", None)
         if fused is not None:
             node.can_fuse_epilogue = lambda self: _ours(self) is None and fused(self)
-    _tell_caches()
 
 
-def _tell_caches() -> None:
+def _tell_caches(written: Any) -> None:
     """Code in Inductor's cache belongs to a kernel's options as well as to its source."""
-    written: Any = importlib.import_module("torch._inductor.codegen.wrapper")
     source: Callable[..., str] | None = getattr(written, _SOURCE, None)
     if source is None or hasattr(source, "wspec_theirs"):
         return
