@@ -18,7 +18,7 @@ from tests.support.aliased_kernels import added_in_place, pointer_product
 from tests.support.host_card import Card
 from tests.support.host_card import card as host_card
 from wspec import api, bridge
-from wspec.bridge import cuda, launcher, repeated
+from wspec.bridge import cuda, launcher, ready, repeated
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
 
@@ -179,6 +179,18 @@ def test_descriptors_that_launches_make_begin_at_other_addresses(promoted: Asked
     one, other, wide = product(), product(), product(depth=256)
     assert [promoted.is_same(case) for case in (one, other, one, wide, other, wide)] == [1, 0, 0, 1, 0, 0]
     assert _threads(promoted.of(promoted.ours, one)[0]) > 256, "specialized"
+
+
+def test_a_user_makes_such_a_launch_again(promoted: Asked) -> None:
+    """Who gives none of the constants that stand between the kernel's arguments and its descriptors."""
+    one, other = product(), product()
+    expected, _ = promoted.of(promoted.anew, other)
+    made = ready.launch(promoted.ours, (4, 2), one, promoted.blocks)
+    assert made is not None
+    for case, given in ((other, expected), (one, promoted.of(promoted.anew, one)[0])):
+        promoted.given.clear()
+        assert made(*(tensor.data_ptr() for tensor in case[:3]))
+        assert [memory for _, memory in promoted.given] == given
 
 
 def test_zeros_are_told_apart_by_their_sign(promoted: Asked) -> None:

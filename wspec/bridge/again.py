@@ -107,8 +107,8 @@ def block_of(recorded: Recorded, count: int) -> _Block:
     """Where launches like that one are made again, which had so many arguments that its user knows of."""
     block = recorded.block
     if block.again is None:
-        order, made = order_of(recorded.places), recorded.derived or ()
-        derived = [(order[at], recorded.places[place]) for place, (at, _) in enumerate(made, count)]
+        order = order_of(recorded.places)
+        derived = [(order[at], recorded.places[place]) for place, at, _ in recorded.derived or ()]
         block.again = _Block(block, [place for place in recorded.places[:count] if place >= 0], derived)
     found: _Block = block.again
     return found
@@ -154,7 +154,7 @@ class Ready:
         kind = memory.kind(tuple([(order[one], order[other]) for one, _, other, _ in recorded.apart]))
         reach = tuple([sizes[at] for at in kind.used])
         relied = _all_of(recorded.relied)
-        contents, offsets = bytes(recorded.contents), tuple([offset for _, offset in recorded.derived or ()])
+        contents, offsets = bytes(recorded.contents), tuple([offset for *_, offset in recorded.derived or ()])
         return kind(kernel, memory, recorded.function, contents, reach, relied, recorded.kept, offsets)
 
     def __call__(self, *addresses: int) -> bool:

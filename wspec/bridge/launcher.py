@@ -261,7 +261,9 @@ class Block:
         return bytearray(ctypes.string_at(self.address, self.size))
 
     def slot(self, offset: int) -> ctypes.c_uint64:
-        """An address in it."""
+        """An address in it. Raises IndexError outside of the arguments."""
+        if not ctypes.sizeof(cuda.Config) <= offset <= self.size - 8:
+            raise IndexError(offset)
         return ctypes.c_uint64.from_buffer(self.memory, self.base + offset)
 
 

@@ -149,7 +149,7 @@ class Descriptors:
             found.append(descriptor)
         return found
 
-    def derived(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[tuple[int, int]] | None:
+    def derived(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[tuple[int, int, int]] | None:
         """`Recorded.derived` of such a launch; None where it has no descriptors, or they are others at other addresses.
 
         What an address is a multiple of is the same for all: Triton makes other binaries for others.
@@ -157,7 +157,8 @@ class Descriptors:
         shapes = self._made.get((*grid, *self._read(rest)))
         if shapes is None or isinstance(shapes, str) or any(ground is not None for _, _, ground in shapes):
             return None
-        return [(at - BEFORE, offset) for at, (offset, _, _) in zip(self._pointers, shapes, strict=True)]
+        behind = enumerate(zip(self._pointers, shapes, strict=True), len(rest) - BEFORE)
+        return [(place, at - BEFORE, offset) for place, (at, (offset, _, _)) in behind]
 
     def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[_Shape] | str:
         values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}

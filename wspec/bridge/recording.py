@@ -21,9 +21,9 @@ class Recorded:
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
     relied: list[Callable[[], Any]] = field(default_factory=list)
     """What it takes for granted for a while: None of one of these says at a launch that it is over."""
-    derived: list[tuple[int, int]] | None = None
-    """Of the descriptors that the launch made, which come behind its user's arguments: the argument whose address they
-    begin at, by its place in the launch, and how many bytes behind."""
+    derived: list[tuple[int, int, int]] | None = None
+    """Of each descriptor that the launch made: its place in the launch, the place of the argument whose address it
+    begins at, and how many bytes behind."""
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     guard: Any = None  # that looked at `apart`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def test_a_module_holds_what_it_measures(name: str, tmp_path: Path) -> None:
         assert missing(kernel, found[kernel.name]) == {}, Counter(found[kernel.name])
         local = [opcode for opcode in found[kernel.name] if opcode.startswith(("LDL", "STL"))]
         assert local == [], f"{kernel.name} spills"
+
+
+def test_topics_that_share_kernels_are_assembled_side_by_side(tmp_path: Path) -> None:
+    """Whoever is first: the file is there for all."""
+    kernel = Kernel("short", entry("short", "", "ret;", threads=32), 32)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: assemble([kernel], tmp_path), range(12)))
+    assert len(set(made)) == 1 and list(tmp_path.iterdir()) == made[:1]
 
 
 def test_no_loop_is_unrolled(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,16 +28,16 @@ def assemble(kernels: Sequence[Kernel], folder: Path) -> Path:
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
     if path.exists():
         return path
-    source = path.with_suffix(".ptx")
-    source.write_text(text)
-    made = path.with_suffix(".part")
-    command = [knobs.nvidia.ptxas.path, "--gpu-name=sm_90a", "-v", str(source), "-o", str(made)]
-    said = subprocess.run(command, capture_output=True, text=True)
-    log = said.stdout + said.stderr
-    if said.returncode != 0 or "C75" in log:
-        names = ", ".join(kernel.name for kernel in kernels)
-        raise AssemblyError(f"{names}: {log.strip() or f'ptxas ended with {said.returncode}'}")
-    made.replace(path)
+    with tempfile.TemporaryDirectory(dir=folder) as own:  # others may assemble the same meanwhile
+        source, made = Path(own, "kernels.ptx"), Path(own, "kernels.cubin")
+        source.write_text(text)
+        command = [knobs.nvidia.ptxas.path, "--gpu-name=sm_90a", "-v", str(source), "-o", str(made)]
+        said = subprocess.run(command, capture_output=True, text=True)
+        log = said.stdout + said.stderr
+        if said.returncode != 0 or "C75" in log:
+            names = ", ".join(kernel.name for kernel in kernels)
+            raise AssemblyError(f"{names}: {log.strip() or f'ptxas ended with {said.returncode}'}")
+        made.replace(path)
     return path
 
 
