@@ -114,7 +114,7 @@ def test_what_is_proved_is_not_reached(pick: Pick) -> None:
         )
 
 
-@pytest.mark.parametrize(("maker", "count"), [(make, 45), (make_signals, 80)])
+@pytest.mark.parametrize(("maker", "count"), [(make, 30), (make_signals, 80)])
 def test_errors_are_errors(maker: Callable[[Pick], Program], count: int) -> None:
     """Almost every error is seen in some schedule for small arguments; a few need larger ones, and an arrival that is
     harmless since nobody waits for it is refused."""

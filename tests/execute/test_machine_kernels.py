@@ -116,7 +116,8 @@ TEAMS = [
     ("d64_causal", 4),
     *(pytest.param(variant, team, marks=pytest.mark.slow) for variant, team in (("d64", 3), ("d64_causal", 2))),
 ]
-QUERIES = (64, 130, 321, 640)  # one tile, one that is not whole, more tiles than members and fewer
+QUERIES = [64, 321, *(pytest.param(length, marks=pytest.mark.slow) for length in (130, 640))]
+"""One tile, more tiles than members; fewer, and whole ones."""
 
 
 @pytest.mark.parametrize(("variant", "coarsening"), TEAMS)

@@ -249,7 +249,7 @@ def edits(draw: st.DrawFn, plan: Plan) -> Plan:
 
 
 @hypothesis.settings(
-    max_examples=70, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
 )
 @hypothesis.given(st.data(), st.sampled_from(BASES), st.integers(1, 3))
 def test_any_plan_is_refused_or_right(data: st.DataObject, case: Case, count: int) -> None:

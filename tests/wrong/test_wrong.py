@@ -10,7 +10,7 @@ import pytest
 from tests.wrong.draw import KINDS, Case, Good, draw
 from tests.wrong.running import Ended, good, run, warm
 
-SEED, COUNT = 7, 3 * len(KINDS)
+SEED, COUNT = 7, 2 * len(KINDS)
 
 
 def _failures(seed: int, count: int) -> list[str]:
