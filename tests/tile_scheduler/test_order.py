@@ -65,7 +65,7 @@ def test_few_lines_are_begun_at_a_time(batch: int) -> None:
     order = Order((8, 16, batch), min(132, 128 * batch), 0)
     row, _, (_, y, z) = order.places()
     lines = [len({*zip(y[row == one].tolist(), z[row == one].tolist(), strict=True)}) for one in range(order.rows)]
-    assert max(lines[:-4], default=0) <= 2 * 132 / 8 + 1
+    assert max(lines[:-4], default=0) <= 132 / 8 + 2
     assert max(lines) <= 4 * 132 / 8 + 1, "the last window is of less than four rows"
 
 
@@ -94,14 +94,19 @@ def read_from_memory(order: Order, kept: int) -> float:
 @pytest.mark.parametrize(("length", "batch"), [(8, 8), (8, 16), (16, 4), (16, 8), (32, 2), (32, 4)])
 def test_what_lines_share_stays_in_the_cache(length: int, batch: int) -> None:
     """Parts of 64 KiB, K and V of 128 keys of 128 elements, and 30 MiB of cache, of an H200. Windows of four rows,
-    the last one of up to eight, read everything 2.5 to 3.9 times."""
-    assert read_from_memory(Order((length, 16, batch), 132, 0), 480) <= 1.25
+    the last one of up to eight, read everything 2.5 to 3.9 times. In half of that, beside what is not shared, windows
+    of two rows read it 1.14 to 1.19 times, and 1.22 to 1.46 times where a row holds four lines."""
+    order = Order((length, 16, batch), 132, 0)
+    assert read_from_memory(order, 480) <= 1.02
+    assert read_from_memory(order, 240) <= (1.02 if length < 32 else 1.5)
 
 
 def test_a_window_holds_a_line() -> None:
-    assert Order((8, 16, 8), 132, 0).window == (264, 4), "232 tiles are left, nearly a window"
-    assert Order((8, 16, 6), 132, 0).window == (264, 3) and Order((128, 16, 1), 132, 0).window == (264, 7)
-    assert Order((4, 66, 2), 132, 0).window == (264, 2), "nothing is left"
+    assert Order((17, 16, 4), 132, 0).window == (264, 4) and Order((128, 16, 1), 132, 0).window == (264, 7)
+    assert Order((8, 16, 8), 132, 0).window == (132, 7), "232 tiles are left, nearly two rows: they are the last window"
+    assert Order((8, 16, 6), 132, 0).window == (132, 5), "240 are left"
+    assert Order((4, 66, 2), 132, 0).window == (132, 3), "nothing is left: the last window has two rows"
+    assert Order((16, 33, 1), 132, 0).window == (132, 3) and Order((7, 16, 1), 112, 0).window == (112, 1)
     assert Order((264, 4, 1), 132, 0).window == (264, 4) and Order((265, 4, 1), 132, 0).window == (528, 2)
     assert Order((2000, 1, 1), 132, 0).window == (2112, 1)
 

@@ -15,7 +15,7 @@ import triton.language as tl
 from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
 from wspec.tile_scheduler import SLOTS, Division, Order
-from wspec.tile_scheduler.order import SPARED
+from wspec.tile_scheduler.order import LINES, SPARED
 
 ENTRY = 8  # int32 of an entry and of the header
 ENTRY_CYCLES = 15.0
@@ -23,6 +23,7 @@ ENTRY_CYCLES = 15.0
 (docs/results/launches.md)."""
 _BLOCK = 256  # entries of a program
 _SPARED = tl.constexpr(SPARED)
+_LINES = tl.constexpr(LINES)
 _NUMBERS = [
     "gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "slots", "along", "second", "third", "coarsening", "axis",
     "ordered", "rising",
@@ -82,6 +83,9 @@ def fill_table(
     missing = size - tiles % size
     spared = (missing < size) & (length.to(tl.int64) * missing <= size.to(tl.int64) * _SPARED)
     windows = tl.maximum(tiles // size + spared.to(tl.int32), 1)
+    is_row = _LINES * length.to(tl.int64) <= blocks
+    size = tl.where(is_row, blocks, size)
+    windows = tl.where(is_row, 2 * windows - 1, windows)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = entry < rows * blocks
     block = entry // rows

@@ -2,13 +2,15 @@
 
 Tiles are numbered along the axis on which their cost depends first, then along the others: a *line* is the tiles that
 differ on that axis alone. A row is a tile for each block. Numbers are cut into windows of two rows, or of as many pairs
-of rows as hold a line; the last window has what is left too, unless that is nearly a window (`SPARED`). Tiles of a
-window go dearest first, which is by their place on the axis. Rows are dealt out to and fro: the block that gets the
-dearest of one gets the cheapest of the next, so that two rows are the same work for all where costs grow evenly.
+of rows as hold a line; the last window has what is left too, unless that is nearly a window (`SPARED`). All but the
+last are cut once more, into rows, where a row holds some lines (`LINES`) and so is like the next one. Tiles of a window
+go dearest first, which is by their place on the axis. Rows are dealt out to and fro: the block that gets the dearest of
+one gets the cheapest of the next, so that two rows are the same work for all where costs grow evenly.
 
 Windows are as short as that allows, since the tiles of a line read the same data, the dearest all of it: dearest first
-begins with all lines of a window at once. In attention (D=128, causal, tiles of 128 rows) lines of two rows are 17 MB
-and those of four 35 MB, of which an H200 keeps 31: every row read them from memory anew.
+begins with all lines of a window at once, and its second row reads them again. In attention (D=128, causal, tiles of
+128 rows) what two rows read and write are 34 MB, of which an H200 keeps 31 and an H100 25: there a quarter more came
+from memory.
 
 Tiles that all cost the same go around in the order of the launch.
 """
@@ -27,6 +29,9 @@ _DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 # (docs/results/launches.md) 1 step of imbalance made attention 3 % faster so, 4 steps up to 2 %, and 31
 # steps 2 % slower.
 SPARED = 4
+# In a row there are so many lines at least where a window is a row: with 8 lines attention was 1 % faster so on an
+# H200, with 4 lines 1 % slower, which L2 does not explain (docs/results/launches.md).
+LINES = 8
 
 
 class Order(NamedTuple):
@@ -55,6 +60,8 @@ class Order(NamedTuple):
         count, left = divmod(x * y * z, size)
         if left and length * (size - left) <= SPARED * size:
             count += 1
+        if LINES * length <= self.blocks:
+            return self.blocks, 2 * count - 1 if count else 1
         return size, count or 1
 
     @property
