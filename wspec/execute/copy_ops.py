@@ -171,7 +171,7 @@ def decode_store_wait(op: Operation, decoder: Decoder) -> Step:
     pendings = op.int_attr("pendings") or 0
 
     def wait(task: Task) -> Steps:
-        covered = task.stores[: len(task.stores) - pendings] if pendings else list(task.stores)
+        covered = task.stores[: max(0, len(task.stores) - pendings)]
         yield Wait(op, lambda: all(store.done for store in covered), lambda: f"{len(covered)} TMA stores")
         for store in covered:
             store.release()

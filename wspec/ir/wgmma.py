@@ -26,7 +26,7 @@ def completions(block: Block) -> dict[Operation, Operation]:
             pending.append(op)
         elif op.name == WAIT:
             keep = op.int_attr("pendings") or 0
-            finished = pending[: len(pending) - keep] if keep else pending
+            finished = pending[: max(0, len(pending) - keep)]  # a wait may let more go on than there are
             done.update((dot, op) for dot in finished)
             pending = pending[len(finished) :]
     return done
