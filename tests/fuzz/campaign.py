@@ -50,7 +50,8 @@ def run(plan: Plan, seen: Callable[[Report], None] = lambda report: None) -> Rep
     """Try the kernels of the plan; `seen` is told after each. Numbers in flight when time is up are given up."""
     report, start = Report(plan.seed, open=plan.open), time.monotonic()
     numbers = iter(number_of(plan.seed, index) for index in range(plan.count))
-    with tempfile.TemporaryDirectory(prefix="wspec-fuzz-") as folder:
+    # What workers have started may still write there when time is up.
+    with tempfile.TemporaryDirectory(prefix="wspec-fuzz-", ignore_cleanup_errors=True) as folder:
         workers = [_started(Path(folder), plan.limits) for _ in range(plan.jobs)]
         for worker in workers:
             _send(worker, numbers, report)
