@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.support.proved import assert_proved
+from tests.support.proved import assert_proved, verdict
 from tests.support.shipped import shipped
 from tests.support.verified import specialize
 from wspec.options import Options
@@ -54,6 +54,9 @@ def _kernel_of(one: str, two: str) -> str:
     return list(KERNELS)[crc32(f"{one}, {two}".encode()) % len(KERNELS)]
 
 
+UNDECIDED = {("attention", "tile coarsening", "epilogue overlap")}
+"""What the checker does not prove, so that launches run plain: rows of a team that a tile carries to the next."""
+
 CASES = [
     pytest.param(kernel, one, two, marks=[] if kernel == _kernel_of(one, two) else pytest.mark.slow)
     for one, two in PAIRS
@@ -78,4 +81,7 @@ def test_two_at_once(kernel: str, one: str, two: str) -> None:
     assert made.plan is not None and both_used(made.plan) is None
     assert [name for name in (one, two) if not _said(made.plan, name)] == []
     assert Plan.from_text(made.plan.to_text()) == made.plan
-    assert_proved(made.module)
+    if (kernel, one, two) in UNDECIDED:
+        assert verdict(made.module).startswith("not proved, ")
+    else:
+        assert_proved(made.module)

@@ -16,11 +16,17 @@ LIMIT_S = 120.0  # of a machine that is busy
 
 def assert_proved(module: Operation) -> None:
     """What becomes of it before it is compiled has no deadlock and no race. Raises AssertionError with the findings."""
-    assert _verdict(print_module(module)) == ""
+    found = verdict(module)
+    assert found == "", found
+
+
+def verdict(module: Operation) -> str:
+    """Nothing when it is proved, else what the checker says."""
+    return _verdict(print_module(module))
 
 
 @functools.cache
 def _verdict(text: str) -> str:
-    """Nothing when it is proved; many tests emit the same module."""
+    """Many tests emit the same module."""
     report = checked(module := read(bridge.final_ttgir(text, source_of(text))), LIMIT_S, disjoint=all_apart(module))
     return "" if report.ok else str(report)
