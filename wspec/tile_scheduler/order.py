@@ -9,8 +9,8 @@ one gets the cheapest of the next, so that two rows are the same work for all wh
 
 Windows are as short as that allows, since the tiles of a line read the same data, the dearest all of it: dearest first
 begins with all lines of a window at once, and its second row reads them again. In attention (D=128, causal, tiles of
-128 rows) what two rows read and write are 34 MB, of which an H200 keeps 31 and an H100 25: there a quarter more came
-from memory.
+128 rows) what two rows read and write are 34 MB, of which an H200 keeps 31 and an H100 25: there a quarter more is
+expected to come from memory.
 
 Tiles that all cost the same go around in the order of the launch.
 """
