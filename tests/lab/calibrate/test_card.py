@@ -1,6 +1,7 @@
 """On a Hopper GPU: a quick calibration lands near what the description of the H200 says.
 
-Cycles inside an SM are the same on every Hopper card; what memory and clocks do is only bounded.
+Cycles inside an SM are the same on every Hopper card; what memory and clocks do is only bounded. Nothing else may run
+on the card: beside other tests a tile from L2 was seen to take 681 cycles.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BOUNDS = {
 }
 ROWS = {
     ("blocks.turnover", 384): (100, 1000),
-    ("tma_load.l2_latency", 2): (200, 1200),  # beside other processes on the card
+    ("tma_load.l2_latency", 2): (200, 600),
     ("tma_load.own_rate", 32): (20, 70),
     ("tma_load.dram_rate", 32): (8, 30),
     ("tma_store.own_rate", 32): (10, 40),
