@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wspec
+from tests.support.cases import odd_cases
 from tests.support.goldens import ROOT
 from wspec.bridge import backend, compile, proof
 from wspec.bridge.plain import PlainSpills
@@ -42,6 +43,15 @@ def test_dots_that_ptxas_serializes_are_tried_without_overlap(
     assert report.plan is not None
     assert any(schedule.stage1 for schedule in report.plan.loops) is all_of_them
     assert isinstance(report.plan, Plan)
+
+
+def test_products_in_flight_that_ptxas_serializes_are_tried_without() -> None:
+    """Nothing runs an iteration late, but a product goes on while the next one is issued."""
+    case = next(one for one in odd_cases() if one.name == "while_loop")
+    given = wspec.offline(case.fn, case.types, case.values, num_warps=8, gate="off", persistent=False)
+    plan, report = given.plan(), given.outcome()
+    assert plan is not None and not any(schedule.stage1 for schedule in plan.loops)
+    assert report.specialized and report.resources is not None and report.resources.ptxas_notes == ()
 
 
 @pytest.mark.parametrize("plain", [0, 8])
