@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         print("note: `wspec calibrate --list` says what would be measured", file=sys.stderr)
         return 2
 
-    from wspec.lab.calibrate.run import calibrate
+    from wspec.lab.calibrate.measure import calibrate
     from wspec.lab.calibrate.write import description, of_card
 
     results = calibrate(topics, quick=args.quick, say=lambda text: print(f"... {text}", file=sys.stderr, flush=True))

@@ -10,7 +10,7 @@ import functools
 
 import pytest
 
-from wspec.lab.calibrate.run import Results, calibrate
+from wspec.lab.calibrate.measure import Results, calibrate
 from wspec.lab.calibrate.topics import TOPICS
 from wspec.lab.measurements import load_measurements
 

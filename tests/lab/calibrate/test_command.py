@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cli.helpers import done, wspec
-from wspec.lab.calibrate import about, driver, run
+from wspec.lab.calibrate import about, driver, measure
 from wspec.lab.calibrate.driver import Driver, NoGpu
-from wspec.lab.calibrate.run import Results
+from wspec.lab.calibrate.measure import Results
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Topic
 from wspec.lab.calibrate.topics import TOPICS
@@ -52,7 +52,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(about, "require_gpu", lambda: "a card")
     monkeypatch.setattr(about, "l2_bytes", lambda: 7 << 20)
-    monkeypatch.setattr(run, "calibrate", calibrate)
+    monkeypatch.setattr(measure, "calibrate", calibrate)
 
 
 def test_without_a_gpu_it_says_so(no_gpu: None) -> None:
@@ -129,9 +129,9 @@ def test_a_topic_that_hangs_or_fails_costs_itself_alone(monkeypatch: pytest.Monk
         code = int(name == "blocks")
         return subprocess.CompletedProcess(list(command), code, text, "Traceback ...\nDriverError: a fault (700)\n")
 
-    monkeypatch.setattr(run, "assemble", lambda *_: Path("no.cubin"))
-    monkeypatch.setattr(run.subprocess, "run", child)
+    monkeypatch.setattr(measure, "assemble", lambda *_: Path("no.cubin"))
+    monkeypatch.setattr(measure.subprocess, "run", child)
     topics = [TOPICS[name] for name in ("memory", "blocks", "clock")]
-    found = run.calibrate(topics, quick=True, say=lambda _: None)
+    found = measure.calibrate(topics, quick=True, say=lambda _: None)
     assert found.spreads == {"clock": {"light_mhz": {0: Spread(1980, 1979, 1980)}}}
     assert found.failures == {"memory": "did not end within 180 s", "blocks": "DriverError: a fault (700)"}

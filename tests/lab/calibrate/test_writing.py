@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wspec.lab.calibrate.run import Results
+from wspec.lab.calibrate.measure import Results
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Quantity, Topic
 from wspec.lab.calibrate.topics import TOPICS

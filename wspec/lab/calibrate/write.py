@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from wspec.lab.calibrate.run import Results, Spreads
+from wspec.lab.calibrate.measure import Results, Spreads
 from wspec.lab.calibrate.statistics import Spread
 from wspec.lab.calibrate.topic import Quantity, Topic
 from wspec.lab.measurements import read_measurements
