@@ -24,7 +24,8 @@ from wspec.tile_scheduler.launch import flat
 @pytest.fixture
 def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The kernel, interpreted, and what it calls."""
-    monkeypatch.setattr(fill_table, "_in_window", InterpretedFunction(fill_table._in_window.fn))
+    for name in ("_before", "_rank", "_ranked", "_in_window"):
+        monkeypatch.setattr(fill_table, name, InterpretedFunction(getattr(fill_table, name).fn))
     return InterpretedFunction(fill_table.fill_table.fn)
 
 
@@ -36,7 +37,7 @@ def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int
     return table.tolist()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     draw = random.Random(seed)
     sizes = draw.randint(1, 40), draw.randint(1, 9), draw.randint(1, 3)
@@ -46,7 +47,7 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     )
     along = draw.choice([None, 0, 1, 2])
     blocks = min(draw.randint(1, 30), math.prod(sizes))
-    order = Order(sizes, blocks, along, along is not None and draw.random() < 0.5)
+    order = Order(sizes, blocks, along, along is not None and draw.random() < 0.5, draw.random() < 0.5)
     expected = ordered_table(order, grid, coarsening, axis)
     assert written(fill, order, grid, coarsening, axis) == expected.tolist()
 
@@ -60,7 +61,8 @@ def test_it_writes_tables_of_neighbours_at_once(fill: Any, seed: int) -> None:
     by = draw.choice([(1, 0, 0), (3, 0, 0), (0, 2, 0), (0, 0, 1)])
     grids = [(x + at * by[0], y + at * by[1], z + at * by[2]) for at in range(count)]
     sizes = [coarse(grid, coarsening, axis) for grid in grids]
-    orders = [Order(one, min(slots, math.prod(one)), along, along is not None and seed % 2 == 0) for one in sizes]
+    rising, shared = along is not None and seed % 2 == 0, draw.random() < 0.5
+    orders = [Order(one, min(slots, math.prod(one)), along, rising, shared) for one in sizes]
     apart = fill_table.words(orders[-1]) + 32
     found = torch.full((count * apart,), 99, dtype=torch.int32)
     row = fill_table.Grids(grids[0], by, count, apart)

@@ -17,7 +17,9 @@ from wspec.tile_scheduler import launch_table
 def get(tables: Any, stream: int, grid: tuple[int, int, int], args: Sequence[Any]) -> Any:
     """In place of `persistent.Tables.get`: what it would give on a card of 132 SMs."""
     values = {index: slots.reader([slot])(args)[0] for index, slot in tables.slots}
-    blocks, table = launch_table(tables.tiles, grid, values, 132 * tables.blocks_per_sm)
+    blocks, table = launch_table(
+        tables.tiles, grid, values, 132 * tables.blocks_per_sm, shared=tables.blocks_per_sm > 1
+    )
     memory = torch.from_numpy(table)
     entry = persistent._Entry(memory, memory.data_ptr())
     return entry, persistent.Table(weakref.ref(entry), blocks, entry.address)

@@ -17,7 +17,15 @@ from wspec.tile_scheduler.sampled import compiled, four_lines
 from wspec.tile_scheduler.scalars import Scalar
 
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
-orders = st.builds(Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans())
+orders = st.builds(Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans(), st.booleans())
+
+
+def numbers(
+    order: Order, found: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of tiles at these coordinates."""
+    along, second, third = order.dimensions
+    return (found[third] * order.sizes[second] + found[second]) * order.sizes[along] + found[along]  # type: ignore[no-any-return]
 
 
 @settings(max_examples=300, deadline=None)
@@ -34,9 +42,10 @@ def test_every_tile_once_and_rows_dealt_out(order: Order) -> None:
 @settings(max_examples=200, deadline=None)
 @given(orders)
 def test_windows_are_neighbours_and_dearest_first(order: Order) -> None:
+    """In those that are no pairs of rows."""
     found = order.coordinates(np.arange(order.tiles))
-    along, second, third = order.dimensions
-    number = (found[third] * order.sizes[second] + found[second]) * order.sizes[along] + found[along]
+    along = order.dimensions[0]
+    number = numbers(order, found)
     if order.axis is None:
         assert (number == np.arange(order.tiles)).all()
         return
@@ -44,17 +53,40 @@ def test_windows_are_neighbours_and_dearest_first(order: Order) -> None:
     for window in range(count):
         part = slice(window * size, order.tiles if window == count - 1 else (window + 1) * size)
         assert sorted(number[part]) == list(range(order.tiles))[part]
+        if order.goes_by_lines and window < count - 1:
+            continue
         steps = np.diff(found[along][part])
         assert ((steps <= 0) if order.rising else (steps >= 0)).all()
 
 
+paired = orders.map(lambda one: one._replace(blocks=max(one.blocks, one.sizes[one.axis or 0]), shared=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(paired.filter(lambda one: one.axis is not None and one.window[1] > 1))
+def test_tiles_of_a_line_lie_side_by_side(order: Order) -> None:
+    """In the first row of each pair, and the second evens it out: who had the dearest gets the cheapest."""
+    row, block, found = order.places()
+    number, at = numbers(order, found), found[order.dimensions[0]]
+    assert order.goes_by_lines
+    for window in range(order.window[1] - 1):
+        first, second = row == 2 * window, row == 2 * window + 1
+        there = number[first][np.argsort(block[first])]
+        assert (np.diff(there) == (-1 if window % 2 else 1)).all(), "blocks in turn have neighbours, or backwards"
+        mine, theirs = at[first][np.argsort(block[first])], at[second][np.argsort(block[second])]
+        assert (np.diff(theirs[np.lexsort((-theirs, mine))]) <= 0).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("blocks", [132, 264])
 @pytest.mark.parametrize("heads", [4, 16, 64])
 @pytest.mark.parametrize("tiles", [16, 32, 63, 125, 128, 300, 512, 1000])
-def test_causal_tiles_are_spread_as_well_as_by_list_scheduling(blocks: int, heads: int, tiles: int) -> None:
+def test_causal_tiles_are_spread_as_well_as_by_list_scheduling(
+    blocks: int, heads: int, tiles: int, shared: bool
+) -> None:
     costs = np.broadcast_to((1500 + 2048 * np.arange(tiles, 0, -1)).astype(np.float32), (1, heads, tiles)).copy()
     blocks = min(blocks, costs.size)
-    _, block, (x, _, _) = Order((tiles, heads, 1), blocks, 0).places()
+    _, block, (x, _, _) = Order((tiles, heads, 1), blocks, 0, shared=shared).places()
     busiest = np.bincount(block, costs[0, 0, x]).max()
     assert busiest <= 1.04 * busy_times(costs, make_table(costs, blocks)).max()
 

@@ -26,45 +26,71 @@ _SPARED = tl.constexpr(SPARED)
 _LINES = tl.constexpr(LINES)
 _NUMBERS = [
     "gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "slots", "along", "second", "third", "coarsening", "axis",
-    "ordered", "rising",
+    "ordered", "rising", "shared",
 ]  # fmt: skip
 
 
 @triton.jit
-def _in_window(turn, tiles, size, windows, length, rising):
-    """(place in its line, line) of the tile whose turn it is, where tiles go dearest first within windows."""
-    window = tl.minimum(turn // size, windows - 1)
-    start = window * size
-    end = tl.where(window == windows - 1, tiles, start + size)
-    within = tl.where(rising == 1, end - 1 - turn, turn - start)
-    first = start // length
+def _before(at, start, end, length):
+    """How many of the tiles from one number to another have a lower place in their lines."""
+    lines = end // length - start // length
+    return at * lines + tl.minimum(at, end % length) - tl.minimum(at, start % length)
+
+
+@triton.jit
+def _rank(number, start, end, length):
+    """Of a tile among those, by their places in their lines and then by the lines."""
+    at = number % length
+    return _before(at, start, end, length) + number // length - start // length - (at < start % length).to(tl.int32)
+
+
+@triton.jit
+def _ranked(rank, start, end, length):
+    """The tile with that rank: its place in its line, and the line."""
     skipped = start % length
     part = end % length
-    lines = end // length - first
+    lines = end // length - start // length
     low = tl.minimum(skipped, part)
     high = tl.maximum(skipped, part)
     more = lines + (part > skipped).to(tl.int32) - (part < skipped).to(tl.int32)
     before_low = low * lines
     before_high = before_low + (high - low) * more
     one = tl.maximum(lines, 1)
-    in_high = high + (within - before_high) // one
-    in_middle = tl.where(within < before_high, low + (within - before_low) // tl.maximum(more, 1), in_high)
-    at = tl.where(within < before_low, within // one, in_middle)
-    line = first + (at < skipped).to(tl.int32) + within - at * lines - tl.minimum(at, part) + tl.minimum(at, skipped)
-    return at, line
+    in_high = high + (rank - before_high) // one
+    in_middle = tl.where(rank < before_high, low + (rank - before_low) // tl.maximum(more, 1), in_high)
+    at = tl.where(rank < before_low, rank // one, in_middle)
+    return at, start // length + (at < skipped).to(tl.int32) + rank - _before(at, start, end, length)
+
+
+@triton.jit
+def _in_window(turn, tiles, blocks, size, windows, length, rising, by_lines):
+    """(place in its line, line) of the tile whose turn it is, where not all cost the same."""
+    window = tl.minimum(turn // size, windows - 1)
+    start = window * size
+    end = tl.where(window == windows - 1, tiles, start + size)
+    inside = turn - start
+    row = inside // blocks
+    column = inside % blocks
+    number = start + tl.where((row + window) % 2 == 1, blocks - 1 - column, column)
+    evened = blocks - 1 - _rank(number, start, start + blocks, length)
+    paired = by_lines & (window < windows - 1)
+    rank = tl.where(paired, evened, tl.where(rising == 1, end - start - 1 - inside, inside))
+    at, line = _ranked(rank, tl.where(paired, start + blocks, start), end, length)
+    first = paired & (row == 0)
+    return tl.where(first, number % length, at), tl.where(first, number // length, line)
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
     table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, slots, along, second, third, coarsening, axis, ordered, rising,
-    BLOCK: tl.constexpr,
+    shared, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.ordered_table`: a header, then as many entries for each block, one of them behind its last tile.
 
     Of a row of grids that begins with one and goes by steps, as many as programs have a second number; tables are
     `apart` int32.
     slots: blocks that run at a time; along: the axis along which tiles are numbered first, then the `second`. ordered,
-    rising: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
+    rising, shared: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
     """
     gx += tl.program_id(1) * by_x
     gy += tl.program_id(1) * by_y
@@ -83,7 +109,9 @@ def fill_table(
     missing = size - tiles % size
     spared = (missing < size) & (length.to(tl.int64) * missing <= size.to(tl.int64) * _SPARED)
     windows = tl.maximum(tiles // size + spared.to(tl.int32), 1)
-    is_row = _LINES * length.to(tl.int64) <= blocks
+    holds_lines = _LINES * length.to(tl.int64) <= blocks
+    is_row = holds_lines & (shared == 0)
+    by_lines = (length <= blocks) & ((shared == 1) | ~holds_lines)
     size = tl.where(is_row, blocks, size)
     windows = tl.where(is_row, 2 * windows - 1, windows)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -97,7 +125,7 @@ def fill_table(
     is_tile = inside & (turn < tiles)
     count = full + (last_column < tiles % blocks).to(tl.int32)
     if ordered == 1:
-        at, line = _in_window(turn, tiles, size, windows, length, rising)
+        at, line = _in_window(turn, tiles, blocks, size, windows, length, rising, by_lines)
     else:
         at = turn % length
         line = turn // length
@@ -224,7 +252,7 @@ def numbers(order: Order, row: Grids, slots: int, coarsening: int, axis: int) ->
     """What `fill_table` takes for orders like that, in turn."""
     return (
         *row.first, *row.by, row.apart, slots, *order.dimensions, coarsening, axis, int(order.axis is not None),
-        int(order.rising),
+        int(order.rising), int(order.shared),
     )  # fmt: skip
 
 

@@ -331,7 +331,7 @@ class Tables:
         tiles, (axis, size) = self.tiles, step or (0, 0)
         by = size * (axis == 0), size * (axis == 1), size * (axis == 2)
         x, y, z = last = first[0] + (count - 1) * by[0], first[1] + (count - 1) * by[1], first[2] + (count - 1) * by[2]
-        order = Order(coarse(last, tiles.coarsening, tiles.axis), blocks_of(tiles, last, slots), *direction)
+        order = self._order(last, direction, slots)
         apart = words(order) if how is None else replace(how, tiles=x * y * z).words
         apart += -apart % _ALIGNED
         memory, address, _ = self.memory.take(kind, (device, stream), 4 * apart * count, _allocate)
@@ -371,6 +371,12 @@ class Tables:
         """By the host, where no formula says what stands in it."""
         return launch_table(self.tiles, grid, dict(zip(self.tiles.cost.parameters, values, strict=True)), slots)[1]
 
+    def _order(self, grid: tuple[int, int, int], direction: Direction, slots: int) -> Order:
+        """In which the card writes the tiles of a launch."""
+        tiles = self.tiles
+        sizes, blocks = coarse(grid, tiles.coarsening, tiles.axis), blocks_of(tiles, grid, slots)
+        return Order(sizes, blocks, *direction, shared=self.blocks_per_sm > 1)
+
     def _of_its_own(self, key: Key, direction: Direction | None, slots: int) -> Found:
         """In memory of its own of torch's current stream, for one launch."""
         device, stream, grid, values = key
@@ -380,7 +386,7 @@ class Tables:
             if torch.cuda.is_current_stream_capturing():
                 self.captured.append(pinned)  # the graph copies it whenever it runs
         else:
-            order = Order(coarse(grid, tiles.coarsening, tiles.axis), blocks_of(tiles, grid, slots), *direction)
+            order = self._order(grid, direction, slots)
             memory = torch.empty(words(order), dtype=torch.int32, device=torch.device("cuda", device))
             row = Grids(grid, (0, 0, 0), 1, 0)
             filler(device).fill(memory.data_ptr(), order, row, slots, tiles.coarsening, tiles.axis, stream)

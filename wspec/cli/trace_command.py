@@ -179,7 +179,8 @@ def _persistent(
     """Of a kernel that walks through a table of tiles: the table, and as many blocks as run at a time."""
     plan = subject.front.plan
     slots = simulator.machine.sm_count * blocks
-    return walked_launch(None if plan is None else plan.tile_loop, simulator.program.names, arguments, grid, slots)
+    tiles, names = None if plan is None else plan.tile_loop, simulator.program.names
+    return walked_launch(tiles, names, arguments, grid, slots, shared=blocks > 1)
 
 
 def _settings(items: list[str]) -> dict[str, int | float]:

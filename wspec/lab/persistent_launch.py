@@ -31,10 +31,10 @@ Arguments = Mapping[str, int | float | Sequence[int]]
 
 
 def chosen_launch(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, shared: bool = False
 ) -> tuple[int, npt.NDArray[np.int32]]:
     """What is launched where there is memory for sums on their way: tiles divided where that pays, whole elsewhere."""
-    return divided_launch(tiles, grid, values, slots) or launch_table(tiles, grid, values, slots)
+    return divided_launch(tiles, grid, values, slots) or launch_table(tiles, grid, values, slots, shared=shared)
 
 
 def even_table(
@@ -62,13 +62,19 @@ def even_launch(
 
 
 def walked_launch(
-    tiles: TileLoop | None, names: Sequence[str], arguments: Mapping[str, int | float], grid: Grid, slots: int
+    tiles: TileLoop | None,
+    names: Sequence[str],
+    arguments: Mapping[str, int | float],
+    grid: Grid,
+    slots: int,
+    *,
+    shared: bool = False,
 ) -> tuple[Arguments, Grid]:
     """(arguments with the table of tiles, the grid that is launched) of a launch over `grid`.
 
-    `tiles` is a plan's tile loop, None for tiles of equal cost; `names` are those of the kernel's
-    parameters; `slots` blocks run at a time. A kernel without a table is launched as it is. Raises WspecError for an
-    argument that is needed and not given.
+    `tiles` is a plan's tile loop, None for tiles of equal cost; `names` are those of the kernel's parameters; `slots`
+    blocks run at a time, several on an SM if `shared`. A kernel without a table is launched as it is. Raises WspecError
+    for an argument that is needed and not given.
     """
     if TABLE not in names:
         return arguments, grid
@@ -80,7 +86,7 @@ def walked_launch(
     if missing := [name for name in decide if name not in arguments]:
         raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
     values = {at: int(arguments[name]) for at, name in zip(tiles.cost.parameters, decide, strict=True)}
-    count, table = chosen_launch(tiles, grid, values, slots)
+    count, table = chosen_launch(tiles, grid, values, slots, shared=shared)
     return {**hidden, TABLE: table.tolist()}, (count, 1, 1)
 
 

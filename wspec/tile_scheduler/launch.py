@@ -18,9 +18,10 @@ Grid = tuple[int, int, int]
 
 
 def launch_table(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, shared: bool = False
 ) -> tuple[int, npt.NDArray[np.int32]]:
-    """(blocks to launch, the table as flat int32): `slots` blocks run at a time, `values` as `TileCost.evaluate` takes.
+    """(blocks to launch, the table as flat int32): `slots` blocks run at a time, several on an SM if `shared`, `values`
+    as `TileCost.evaluate` takes.
 
     The table is the header (entries of a block, gx, gy, gz, zeros) and the tiles of each block, block by block, with
     the parts of tiles behind the places: in the order that `Sampler.order` gives, or else as `make_table` does. Nothing
@@ -29,6 +30,7 @@ def launch_table(
     blocks = blocks_of(tiles, grid, slots)
     order = Sampler(tiles.cost).order(grid, values, blocks, tiles.coarsening, tiles.axis) if min(grid) > 0 else None
     if order is not None:
+        order = order._replace(shared=shared)
         return blocks, ordered_table(order, grid, tiles.coarsening, tiles.axis)
     costs = coarse_costs(tiles.cost.evaluate(grid, values), tiles.coarsening, tiles.axis)
     return blocks, flat(grid, make_table(costs, blocks), tiles.coarsening, tiles.axis)

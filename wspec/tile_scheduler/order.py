@@ -1,16 +1,27 @@
 """The order of a launch's tiles in closed form: which tile is the k-th of a block, without a table to look into.
 
 Tiles are numbered along the axis on which their cost depends first, then along the others: a *line* is the tiles that
-differ on that axis alone. A row is a tile for each block. Numbers are cut into windows of two rows, or of as many pairs
-of rows as hold a line; the last window has what is left too, unless that is nearly a window (`SPARED`). All but the
-last are cut once more, into rows, where a row holds some lines (`LINES`) and so is like the next one. Tiles of a window
-go dearest first, which is by their place on the axis. Rows are dealt out to and fro: the block that gets the dearest of
-one gets the cheapest of the next, so that two rows are the same work for all where costs grow evenly.
+differ on that axis alone, and read the same data, the dearest of them all of it. A row is a tile for each block.
+Numbers are cut into windows of two rows, or of as many pairs of rows as hold a line; the last window has what is left
+too, unless that is nearly a window (`SPARED`). The order within a window is one of three.
 
-Windows are as short as that allows, since the tiles of a line read the same data, the dearest all of it: dearest first
-begins with all lines of a window at once, and its second row reads them again. In attention (D=128, causal, tiles of
-128 rows) what two rows read and write are 34 MB, of which an H200 keeps 31 and an H100 25: there a quarter more is
-expected to come from memory.
+*By cost*: dearest first, which is by a tile's place on the axis. Rows are dealt out to and fro: the block that gets the
+dearest of one gets the cheapest of the next, so that two rows are the same work for all where costs grow evenly. So go
+the last window, and lines longer than a row.
+
+*By lines*: the tiles of a line lie side by side, on neighbouring blocks, since the first row goes in the order of
+numbers; of the second each block gets the tile that is as cheap there as its first one is dear. In every other window
+blocks are counted from the last, since the two rows do not have as many tiles of each place. By cost a window would
+begin with all its lines at once, and read them again in its second row.
+
+*In rows*: by cost, and all windows but the last are cut into rows. So it goes where a block has an SM to itself and a
+row holds some lines (`LINES`), and so is like the next one.
+
+Which is faster has been measured, for attention (docs/results/launches.md): where blocks share an SM (`shared`) lines
+side by side were up to 1.6 times as fast as rows on an H100, and where a block has an SM to itself and a row holds more
+than eight lines, up to 1.15 times slower. Why is not known: holding blocks to the same row changed nothing. Side by
+side a line's tiles ask for the same at once, which L2 need not be asked for twice, and all of them wait as long, which
+another block on the SM hides.
 
 Tiles that all cost the same go around in the order of the launch.
 """
@@ -29,8 +40,9 @@ _DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 # (docs/results/launches.md) 1 step of imbalance made attention 3 % faster so, 4 steps up to 2 %, and 31
 # steps 2 % slower.
 SPARED = 4
-# In a row there are so many lines at least where a window is a row: with 8 lines attention was 1 % faster so on an
-# H200, with 4 lines 1 % slower, which L2 does not explain (docs/results/launches.md).
+# Of so many lines at least is a window that is cut into rows. With 8 lines (D=128, causal) attention was 1 % faster in
+# rows than by cost on an H200, and 5 % on an H100; with 4 lines by lines 4 % faster than by cost on an H100
+# (docs/results/launches.md).
 LINES = 8
 
 
@@ -41,6 +53,7 @@ class Order(NamedTuple):
     blocks: int
     axis: int | None = None  # on which the cost depends; None: all tiles cost the same
     rising: bool = False  # the dearest tile is the last one of the axis
+    shared: bool = False  # blocks share SMs
 
     @property
     def tiles(self) -> int:
@@ -60,9 +73,16 @@ class Order(NamedTuple):
         count, left = divmod(x * y * z, size)
         if left and length * (size - left) <= SPARED * size:
             count += 1
-        if LINES * length <= self.blocks:
+        if LINES * length <= self.blocks and not self.shared:
             return self.blocks, 2 * count - 1 if count else 1
         return size, count or 1
+
+    @property
+    def goes_by_lines(self) -> bool:
+        """Do tiles of a line lie side by side, but for the last window?"""
+        if self.axis is None or self.sizes[self.axis] > self.blocks:
+            return False
+        return self.shared or LINES * self.sizes[self.axis] > self.blocks
 
     @property
     def dimensions(self) -> tuple[int, int, int]:
@@ -97,25 +117,47 @@ class Order(NamedTuple):
             start = window * size
             end = np.where(window == count - 1, self.tiles, start + size)
             inside = turn - start
+            paired = (window < count - 1) & self.goes_by_lines
+            row, column = inside // self.blocks, inside % self.blocks
+            place = np.where((row + window) % 2 == 1, self.blocks - 1 - column, column)
+            rank = _rank(start + place, start, start + self.blocks, length)
             if self.rising:
                 inside = end - start - 1 - inside
-            first, skipped = start // length, start % length
-            last, part = end // length, end % length
-            lines = last - first
-            low, high = np.minimum(skipped, part), np.maximum(skipped, part)
-            more = lines + np.sign(part - skipped)
-            before_low, before_high = low * lines, low * lines + (high - low) * more
-            at = np.where(
-                inside < before_low,
-                inside // np.maximum(lines, 1),
-                np.where(
-                    inside < before_high,
-                    low + (inside - before_low) // np.maximum(more, 1),
-                    high + (inside - before_high) // np.maximum(lines, 1),
-                ),
-            )
-            before = at * lines + np.minimum(at, part) - np.minimum(at, skipped)
-            line = first + (at < skipped) + inside - before
+            inside = np.where(paired, self.blocks - 1 - rank, inside)
+            at, line = _ranked(inside, start + self.blocks * paired, end, length)
+            first = paired & (row == 0)
+            at, line = np.where(first, (start + place) % length, at), np.where(first, (start + place) // length, line)
         found = np.zeros((3, turn.size), np.int64)
         found[along], found[second], found[third] = at, line % width, line // width
         return found
+
+
+def _before(at: Array, start: Array, end: Array, length: int) -> Array:
+    """How many of the tiles from one number to another have a lower place in their lines."""
+    lines = end // length - start // length
+    found: Array = at * lines + np.minimum(at, end % length) - np.minimum(at, start % length)
+    return found
+
+
+def _rank(number: Array, start: Array, end: Array, length: int) -> Array:
+    """Of a tile among those, by their places in their lines and then by the lines."""
+    at = number % length
+    return _before(at, start, end, length) + number // length - start // length - (at < start % length)
+
+
+def _ranked(rank: Array, start: Array, end: Array, length: int) -> tuple[Array, Array]:
+    """The tile with that rank: its place in its line, and the line."""
+    skipped, part, lines = start % length, end % length, end // length - start // length
+    low, high = np.minimum(skipped, part), np.maximum(skipped, part)
+    more = lines + np.sign(part - skipped)
+    before_low, before_high = low * lines, low * lines + (high - low) * more
+    at = np.where(
+        rank < before_low,
+        rank // np.maximum(lines, 1),
+        np.where(
+            rank < before_high,
+            low + (rank - before_low) // np.maximum(more, 1),
+            high + (rank - before_high) // np.maximum(lines, 1),
+        ),
+    )
+    return at, start // length + (at < skipped) + rank - _before(at, start, end, length)

@@ -77,7 +77,9 @@ class Predictor:
             self._simulators[point.compiled] = self._compile(point)
         simulator, tiles, blocks = self._simulators[point.compiled]
         slots = self.machine.sm_count * blocks
-        arguments, grid = walked_launch(tiles, simulator.program.names, point.arguments, point.grid, slots)
+        arguments, grid = walked_launch(
+            tiles, simulator.program.names, point.arguments, point.grid, slots, shared=blocks > 1
+        )
         clock = (self.at_clock and point.clock_mhz) or self.clock_mhz
         return simulator.predict(arguments, grid, clock_mhz=clock, pitches=point.pitches)
 

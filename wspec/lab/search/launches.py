@@ -64,7 +64,6 @@ def arguments_of(launch: Launch, simulator: Simulator, plan: Plan | None) -> tup
     if plan is None or plan.tile_loop is None:
         return arguments, launch.grid
     values = dict.fromkeys(plan.tile_loop.cost.parameters, launch.length)
-    blocks, table = chosen_launch(
-        plan.tile_loop, launch.grid, values, simulator.machine.sm_count * simulator.blocks_per_sm
-    )
+    slots, shared = simulator.machine.sm_count * simulator.blocks_per_sm, simulator.blocks_per_sm > 1
+    blocks, table = chosen_launch(plan.tile_loop, launch.grid, values, slots, shared=shared)
     return {**arguments, TABLE: table.tolist()}, (blocks, 1, 1)
