@@ -87,12 +87,9 @@ def tiles(head_dim: int) -> tuple[Config, Config]:
 SMS = 132
 """Of an H200."""
 
-LOW_TILE_TIME = {64: 1.05, 128: 1.15, 256: 1.15}
-"""Head dimension -> time of a score in the first of `tiles` over that in the second; AROUND_TILE: scores of a row that
-take as long as what a tile does before and behind its loop. Least regret over 246 cases of 50 to 2,048 tokens and 16 to
-1,536 heads on an H200 (docs/results/launches.md)."""
-
-AROUND_TILE = 128
+LOW_TILE_TIME = {64: 1.1, 128: 1.2, 256: 1.2}
+"""Head dimension -> time of a score in the first of `tiles` over that in the second. Least regret over 124 cases on an
+H100, of 91 to 5,000 tokens and 32 to 8,192 heads (docs/results/launches.md)."""
 
 
 def default_config(
@@ -100,9 +97,9 @@ def default_config(
 ) -> Config:
     """The tile of the specialized kernel when nobody chose one: of `tiles`, that in which the launch should end first.
 
-    Rows and keys are counted as the tiles pad them; the time is that of an SM's share of all tiles or, where SMs are
-    idle, of the longest tile. seqlen_k: as many as queries if None; heads: of queries, of all sequences together.
-    Lengths between two multiples of 32 are alike.
+    Rows and keys are counted as the tiles pad them, and what a tile does before and behind its loop as an iteration;
+    the time is that of an SM's share of all tiles or, where SMs are idle, of the longest tile. seqlen_k: as many as
+    queries if None; heads: of queries, of all sequences together. Lengths between two multiples of 32 are alike.
 
     Raises ValueError for a head dimension the kernel does not have.
     """
@@ -120,8 +117,8 @@ def _scores(tile: Config, seqlen_q: int, seqlen_k: int, causal: bool, heads: int
         seen = seqlen_k - seqlen_q + rows
         if seen < seqlen_k:
             least = -(-seen // columns) * columns if seen > 0 else 0
-    share = -(-seqlen_q // rows) * heads * ((least + most) / 2 + AROUND_TILE) / SMS
-    return rows * (share if share > most + AROUND_TILE else most + AROUND_TILE)
+    share = -(-seqlen_q // rows) * heads * ((least + most) / 2 + columns) / SMS
+    return rows * (share if share > most + columns else most + columns)
 
 
 def _check_head_dim(head_dim: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import heapq
 from collections import OrderedDict
 
 import numpy as np
@@ -72,7 +72,8 @@ def test_tiles_of_a_line_lie_side_by_side(order: Order) -> None:
     for window in range(order.window[1] - 1):
         first, second = row == 2 * window, row == 2 * window + 1
         there = number[first][np.argsort(block[first])]
-        assert (np.diff(there) == (-1 if window % 2 else 1)).all(), "blocks in turn have neighbours, or backwards"
+        one = order.blocks - 1 if window % 2 else 1
+        assert (np.diff(there) % order.blocks == one).all(), "blocks in turn have neighbours, or backwards, in a ring"
         mine, theirs = at[first][np.argsort(block[first])], at[second][np.argsort(block[second])]
         assert (np.diff(theirs[np.lexsort((-theirs, mine))]) <= 0).all()
 
@@ -101,25 +102,32 @@ def test_few_lines_are_begun_at_a_time(batch: int) -> None:
     assert max(lines) <= 4 * 132 / 8 + 1, "the last window is of less than four rows"
 
 
-def read_from_memory(order: Order, kept: int) -> float:
+def read_from_memory(order: Order, kept: int, longer: int = 0) -> float:
     """How often the mean line's data are read from memory that a cache of so many of their parts does not keep.
 
-    Tile x of n reads n - x parts of its line, one after the other, each of which takes as long; what was used longest
-    ago leaves first."""
+    Tile x of n reads n - x parts of its line, one after the other, each of which takes ten ticks, and a tile of one
+    part that many `longer`. Each block goes on by itself; what was used longest ago leaves first."""
     row, block, (x, y, z) = order.places()
     length = order.sizes[0]
-    lists: list[list[tuple[int, int, int]]] = [[] for _ in range(order.blocks)]
+    lists: list[list[tuple[int, int, int, int]]] = [[] for _ in range(order.blocks)]
     for at in np.argsort(row, kind="stable"):
-        lists[block[at]] += [(y[at], z[at], part) for part in range(length - x[at])]
+        parts = length - x[at]
+        ticks = 10 + longer if parts == 1 else 10
+        lists[block[at]] += [(y[at], z[at], part, ticks) for part in range(parts)]
     cache: OrderedDict[tuple[int, int, int], None] = OrderedDict()
     read = 0
-    for step in itertools.zip_longest(*lists):
-        for part in filter(None, step):
-            read += part not in cache
-            cache[part] = None
-            cache.move_to_end(part)
+    ahead = [(0, one, 0) for one in range(order.blocks)]
+    while ahead:
+        time, one, at = heapq.heappop(ahead)
+        if at < len(lists[one]):
+            *part, ticks = lists[one][at]
+            key = part[0], part[1], part[2]
+            read += key not in cache
+            cache[key] = None
+            cache.move_to_end(key)
             if len(cache) > kept:
                 cache.popitem(last=False)
+            heapq.heappush(ahead, (time + ticks, one, at + 1))
     return read / order.tiles
 
 
@@ -131,6 +139,26 @@ def test_what_lines_share_stays_in_the_cache(length: int, batch: int) -> None:
     order = Order((length, 16, batch), 132, 0)
     assert read_from_memory(order, 480) <= 1.02
     assert read_from_memory(order, 240) <= (1.02 if length < 32 else 1.5)
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 8, 11, 16])
+@pytest.mark.parametrize("blocks", [132, 264, 396])
+def test_all_blocks_get_the_ends_of_lines(blocks: int, length: int) -> None:
+    """Where a tile's time is not quite what its place says, who always gets the same ones gets ahead of the others."""
+    order = Order((length, 16, 100 * blocks // (16 * length)), blocks, 0, shared=True)
+    row, block, (x, _, _) = order.places()
+    windows = order.window[1] - 1
+    ends = (row < 2 * windows) & ((x == 0) | (x == length - 1))
+    counts = np.bincount(block[ends], minlength=blocks)
+    assert counts.min() > windows / length and counts.max() < 8 * windows / length, "four each window of `length`"
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 8])
+def test_a_tile_that_takes_longer_makes_nobody_read_again(length: int) -> None:
+    """A tile of one part takes three ticks more here, and the cache keeps what one and a half rows begin with."""
+    order = Order((length, 16, 660 // length), 264, 0, shared=True)
+    assert read_from_memory(order, 396, 3) <= 1.03
+    assert read_from_memory(order._replace(shared=False), 396, 3) >= 1.15, "by cost"
 
 
 def test_a_window_holds_a_line() -> None:

@@ -11,23 +11,24 @@ the last window, and lines longer than a row.
 
 *By lines*: the tiles of a line lie side by side, on neighbouring blocks, since the first row goes in the order of
 numbers; of the second each block gets the tile that is as cheap there as its first one is dear. In every other window
-blocks are counted from the last, since the two rows do not have as many tiles of each place. By cost a window would
-begin with all its lines at once, and read them again in its second row.
+blocks are counted from the last, since the two rows do not have as many tiles of each place, and they move on by a
+place now and then, where else each would get the same places again and again.
 
 *In rows*: by cost, and all windows but the last are cut into rows. So it goes where a block has an SM to itself and a
 row holds some lines (`LINES`), and so is like the next one.
 
 Which is faster has been measured, for attention (docs/results/launches.md): where blocks share an SM (`shared`) lines
 side by side were up to 1.6 times as fast as rows on an H100, and where a block has an SM to itself and a row holds more
-than eight lines, up to 1.15 times slower. Why is not known: holding blocks to the same row changed nothing. Side by
-side a line's tiles ask for the same at once, which L2 need not be asked for twice, and all of them wait as long, which
-another block on the SM hides.
+than eight lines, up to 1.15 times slower. An explanation of the first, by a model of the cache: a tile's time is not
+quite what its place says. By cost some blocks always get a dear tile and a cheap one and others two middling ones, so
+that they part, and read what a line has from memory once more; by lines each gets all kinds in turn.
 
 Tiles that all cost the same go around in the order of the launch.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +90,16 @@ class Order(NamedTuple):
         """The axes, in the order in which tiles are numbered."""
         return _DIMENSIONS[self.axis or 0]
 
+    def _moved(self, window: Array) -> Array:
+        """By how many places blocks have moved on since the first window, where tiles go by lines.
+
+        Where a line and two rows have a divisor, places that differ by it are all that a block gets by itself. With
+        two such kinds of blocks both have ends of lines, and that does.
+        """
+        length, size = self.sizes[self.axis or 0], self.window[0]
+        divisor = math.gcd(size, length)
+        return window // math.lcm(2, length // divisor) if divisor > 2 else 0 * window
+
     def counts(self) -> Array:
         """Tiles of each block."""
         full, rest = divmod(self.tiles, self.blocks)
@@ -117,16 +128,17 @@ class Order(NamedTuple):
             start = window * size
             end = np.where(window == count - 1, self.tiles, start + size)
             inside = turn - start
-            paired = (window < count - 1) & self.goes_by_lines
+            by_lines = (window < count - 1) & self.goes_by_lines
             row, column = inside // self.blocks, inside % self.blocks
             place = np.where((row + window) % 2 == 1, self.blocks - 1 - column, column)
-            rank = _rank(start + place, start, start + self.blocks, length)
+            number = start + (place + self._moved(window)) % self.blocks
+            rank = _rank(number, start, start + self.blocks, length)
             if self.rising:
                 inside = end - start - 1 - inside
-            inside = np.where(paired, self.blocks - 1 - rank, inside)
-            at, line = _ranked(inside, start + self.blocks * paired, end, length)
-            first = paired & (row == 0)
-            at, line = np.where(first, (start + place) % length, at), np.where(first, (start + place) // length, line)
+            inside = np.where(by_lines, self.blocks - 1 - rank, inside)
+            at, line = _ranked(inside, start + self.blocks * by_lines, end, length)
+            first = by_lines & (row == 0)
+            at, line = np.where(first, number % length, at), np.where(first, number // length, line)
         found = np.zeros((3, turn.size), np.int64)
         found[along], found[second], found[third] = at, line % width, line // width
         return found
