@@ -156,9 +156,9 @@ def test_all_blocks_get_the_ends_of_lines(blocks: int, length: int) -> None:
 @pytest.mark.parametrize("length", [3, 4, 5, 8])
 def test_a_tile_that_takes_longer_makes_nobody_read_again(length: int) -> None:
     """A tile of one part takes three ticks more here, and the cache keeps what one and a half rows begin with."""
-    order = Order((length, 16, 660 // length), 264, 0, shared=True)
-    assert read_from_memory(order, 396, 3) <= 1.03
-    assert read_from_memory(order._replace(shared=False), 396, 3) >= 1.15, "by cost"
+    order = Order((length, 16, 330 // length), 132, 0, shared=True)
+    assert read_from_memory(order, 198, 3) <= 1.04
+    assert read_from_memory(order._replace(shared=False), 198, 3) >= 1.15, "by cost"
 
 
 def test_a_window_holds_a_line() -> None:
