@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.host_tables import busy_times
 from wspec.tile_scheduler import LoopCost, Order, Sampler, TileCost, make_table, ordered_table
 from wspec.tile_scheduler.costs import Trips
+from wspec.tile_scheduler.order import Array
 from wspec.tile_scheduler.sampled import compiled, four_lines
 from wspec.tile_scheduler.scalars import Scalar
 
@@ -20,12 +21,11 @@ sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
 orders = st.builds(Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans(), st.booleans())
 
 
-def numbers(
-    order: Order, found: np.ndarray[tuple[int, int], np.dtype[np.int64]]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def numbers(order: Order, found: Array) -> Array:
     """Of tiles at these coordinates."""
     along, second, third = order.dimensions
-    return (found[third] * order.sizes[second] + found[second]) * order.sizes[along] + found[along]  # type: ignore[no-any-return]
+    number: Array = (found[third] * order.sizes[second] + found[second]) * order.sizes[along] + found[along]
+    return number
 
 
 @settings(max_examples=300, deadline=None)

@@ -94,8 +94,8 @@ class Order(NamedTuple):
     def _moved(self, window: Array) -> Array:
         """By how many places blocks have moved on since the first window, where tiles go by lines.
 
-        Where a line and two rows have a divisor, places that differ by it are all that a block gets by itself. With
-        two such kinds of blocks both have ends of lines, and that does.
+        From window to window a block's place in its line shifts by the length of two rows, so by multiples of their
+        common divisor: some blocks never get the end of a line, unless they move on. With a divisor of two all do.
         """
         length, size = self.sizes[self.axis or 0], self.window[0]
         divisor = math.gcd(size, length)
