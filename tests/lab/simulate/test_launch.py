@@ -222,7 +222,7 @@ def test_what_blocks_further_on_want_is_hardly_merged() -> None:
     """A of a step whose rates were measured where blocks begin one after the other (`tma_product.staggered_rate`)."""
     of_a = NUMBERS.load_rate(1.0, 8.0, (128, 128))
     assert NUMBERS.load < of_a < 1.1 * NUMBERS.load
-    assert NUMBERS.load_rate(8.0, math.inf, (128, 128)) > 2 * of_a
+    assert NUMBERS.load_rate(8.0, math.inf, (128, 128)) > 1.7 * of_a
 
 
 def test_an_iteration_waits_for_the_later_of_its_tiles() -> None:
@@ -245,6 +245,16 @@ def test_new_tiles_are_those_that_l2_no_longer_has() -> None:
     both: list[Tiles] = [{one: wanted, always: [0, 0]} for wanted in tiles]
     assert new_tiles(both, sizes, 40) == pytest.approx({one: 0.5, always: 0.0})
     assert new_tiles(both, sizes, 30) == pytest.approx({one: 2 / 3, always: 0.0})
+
+
+def test_what_is_stored_takes_the_place_of_tiles() -> None:
+    """Of each wave before: with 10 bytes, two waves of 20 take 60 of L2, not 40 for three tiles in all and no store."""
+    one = Operation("load")
+    waves: list[Tiles] = [{one: wanted} for wanted in ([1, 2], [2, 3], [1, 3])]
+    assert new_tiles(waves, {one: 10}, 50)[one] == pytest.approx((0.5 + 0) / 2)
+    assert new_tiles(waves, {one: 10}, 50, 10)[one] == pytest.approx((0.5 + 0) / 2)
+    assert new_tiles(waves, {one: 10}, 49, 10)[one] == pytest.approx((0.5 + 0.5) / 2)
+    assert new_tiles(waves, {one: 10}, 29, 10)[one] == 1.0
 
 
 def test_what_is_written_takes_memorys_time() -> None:
@@ -279,10 +289,11 @@ def test_where_fewer_sms_load_each_gets_more() -> None:
 
 
 def test_the_last_blocks_of_a_grid_have_what_l2_sends_for_themselves() -> None:
+    """And wait a little longer for their first tile where the way is busier for them."""
     simulator, mhz = Simulator(kernel(LOOP), MACHINE), NUMBERS.measured_mhz
     more, two = (simulator.predict({"arg0": 9}, (blocks, 1, 1), 1, mhz).cycles for blocks in (145, 264))
     faster = 8192 / NUMBERS.load_rate(132.0, math.inf, (128, 128)) - 8192 / NUMBERS.most_rate((128, 128))
-    assert two - more == pytest.approx(9 * faster)
+    assert 9 * faster - LOADED * NUMBERS.tma_latency < two - more <= 9 * faster + 0.1
 
 
 def test_serialized_instructions_take_their_latency_each() -> None:

@@ -17,7 +17,6 @@ import numpy as np
 
 from wspec.lab.measurements import Measured, Measurements, load_measurements
 from wspec.lab.simulate.power import Power, fit
-from wspec.model.fitted import STRADDLING
 from wspec.model.machine import Machine, MachineError
 
 UNITS = ("tensor", "issue", "fma", "alu", "mufu", "lsu", "smem", "fill", "load", "store")
@@ -298,9 +297,6 @@ class _Source:
         for name, row, ways in (("along", LINE, (True,)), ("across", LINE, (False,)), ("short", LINE // 2, BOTH_WAYS)):
             for beyond, rate in self.table(f"tma_near.{name}_rate").items():
                 found.update({(row, beyond or LINE, way): rate for way in ways})
-        if not found:  # of a card that it was not measured on: a part of what blocks in step get
-            same = _times(STRADDLING, self._rows("same"))
-            found = {(*kind, way): rate for kind, rate in same.items() for way in BOTH_WAYS}
         return found
 
     def _rows(self, walk: str) -> dict[tuple[int, int], float]:

@@ -3,8 +3,8 @@
 L2 sends so many bytes a cycle of data that nobody else wants; a tile that neighbouring SMs ask for at about the same
 time is read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine
 description), and one that SMs further apart ask for is not, or to a few of them (`tma_load.apart_rate`). What no block
-before has loaded comes from memory, and so does what one loaded a wave ago, if the whole wave loads more than
-L2 keeps. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
+before has loaded comes from memory, and so does what was loaded so long ago that more than L2 keeps was loaded and
+stored since. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
 those that run after them.
 """
 
@@ -25,10 +25,10 @@ from wspec.ir.warp_specialize import outer
 from wspec.lab.simulate.barrier_steps import coordinates
 from wspec.lab.simulate.costs import LINE, Numbers, row_class
 from wspec.lab.simulate.dots import arriving
-from wspec.lab.simulate.program import Compiler
+from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import LOADED
+from wspec.model.fitted import L2_OF_STORED, LOADED
 from wspec.model.machine import Machine
 
 NO_PITCHES: Mapping[str, int] = {}
@@ -89,6 +89,8 @@ class Sources:
     def __init__(self, module: Operation, machine: Machine) -> None:
         self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
         self.sms = machine.sm_count
+        stored = sum(byte_size(op.operands[0].type) for op in module.walk() if op.name in STORES)
+        self.stored = L2_OF_STORED * stored  # bytes of L2 that a block's tile takes
 
     def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
@@ -100,7 +102,7 @@ class Sources:
             more = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
             waves += more.waves[:1]
         sizes = {op: byte_size(op.operands[-2].type) * max(rounds[op]) for op in waves[0]}
-        new = new_tiles(waves, sizes, self.kept)
+        new = new_tiles(waves, sizes, self.kept, at_once * self.stored)
         in_step = 1 / groups(waves[0])
         found = {}
         for op, tiles in waves[0].items():
@@ -153,19 +155,22 @@ def goes_along(load: Operation) -> bool:
     return False
 
 
-def new_tiles(waves: Sequence[Tiles], sizes: Mapping[Operation, int], kept: float) -> dict[Operation, float]:
+def new_tiles(
+    waves: Sequence[Tiles], sizes: Mapping[Operation, int], kept: float, stored: float = 0.0
+) -> dict[Operation, float]:
     """Of each load, the part of a wave's tiles that L2 no longer has, the mean of all waves but the first.
 
     It has those of the waves before, as many as together have no more than `kept` bytes; `sizes` are those of all that
-    a block loads between two waves. Of one wave all tiles are new.
+    a block loads between two waves, `stored` what a wave's stores take of L2. Of one wave all tiles are new.
     """
     wanted = [{op: set(tiles) for op, tiles in wave.items()} for wave in waves]
     parts: dict[Operation, list[float]] = {op: [] for op in sizes}
     for at in range(1, len(wanted)):
         known: dict[Operation, set[object]] = {op: set() for op in sizes}
-        for wave in reversed(wanted[:at]):
+        for back, wave in enumerate(reversed(wanted[:at]), 1):
             more = {op: tiles | known[op] for op, tiles in wave.items() if op in known}
-            if sum(sizes[op] * len(tiles) for op, tiles in {**known, **more}.items()) > kept:
+            loaded = sum(sizes[op] * len(tiles) for op, tiles in {**known, **more}.items())
+            if loaded + back * stored > kept:
                 break
             known.update(more)
         for op, tiles in wanted[at].items():

@@ -45,7 +45,7 @@ _VIEWS = frozenset(
 )  # of a barrier: the same one
 _BARRIERS = frozenset(("gpu.barrier", "ttg.barrier", "ttg.local_barrier"))
 _ENDS = frozenset(("scf.yield", "ttg.warp_yield", "ttg.warp_return", "tt.return", "scf.condition"))
-_STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce"))
+STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce"))
 _TOUCHING = frozenset(
     (
         "ttg.local_load",
@@ -233,7 +233,7 @@ class Compiler:
             return [Emit((setup,)), Emit((issue,) if is_async else (issue, Action(Kind.DOT_WAIT, op)))]
         if op.name == "ttng.warp_group_dot_wait":
             return [Emit((Action(Kind.DOT_WAIT, op, op.int_attr("pendings") or 0),))]
-        if op.name in _STORES:
+        if op.name in STORES:
             size = byte_size(op.operands[0].type)
             return [Emit((Action(Kind.STORE, op, b=size, flow=store(size, self.numbers)),))]
         if op.name == "ttng.async_tma_store_wait":
