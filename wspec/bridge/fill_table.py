@@ -143,7 +143,10 @@ def fill_table(
     block = entry // rows
     row = entry % rows
     full = tiles // blocks
-    column = tl.where(ordered * (row % 2) == 1, blocks - 1 - block, block)
+    step = tl.where(is_row & (ordered == 1), (blocks + length - 1) // length, 0)
+    moved = tl.where(row < windows - 1, row // 2 * step, 0) % blocks
+    place = block - moved + tl.where(block < moved, blocks, 0)
+    column = tl.where(ordered * (row % 2) == 1, blocks - 1 - place, place)
     last_column = tl.where(ordered * (full % 2) == 1, blocks - 1 - block, block)
     turn = row * blocks + column
     is_tile = inside & (turn < tiles)

@@ -14,8 +14,9 @@ numbers; of the second each block gets the tile that is as cheap there as its fi
 blocks are counted from the last, since the two rows do not have as many tiles of each place, and they move on by a
 place now and then, where else each would get the same places again and again.
 
-*In rows*: by cost, and all windows but the last are cut into rows. So it goes where a block has an SM to itself and a
-row holds some lines (`LINES`), and so is like the next one.
+*In rows*: by cost, and all windows but the last are cut into rows, of which blocks move on after each pair by a place
+of a line. So it goes where a block has an SM to itself and a row holds some lines (`LINES`), and so is like the next
+one.
 
 Which is faster has been measured, for attention (docs/results/launches.md): where blocks share an SM (`shared`) lines
 side by side were up to 1.6 times as fast as rows on an H100, and where a block has an SM to itself and a row holds more
@@ -101,6 +102,14 @@ class Order(NamedTuple):
         divisor = math.gcd(size, length)
         return window // math.lcm(2, length // divisor) if divisor > 2 else 0 * window
 
+    def _rows_moved(self, row: Array) -> Array:
+        """By how many places blocks have moved on since the first row, where tiles go in rows: each pair of them by a
+        place of a line, and the last window not at all."""
+        size, count = self.window
+        if self.axis is None or size != self.blocks:
+            return 0 * row
+        return np.where(row < count - 1, row // 2 * -(-self.blocks // self.sizes[self.axis]), 0)
+
     def counts(self) -> Array:
         """Tiles of each block."""
         full, rest = divmod(self.tiles, self.blocks)
@@ -111,7 +120,7 @@ class Order(NamedTuple):
         """(row, block, coordinates [3, n]) of every tile in turn."""
         turn = np.arange(self.tiles)
         row, column = turn // self.blocks, turn % self.blocks
-        return row, self._column(row, column), self.coordinates(turn)
+        return row, (self._column(row, column) + self._rows_moved(row)) % self.blocks, self.coordinates(turn)
 
     def _column(self, row: Array, column: Array) -> Array:
         """To and fro: its own inverse."""
