@@ -37,7 +37,7 @@ def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int
     return table.tolist()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(24))
 def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     draw = random.Random(seed)
     sizes = draw.randint(1, 40), draw.randint(1, 9), draw.randint(1, 3)
@@ -50,6 +50,15 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     order = Order(sizes, blocks, along, along is not None and draw.random() < 0.5, draw.random() < 0.5)
     expected = ordered_table(order, grid, coarsening, axis)
     assert written(fill, order, grid, coarsening, axis) == expected.tolist()
+
+
+@pytest.mark.parametrize(("sizes", "blocks"), [((2, 40, 3), 17), ((3, 30, 4), 25), ((2, 50, 2), 30)])
+@pytest.mark.parametrize("rising", [False, True])
+def test_blocks_move_on_in_rows(fill: Any, sizes: tuple[int, int, int], blocks: int, rising: bool) -> None:
+    order = Order(sizes, blocks, 0, rising)
+    row, block, _ = order.places()
+    assert order.window[0] == blocks and block[row == 2].tolist() != block[row == 0].tolist()
+    assert written(fill, order, sizes, 1, 0) == ordered_table(order, sizes, 1, 0).tolist()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -109,7 +109,7 @@ LOADED = _set(
 )  # fmt: skip
 L2_OF_STORED = _set(
     "l2_of_stored", 2.0, "bytes of L2 that a stored byte takes from what was loaded",
-    "memory's bytes and times of five products with and without stores, by ncu (docs/results/drawn.md)",
+    "memory's bytes and times of nine products with and without stores, by ncu (docs/results/drawn.md)",
     "with 1, a plain product over 768 that walks is 30 % too fast on an H200; with 2, one on an H100 is 32 % too slow",
 )  # fmt: skip
 COPY_RATE = _set(

@@ -1,7 +1,8 @@
 """On a Hopper GPU: a quick calibration lands near what the description of the H200 says.
 
-Cycles inside an SM are the same on every Hopper card; what memory and clocks do is only bounded, widely, for other
-tests run beside these: a tile from L2 takes some 350 cycles alone, and was seen to take 827.
+Cycles inside an SM are the same on every Hopper card; what memory and clocks do is only bounded. Other tests
+may run beside these, and leave nothing in L2: a tile from there takes some 350 cycles, and was seen to take 827. So
+what is out of bounds is measured again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BOUNDS = {
 }
 ROWS = {
     ("blocks.turnover", 384): (100, 1000),
-    ("tma_load.l2_latency", 2): (200, 1500),
+    ("tma_load.l2_latency", 2): (200, 600),
     ("tma_load.own_rate", 32): (20, 70),
     ("tma_load.dram_rate", 32): (8, 30),
     ("tma_store.own_rate", 32): (10, 40),
@@ -38,6 +39,17 @@ ROWS = {
 @functools.cache
 def measured() -> Results:
     return calibrate(list(TOPICS.values()), quick=True, say=lambda _: None)
+
+
+def is_within(low: float, high: float, name: str, key: int = 0, tries: int = 4) -> bool:
+    """Is a value, of the calibration or of one of its topic alone?"""
+    topic, quantity = name.split(".")
+    found = measured()
+    for _ in range(tries):
+        if low < found.spreads[topic][quantity][key].value < high:
+            return True
+        found = calibrate([TOPICS[topic]], quick=True, say=lambda _: None)
+    return False
 
 
 def value(name: str, key: int = 0) -> float:
@@ -64,11 +76,9 @@ def test_cycles_inside_an_sm(topic: str) -> None:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_the_rest_is_within_bounds(name: str) -> None:
-    low, high = BOUNDS[name]
-    assert low < value(name) < high
+    assert is_within(*BOUNDS[name], name)
 
 
 @pytest.mark.parametrize("at", ROWS, ids=str)
 def test_rows_are_within_bounds(at: tuple[str, int]) -> None:
-    low, high = ROWS[at]
-    assert low < value(*at) < high
+    assert is_within(*ROWS[at], *at)
