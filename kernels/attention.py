@@ -184,7 +184,7 @@ def attention(
     zero included. scale: 1 / sqrt(D) if None; it may be negative. config and kernel: the tile and the jit function to
     launch: `default_config`'s and the specialized kernel where they are not given.
 
-    A call like one before, tensors elsewhere, is launched without looking at anything twice.
+    A call like one before, of any sizes, is launched without looking at anything twice.
 
     Returns [B, Hq, Sq, D] in q's dtype and stride order and, with return_lse, the natural log-sum-exp of the scaled
     scores as float32 [B, Hq, Sq]. Raises TypeError (type, dtype) or ValueError (shape, device, strides), naming the
@@ -193,18 +193,12 @@ def attention(
     if config is None and kernel is None and is_traced(q, k, v):
         traced: tuple[torch.Tensor, torch.Tensor] = _operator(q, k, v, causal, scale)
         return traced if return_lse else traced[0]
-    key = _key(q, k, v, causal, scale, config, kernel, return_lse)
-    found = _launches.get(key) if key is not None else None
-    if found is not None:
-        again, unread, _ = found
-        at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
-        lse = None if unread else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-        aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
-        if aligned and again(at_q, at_k, at_v, out.data_ptr(), unread if lse is None else lse.data_ptr()):
-            return out if lse is None or not return_lse else (out, lse)
-    made = _of_another_shape(q, k, v, key) if key is not None else None
+    form = _form(q, k, v, causal, scale, config, kernel, return_lse)
+    made = None
+    if form is not None and (known := _calls.classes.get(form)) is not None:
+        made = _of_class(q, k, v, known, form[-2:])
     if made is None:
-        return _attention(q, k, v, causal, scale, return_lse, config, kernel, key)
+        return _attention(q, k, v, causal, scale, return_lse, config, kernel, form)
     return made if return_lse else made[0]
 
 
@@ -246,8 +240,9 @@ def _unread(device: torch.device, stream: int) -> torch.Tensor:
 
 @dataclass(slots=True)
 class _Class:
-    """What calls have in common that have a head dimension, and what stands in a key behind strides."""
+    """What calls of a form have in common."""
 
+    causal: bool
     scale_log2: float
     config: Config | None
     kernel: Any  # its identity is part of the key
@@ -257,17 +252,16 @@ class _Class:
     """By what `default_config` looks at, what launches, and rows of the tile."""
 
 
-def _of_another_shape(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, key: Key
+def _of_class(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, known: _Class, place: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """`attention`, of an ordinary key, like one before; None where there was none, or it is not so after all."""
-    shape, other = key[0], key[1]
-    if len(shape) != 4 or len(other) != 4 or key[2] != other:
+    """`attention` of any sizes, of a form that is known; None where it is not so after all."""
+    shape, other = q.shape, k.shape
+    if len(other) != 4 or v.shape != other:
         return None
     (batch, heads, rows, head_dim), (kv_batch, kv_heads, keys, kv_dim) = shape, other
-    known: _Class | None = _calls.classes.get((head_dim, key[6:]))
     lines = batch * heads
-    if known is None or not (rows and keys and 0 < batch <= MAX_GRID_YZ and 0 < kv_heads <= heads <= MAX_GRID_YZ):
+    if not (rows and keys and 0 < batch <= MAX_GRID_YZ and 0 < kv_heads <= heads <= MAX_GRID_YZ):
         return None
     if kv_batch != batch or kv_dim != head_dim or heads % kv_heads:
         return None
@@ -279,7 +273,7 @@ def _of_another_shape(
     near = (rows - 1) >> 5, (keys - 1) >> 5, lines
     found = known.near.get(near)
     if found is None:
-        tile = known.config or default_config(head_dim, rows, key[11], keys, lines)
+        tile = known.config or default_config(head_dim, rows, known.causal, keys, lines)
         binary = known.binaries.get(tile)
         if binary is None:
             return None
@@ -288,20 +282,20 @@ def _of_another_shape(
     binary, block_m = found
     out = torch.empty_like(q)
     given = q, k, v, out, lse, known.scale_log2, rows, keys, heads, heads // kv_heads
-    grid, unread = (-(-rows // block_m), heads, batch), 0 if known.unread is None else lse.data_ptr()
-    return (out, lse) if _calls.launch(binary, grid, given, key, (0, 1), unread, known.kernel) else None
+    return (out, lse) if binary.launch((-(-rows // block_m), heads, batch), given, place) else None
 
 
-def _key(
+def _form(
     q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any, return_lse: bool
 ) -> Key | None:
-    """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
-    if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES:
+    """Everything that is checked and that decides the launch, but for sizes, strides and addresses; None where that is
+    looked at anew."""
+    if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES or q.ndim != 4:
         return None
     device = q.get_device()
     return (
-        q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-        k.get_device(), v.get_device(), causal, scale, config, id(kernel), return_lse, device, current_stream(device),
+        q.dtype, k.dtype, v.dtype, k.get_device(), v.get_device(), q.shape[3], causal, scale, config, id(kernel),
+        return_lse, device, current_stream(device),
     )  # fmt: skip
 
 
@@ -314,9 +308,17 @@ def _attention(
     return_lse: bool,
     config: Config | None,
     kernel: Any,
-    key: Key | None,
+    form: Key | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """`attention` of inputs that were not seen before, nor any like them; what was launched is kept under the key."""
+    """`attention` of inputs of which no class is known, or which are not as it expects; what was launched is kept under
+    the key."""
+    key: Key | None = None
+    if form is not None:
+        key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), *form)
+        found = _launches.get(key)
+        made = _made_again(q, k, v, *found[:2]) if found is not None else None
+        if made is not None:
+            return made if return_lse else made[0]
     if key is None or not _are_ordinary(key):
         check_forms(q, k, v)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -335,18 +337,6 @@ def _attention(
     tile = config or _tile_for(q, k, causal)
     runs = attention_fwd_ws(tile.coarsening) if kernel is None else kernel
     like = q.dtype, tile.block_m, tile.block_n, q.shape[3], causal, tile.num_warps, tile.num_stages
-    binary = None if turned else _calls.binary(runs, like, key)
-    if key is not None and binary is not None:
-        common = q.shape[3], key[6:]
-        known = _calls.classes.get(common)
-        if known is None:
-            nobody = None if return_lse else _unread(q.device, stream)
-            known = _Class(_numbers(q, k, scale)[0], config, kernel, nobody)
-            _calls.classes.keep(common, known)
-        known.binaries[tile] = binary
-        made = _of_another_shape(q, k, v, key)
-        if made is not None:
-            return made if return_lse else made[0]
     out = torch.empty_like(q)
     rows = q.numel() // q.shape[3]
     unread = not return_lse and stream >= 0 and rows <= UNREAD_ROWS and q.shape[0] <= MAX_GRID_YZ
@@ -360,9 +350,27 @@ def _attention(
             Launch.of(*tensors, causal=causal, scale=scale, config=tile).run(runs)
         return (out, lse) if return_lse else out
     again = Launch.of(q, k, v, out, lse, causal=causal, scale=scale, config=tile).run(runs, like)
-    if not turned:
+    if form is not None and not turned:
         _calls.remember(key, again, lse.data_ptr() if unread else 0, kernel)
+        binary = _calls.binary(runs, like, form)
+        if binary is not None:
+            known = _calls.classes.get(form)
+            if known is None:
+                nobody = None if return_lse else _unread(q.device, stream)
+                known = _Class(causal, _numbers(q, k, scale)[0], config, kernel, nobody)
+                _calls.classes.keep(form, known)
+            known.binaries[tile] = binary
     return (out, lse) if return_lse else out
+
+
+def _made_again(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, again: Ready, unread: int
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """A launch of that key, with other addresses; None where it cannot be. unread: as `_launches` has it."""
+    at_q, at_k, at_v, out = q.data_ptr(), k.data_ptr(), v.data_ptr(), torch.empty_like(q)
+    lse = out if unread else torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    aligned = not (at_q | at_k | at_v) % TMA_ALIGNMENT_BYTES
+    return (out, lse) if aligned and again(at_q, at_k, at_v, out.data_ptr(), unread or lse.data_ptr()) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,16 +219,12 @@ def matmul(
     if config is None and kernel is None and is_traced(a, b):
         traced: torch.Tensor = _operator(a, b, out_dtype, variant)
         return traced
-    key = _key(a, b, out_dtype, variant, config, kernel)
-    found = _launches.get(key) if key is not None else None
-    if found is None:
-        return _matmul(a, b, out_dtype, variant, config, kernel, key)
-    again, shape, dtype, n, _ = found
-    at, other = a.data_ptr(), b.data_ptr()
-    out = torch.empty(shape, dtype=dtype, device=a.device)
-    if (at | other) % TMA_ALIGNMENT_BYTES or not again(at, other, out.data_ptr()):
-        return _matmul(a, b, out_dtype, variant, config, kernel, key)
-    return out if n == shape[1] else out[:, :n].contiguous()
+    form = _form(a, b, out_dtype, variant, config, kernel)
+    if form is not None and (known := _calls.classes.get(form)) is not None:
+        made = _of_class(a, b, known, form[-2:])
+        if made is not None:
+            return made
+    return _matmul(a, b, out_dtype, variant, config, kernel, form)
 
 
 def _computed(
@@ -260,44 +256,58 @@ _launches = _calls.launches
 
 @dataclass(slots=True)
 class _Class:
-    """What products have in common that have a key but for A's rows and strides."""
+    """What products of a form have in common: all but A's rows and strides."""
 
+    k: int
+    n: int
     dtype: torch.dtype
     width: int  # of C in memory
     turned: bool
-    kernel: Any  # its identity is part of the key
+    config: Config | None
+    kernel: Any  # its identity is part of the form
     binaries: dict[tuple[Any, ...], Alike] = field(default_factory=dict)  # by the tile, and what is `special` of rows
 
 
-def _of_other_rows(a: torch.Tensor, b: torch.Tensor, key: Key) -> torch.Tensor | None:
-    """`matmul` like one before; None where there was none, or it is not so after all."""
-    known: _Class | None
-    shape, known = key[0], _calls.classes.get((key[1], key[3:]))
-    if known is None or len(shape) != 2 or shape[1] != key[1][0] or not shape[0]:
+def _of_class(a: torch.Tensor, b: torch.Tensor, known: _Class, place: tuple[int, int]) -> torch.Tensor | None:
+    """`matmul` of any rows, of a form that is known; None where it is not so after all."""
+    shape, n, width = a.shape, known.n, known.width
+    if len(shape) != 2 or shape[1] != known.k or not shape[0]:
         return None
-    (m, k), n, dtype, width = shape, key[1][1], known.dtype, known.width
-    tile = key[9] or default_config(m, n, "descriptor", known.turned)
+    m, k = shape
+    tile = known.config or default_config(m, n, "descriptor", known.turned)
     binary = known.binaries.get((tile, *special(m)))
     if binary is None:
         return None
-    out = torch.empty((m, width), dtype=dtype, device=a.device)
+    out = torch.empty((m, width), dtype=known.dtype, device=a.device)
     written = out if width == n else out[:, :n]
-    given = a, b.t() if known.turned else b, written, m, n, k
     columns = -(-n // tile.block_n)
-    grid = (-(-m // tile.block_m) * columns,)
-    done = _calls.launch(binary, grid, given, key, (0, columns), (m, width), dtype, n, known.kernel)
+    given = a, b.t() if known.turned else b, written, m, n, k
+    done = binary.launch((-(-m // tile.block_m) * columns, 1, 1), given, place, (0, columns))
     return written.contiguous() if done else None
 
 
-def _key(a: Any, b: Any, out_dtype: Any, variant: Any, config: Any, kernel: Any) -> Key | None:
-    """Everything that is checked and that decides the launch, but for addresses; None where that is looked at anew."""
+def _form(a: Any, b: Any, out_dtype: Any, variant: Any, config: Config | None, kernel: Any) -> Key | None:
+    """Everything that is checked and that decides the launch, but for A's sizes and strides, and addresses; None where
+    that is looked at anew."""
     if not are_alike((a, b)):
         return None
     device = a.get_device()
     return (
-        a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, b.get_device(), out_dtype, variant, config,
-        id(kernel), device, current_stream(device),
+        b.shape, b.stride(), a.dtype, b.dtype, b.get_device(), out_dtype, variant, config, id(kernel), device,
+        current_stream(device),
     )  # fmt: skip
+
+
+def _made_again(
+    a: torch.Tensor, b: torch.Tensor, again: Ready, shape: tuple[int, int], dtype: torch.dtype, n: int
+) -> torch.Tensor | None:
+    """A launch of that key, with other addresses; None where it cannot be. shape: of C in memory, of which n columns
+    are the product."""
+    at, other = a.data_ptr(), b.data_ptr()
+    out = torch.empty(shape, dtype=dtype, device=a.device)
+    if (at | other) % TMA_ALIGNMENT_BYTES or not again(at, other, out.data_ptr()):
+        return None
+    return out if n == shape[1] else out[:, :n].contiguous()
 
 
 def _matmul(
@@ -307,11 +317,16 @@ def _matmul(
     variant: Variant,
     config: Config | None,
     kernel: Any,
-    key: Key | None,
+    form: Key | None,
 ) -> torch.Tensor:
-    """`matmul` of inputs that were not seen before; what was launched is kept under the key."""
-    if key is not None and (made := _of_other_rows(a, b, key)) is not None:
-        return made
+    """`matmul` of inputs of which no class is known, or which are not as it expects; what was launched is kept under
+    the key."""
+    key: Key | None = None
+    if form is not None:
+        key = (a.shape, a.stride(), *form)
+        found = _launches.get(key)
+        if found is not None and (made := _made_again(a, b, *found[:4])) is not None:
+            return made
     check_inputs(a, b)
     check_variant(variant)
     dtype = a.dtype if out_dtype is None else check_out_dtype(out_dtype)
@@ -319,28 +334,23 @@ def _matmul(
     if not (out.numel() and a.shape[1]):
         return out.zero_().contiguous()
     runs = specialized_kernel(variant) if kernel is None else kernel
-    like = None
-    (m, k), n = a.shape, b.shape[1]
+    (m, k), n, turned, like = a.shape, b.shape[1], is_transposed(b), None
+    tile = config or default_config(m, n, variant, turned)
     if variant == "descriptor":
-        turned = is_transposed(b)
-        tile = config or default_config(m, n, variant, turned)
         like = (
             a.dtype, b.dtype, dtype, turned, tile.block_m, tile.block_n, tile.block_k, tile.group_m, tile.num_warps,
             tile.num_stages, *special(m, n, k),
         )  # fmt: skip
-    binary = _calls.binary(runs, like, key)
-    if key is not None and binary is not None:
-        common = key[1], key[3:]
-        known = _calls.classes.get(common)
-        if known is None:
-            known = _Class(dtype, out.stride(0), turned, kernel)
-            _calls.classes.keep(common, known)
-        known.binaries[tile, *special(m)] = binary
-        if (made := _of_other_rows(a, b, key)) is not None:
-            return made
     again = Launch.of(a, b, out, variant=variant, config=config).run(runs, like)
     if not (a.data_ptr() | b.data_ptr()) % TMA_ALIGNMENT_BYTES:
         _calls.remember(key, again, (m, out.stride(0)), dtype, n, kernel)
+    binary = _calls.binary(runs, like, form)
+    if form is not None and binary is not None:
+        known = _calls.classes.get(form)
+        if known is None:
+            known = _Class(k, n, dtype, out.stride(0), turned, config, kernel)
+            _calls.classes.keep(form, known)
+        known.binaries[tile, *special(m)] = binary
     return out.contiguous()
 
 

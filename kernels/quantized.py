@@ -28,7 +28,6 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
 from wspec.bridge.ready import are_alike, current_stream, like_before
 from wspec.bridge.ready import launch as launched
@@ -254,7 +253,7 @@ class _Class:
 
     binary: Alike
     numbers: tuple[int, ...]  # the kernel's arguments behind its tensors
-    early: bool
+    total: Sum
     kernel: Any  # its identity is part of the key
 
 
@@ -270,25 +269,24 @@ def _again(
             weight.dtype, scale.dtype, weight.get_device(), scale.get_device(), config, id(kernel), device,
             current_stream(device),
         )  # fmt: skip
-        found = _launches.get(key)
         at = a.data_ptr(), weight.data_ptr(), scale.data_ptr()
         aligned = not (at[0] | at[1] | at[2]) % TMA_ALIGNMENT_BYTES
-        if found is not None and aligned:
+        if aligned and (made := _of_class((a, weight, scale), key)) is not None:
+            return made
+        if aligned and (found := _launches.get(key)) is not None:
             product, shape, dtype, total = found[:4]
             sums = torch.empty(shape, dtype=dtype, device=a.device)
             if product(*at, sums.data_ptr()):
                 summed: torch.Tensor = total(sums)
                 return summed
-        if aligned and (made := _of_other_rows((a, weight, scale), key)) is not None:
-            return made
     (check_int8 if bits == 8 else check_int4)(a, weight, scale)
     check_cuda("a", a)
     launch = (Launch.int8 if bits == 8 else Launch.int4)(a, weight, scale, config=config)
     return launch.made(specialized_kernel(bits, launch.blocks) if kernel is None else kernel, key, kernel)
 
 
-def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor | None:
-    """The product like one before; None where there was none, or it is not so after all."""
+def _of_class(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor | None:
+    """The product, where its class is known; None where it is not, or the product is not as it expects."""
     if len(key[1]) != 2 or len(key[3]) != 2 or 0 in key[1] or 0 in key[3]:
         return None
     tile, grid, common = _tile_of(key)
@@ -297,10 +295,9 @@ def _of_other_rows(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor |
         return None
     m, n = key[1][0], key[3][0]
     sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
-    sums, total = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device), Sum(known.early, key[-2:])
-    given = *inputs, sums, *known.numbers
-    done = _calls.launch(known.binary, grid, given, key, (1, 1), sums_shape, dtype, total, known.kernel)
-    return total(sums) if done else None
+    sums = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device)
+    done = known.binary.launch(grid, (*inputs, sums, *known.numbers), key[-2:], (1, 1))
+    return known.total(sums) if done else None
 
 
 def _tile_of(key: Key) -> tuple[Config, tuple[int, int, int], tuple[Any, ...]]:
@@ -368,16 +365,13 @@ class Launch:
             place = (scale.get_device(), -1) if key is None else key[-2:]
             types = *(one.dtype for one in inputs), sums.dtype
             like = (*types, *self.meta.values(), *special(scale.data_ptr() & 15, *numbers))
-            early = starts_early(kernel)
-            aligned = not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in inputs)
-            if key is not None and aligned and (binary := _calls.binary(kernel, like, key)) is not None:
-                _calls.classes.keep(_tile_of(key)[2], _Class(binary, numbers, early, given))
-                if (done := _of_other_rows(inputs, key)) is not None:
-                    return done
             again = launched(kernel, self.grid, self.args, self.meta, like)
-            total = Sum(early, place)
-            if aligned:
+            total = Sum(starts_early(kernel), place)
+            if key is not None and not any(tensor.data_ptr() % TMA_ALIGNMENT_BYTES for tensor in inputs):
                 _calls.remember(key, again, sums.shape, sums.dtype, total, given)
+                binary = _calls.binary(kernel, like, key)
+                if binary is not None:
+                    _calls.classes.keep(_tile_of(key)[2], _Class(binary, numbers, total, given))
             return total(sums)
 
     @cached_property
@@ -393,36 +387,30 @@ class Launch:
             return kernel.warmup(*self.args, grid=self.grid, **self.meta)
 
 
+@dataclass(frozen=True, slots=True)
 class Sum:
-    """Adds the parts of one product, again and again; `early`: while the product still runs.
+    """Adds the parts of one product; `early`: while the product still runs.
 
-    `place`: the device, which is the current one, and its stream if that is known by its handle.
+    `place`: the device, which is the current one, and its stream if that is known by its handle, else -1.
     """
 
-    def __init__(self, early: bool, place: tuple[int, int] = (0, -1)) -> None:
-        self._early, self._place = early, place
-        self._again: Ready | None = None
+    early: bool
+    place: tuple[int, int] = (0, -1)
 
     def __call__(self, sums: torch.Tensor) -> torch.Tensor:
-        """The sum of [parts, M, N], in bfloat16, in the stream of the first time."""
+        """The sum of [parts, M, N], in bfloat16."""
         parts, m, n = sums.shape
         if parts == 1:
             return sums[0]
-        out = torch.empty((m, n), dtype=torch.bfloat16, device=sums.device)
-        if self._again is None or not self._again(sums.data_ptr(), out.data_ptr()):
-            self._again = self._first(sums, out, m * n)
-        return out
-
-    def _first(self, sums: torch.Tensor, out: torch.Tensor, count: int) -> Ready | None:
-        grid, place, given = (ceil_div(count, SUM_BLOCK),), self._place, (sums, out, count)
+        out, count, place = torch.empty((m, n), dtype=torch.bfloat16, device=sums.device), m * n, self.place
+        grid, given = (-(-count // SUM_BLOCK), 1, 1), (sums, out, count)
         aligned = not (sums.data_ptr() | out.data_ptr()) % TMA_ALIGNMENT_BYTES
-        like = (sums.shape[0], self._early, *special(count)) if aligned else None
-        if like is not None and place[1] >= 0 and (found := like_before(sum_parts_kernel, like, place)) is not None:
-            again = found.launch(grid, given, place)
-            if again is not None:
-                return again
-        meta = {"PARTS": sums.shape[0], "BLOCK": SUM_BLOCK, "EARLY": self._early, "launch_pdl": self._early}
-        return launched(sum_parts_kernel, grid, given, meta, like, own=True)
+        like = (parts, self.early, *special(count)) if aligned else None
+        found = like_before(sum_parts_kernel, like, place) if like is not None and place[1] >= 0 else None
+        if found is None or not found.launch(grid, given, place):
+            meta = {"PARTS": parts, "BLOCK": SUM_BLOCK, "EARLY": self.early, "launch_pdl": self.early}
+            launched(sum_parts_kernel, grid, given, meta, like, own=True)
+        return out
 
 
 def _part(k: int, tile: Config) -> int:

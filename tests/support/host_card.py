@@ -40,6 +40,8 @@ class Card(FakeDriver):
         self.calls: list[tuple[int, int]] = []
         self.maps = 0
         self.functions: list[str] = []
+        self.blocks: dict[int, launcher.Block] = {}  # by the address of what it says of how blocks start
+        self.given: list[tuple[launcher.Block, bytes]] = []  # of each launch whose block is known what it held
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
         return Launcher()
@@ -72,8 +74,24 @@ class Card(FakeDriver):
     fill_tma_descriptor_tiled = fill_tma_descriptor  # as newer versions of Triton call it
 
     def launch(self, config: int, function: int, parameters: int, extra: None) -> int:
-        self.calls.append((function, cuda.Config.from_address(config).attribute_count))
+        said = cuda.Config.from_address(config)
+        self.calls.append((function, said.attribute_count))
+        block = self.blocks.get(said.attributes)
+        if block is not None:
+            pointers = (ctypes.c_uint64 * len(block.offsets)).from_address(parameters)
+            assert list(pointers) == [config + offset for offset in block.offsets]
+            self.given.append((block, ctypes.string_at(config, block.size)))
         return 0
+
+    def note_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on what is launched from blocks that are made is kept."""
+        ours = launcher.Block.__init__
+
+        def noted(block: launcher.Block, *args: Any) -> None:
+            ours(block, *args)
+            self.blocks[block.attribute] = block
+
+        monkeypatch.setattr(launcher.Block, "__init__", noted)
 
     def launched(self) -> list[tuple[str, bool]]:
         """Of each launch since this was asked last: the kernel, and whether it started early."""
@@ -87,7 +105,8 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     made = Card()
     monkeypatch.setattr(triton.runtime.driver, "_active", made)
     monkeypatch.setattr(nvidia, "CudaLauncher", Launcher)
-    monkeypatch.setattr(cuda, "launch_call", lambda: made.launch)
+    called = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(lambda *given: made.launch(*given))
+    monkeypatch.setattr(cuda, "launch_call", lambda: called)
     monkeypatch.setattr(cuda, "encode_call", lambda: made.encode)
     monkeypatch.setattr(cuda, "Mark", lambda: SimpleNamespace(record=lambda _: None, is_over=lambda: True))
     monkeypatch.setattr(launcher, "_map_bytes", lambda encoded: encoded)

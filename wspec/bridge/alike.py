@@ -2,10 +2,11 @@
 
 What a launch goes through is noted by those that know it (`recording.Recorded`): which of several binaries, the table
 of tiles, the guard over arguments, where arguments lie in memory. A launch of other sizes asks them for what depends on
-sizes and writes it into a copy of what the driver was given. Triton is not asked.
+sizes, and one call of C (`direct.py`) writes it into a copy of what the driver was given. Triton is not asked.
 
 Which binary and which table depends on the grid and a few numbers, or on what is near them. So launches that agree in
-those are asked about once, and of a size beside one that was seen nothing is left but its tensor maps.
+those are asked about once, and of a size beside one that was seen nothing is left but that call. It costs no more for
+a size that was never seen than for one that was: nothing is kept of a size.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wspec.bridge.again import Ready, block_of, is_capturing, order_of
-from wspec.bridge.laid import Lay, laid
-from wspec.bridge.launch import multiprocessors
+from wspec.bridge import cuda
+from wspec.bridge.again import is_capturing, order_of
+from wspec.bridge.direct import Direct, direct
+from wspec.bridge.launch import is_hooked, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
@@ -39,12 +41,12 @@ class Alike:
         self._binaries: dict[Any, _Binary] = {}  # by what the chooser says
         self._grids: tuple[Callable[..., Any], dict[Any, _Grid]] | None = None  # of a launch the key, and by that
 
-    def learn(self, recorded: Recorded, count: int) -> None:
-        """From a launch that went the ordinary way and can be made again; its user gives so many arguments."""
+    def learn(self, recorded: Recorded) -> None:
+        """From a launch that went the ordinary way and can be made again."""
         if recorded.alone or recorded.block.layout is None or recorded.chosen in self._binaries:
             return
         chooser = self._chooser = recorded.chooser
-        self._binaries[recorded.chosen] = _Binary(self, recorded, count)
+        self._binaries[recorded.chosen] = _Binary(self, recorded)
         tables = [one.tables for one in self._binaries.values() if one.tables is not None]
         nearly = not any(one.exact for one in tables)
         slots = sorted({slot for one in tables for _, slot in one.slots}.union(chooser.slots if chooser else ()))
@@ -62,17 +64,17 @@ class Alike:
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
     def launch(
-        self, grid: Sequence[int], arguments: Sequence[Any], place: tuple[int, int], step: tuple[int, int] = (0, 1)
-    ) -> Ready | None:
+        self, grid: Sequence[int], arguments: tuple[Any, ...], place: tuple[int, int], step: tuple[int, int] = (0, 1)
+    ) -> bool:
         """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
-        with the tensors that they are the whole of. What does so again, if that was done.
+        with the tensors that they are the whole of. Was that done?
 
         step: an axis on which grids of other launches are expected to differ, and by how much.
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
         x, y, z = (*grid, 1, 1)[:3]
         if x * y * z <= 0 or self._grids is None:
-            return None
+            return False
         read, grids = self._grids
         try:
             key = read(x, y, z, arguments)
@@ -80,11 +82,11 @@ class Alike:
             if found is None or (found.entry is not None and found.entry() is None):
                 found = None if is_capturing() else self._grid(key, arguments, place, step)
                 if found is None:
-                    return None
+                    return False
                 keep(grids, key, found, _MOST)
             return found.launch(arguments)
         except _CANNOT:
-            return None
+            return False
 
     def _grid(
         self, key: tuple[int, ...], arguments: Sequence[Any], place: tuple[int, int], step: tuple[int, int]
@@ -109,18 +111,23 @@ class Alike:
 class _Binary:
     """What a launch of it came to."""
 
-    def __init__(self, alike: Alike, recorded: Recorded, count: int) -> None:
+    def __init__(self, alike: Alike, recorded: Recorded) -> None:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
         self.contents, self.tables, self.constants = bytes(recorded.contents), recorded.tables, alike.constants
         self.rows, self.reads_key = recorded.rows, False  # do tables take the numbers that decide, as they stand there?
-        self.memory, guard = block_of(recorded, count), recorded.guard
-        self.kind = self.memory.kind(() if guard is None else tuple(guard.pairs_at(order_of(recorded.places))))
-        self.lay: Lay | None = None
+        self.is_derived, guard = bool(recorded.derived), recorded.guard
+        order = order_of(recorded.places)
+        self.pairs = () if guard is None else tuple(guard.pairs_at(order))
+        self.direct: Direct | None = None
+        self.is_known = False
 
-    def laid(self, given: Sequence[Any]) -> Lay:
-        """What lays launches out, of arguments like these."""
-        self.lay = laid(self.block, self.contents, given, self.constants, self.kind.used)
-        return self.lay
+    def learn(self, given: Sequence[Any]) -> Direct | None:
+        """What launches with arguments like these."""
+        if not self.is_derived:
+            behind = len(self.constants)
+            self.direct = direct(self.block, self.contents, given, behind, self.pairs, self.function)
+        self.is_known = True
+        return self.direct
 
 
 class _Grid:
@@ -143,20 +150,21 @@ class _Grid:
         x, y, z = sizes
         self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
-    def launch(self, arguments: Sequence[Any]) -> Ready | None:
-        """With these arguments."""
-        binary, relied, early = self._binary, self.entry, self._early
+    def launch(self, arguments: tuple[Any, ...]) -> bool:
+        """With these arguments; whether that was done."""
+        binary, relied = self._binary, self.entry
         entry = None if relied is None else relied()
+        launch = binary.direct if binary.is_known else binary.learn(arguments)
+        if launch is None:
+            return False
         if binary.rows is not None and not binary.rows.hold(arguments):
-            return None
-        waits = early and entry is not None and not entry.settled  # for the table
-        lay = binary.lay or binary.laid(arguments)
-        contents, addresses, reach = lay(*self._sizes, early and not waits, *arguments, *self._hidden)
-        again = binary.kind(binary.kernel, binary.memory, binary.function, contents, reach, relied, self._kept)
-        if not again(*addresses):
-            return None
-        if entry is not None:
+            return False
+        if is_hooked() or binary.kernel.pre_run_hooks or ((entry is not None or self._kept) and is_capturing()):
+            return False
+        early = self._early and (entry is None or entry.settled)  # else it waits for the table
+        status = launch(*self._sizes, early, arguments, self._hidden)
+        if status > 0:
+            raise cuda.error(status)
+        if status == 0 and entry is not None:
             entry.settled = True
-        if waits:
-            again.become(contents[:EARLY] + b"\1" + contents[EARLY + 1 :])
-        return again
+        return status == 0

@@ -27,7 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cuda
 from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
-from wspec.bridge.tensor_maps import TensorMaps, Unlike, Writer, legal_strides
+from wspec.bridge.tensor_maps import Layout, TensorMaps, Unlike, legal_strides
 
 Run = Callable[..., None]
 _SCALARS = {
@@ -307,27 +307,17 @@ class Slot:
         """Would the same be written for whole tensors of one shape and type, but for the address?"""
         return self.known is other.known and self.others == other.others
 
-    def writer(self, tensor: torch.Tensor) -> Writer:
-        """For whole tensors of the type of that one."""
-        maps, size = self.known.maps, tensor.element_size()
-        if maps is not None and maps[1] == self.others and maps[0].size == size:
-            layout, form = maps[0].at(tensor.data_ptr()), (tensor.shape, tensor.stride())
-            written = self._whole if layout is None else layout.writer()
-            if written(form, tensor) == self._whole(form, tensor):
-                return written
-        return self._whole
-
-    def _whole(self, form: tuple[Sequence[int], Sequence[int]], tensor: Any) -> tuple[bytes, int]:
-        """The same as Triton would."""
-        shape, size = form[0], tensor.element_size()
-        strides = legal_strides(*form, size)
-        if strides is None or self.example is None:
-            raise Unlike
-        descriptor = object.__new__(TensorDescriptor)
-        descriptor.__dict__.update(self.example)
-        descriptor.base, descriptor.shape, descriptor.strides = tensor, list(shape), strides
-        data = self._encoded(descriptor, (*shape, *strides, *self.others))
-        return data[8:], size * (1 + sum((one - 1) * stride for one, stride in zip(shape, strides, strict=True)))
+    def layout_of(self, tensor: torch.Tensor) -> Layout | None:
+        """What stands where in maps of whole tensors of the type of that one, if that is known, and right for it."""
+        maps, size, address = self.known.maps, tensor.element_size(), tensor.data_ptr()
+        strides = legal_strides(tensor.shape, tensor.stride(), size)
+        if strides is None or maps is None or maps[1] != self.others or maps[0].size != size:
+            return None
+        found, there = maps[0].at(address), maps[0].encode(address, *tensor.shape, *strides)
+        if found is None or there is None:
+            return None
+        numbers = [*(one - 1 for one in tensor.shape), *(one * size // 16 for one in strides[:-1])]
+        return found if found.of(address, numbers).to_bytes(MAP_BYTES, "little") == there else None
 
     def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:
         """What is written, of a shape that was not seen yet. Raises Unlike, too."""

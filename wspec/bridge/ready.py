@@ -80,7 +80,7 @@ def _launched_alike(
     if now.launches != 1 or now.once:
         return None
     if found is not None:
-        found.learn(now, len(arguments))
+        found.learn(now)
     return Ready.of(kernel, now, len(arguments))
 
 

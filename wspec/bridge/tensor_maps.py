@@ -121,11 +121,6 @@ def encode(address, {numbers}):
 """
 
 
-Writer = Callable[[tuple[Sequence[int], Sequence[int]], Any], tuple[bytes, int]]
-"""Of a tensor's shape and strides, and the tensor: what is written for the whole of it behind its address, which is the
-map, strides and sizes; and bytes that it reaches. Raises Unlike or struct.error."""
-
-
 class _NotSo(Exception):
     """A map is not laid out as simply as that."""
 
@@ -159,48 +154,6 @@ class Layout:
         for one in self.fields:
             found |= (numbers[one.source] >> one.low & one.mask) << one.place
         return found
-
-    def writer(self) -> Writer:
-        """Written for these maps, without a branch that a tensor of several lines takes."""
-        rank, unit = self.rank, _UNIT // self.size
-        sizes, strides = [f"n{dim}" for dim in range(rank)], [f"s{dim}" for dim in range(rank)]
-        lines = [f"({', '.join(sizes)},), ({', '.join(strides)},) = form"]
-        for size, stride in zip(sizes[:-1], strides[:-1], strict=True):
-            lines += [
-                f"if {size} > 1:",
-                f"    if not 0 < {stride} < {unit << _STRIDE_BITS} or {stride} % {unit}: raise Unlike",
-                f"elif {size} == 1: {stride} = {unit}",
-                "else: raise Unlike",
-            ]
-        lines += [f"if {sizes[-1]} < 1 or ({strides[-1]} != 1 and {sizes[-1]} > 1): raise Unlike", f"{strides[-1]} = 1"]
-        reach = " + ".join(["1", *(f"({size} - 1) * {stride}" for size, stride in zip(sizes, strides, strict=True))])
-        form, given = self._words([*(f"({one} - 1)" for one in sizes), *(f"({one} // {unit})" for one in strides[:-1])])
-        pack = struct.Struct(f"<{form}{rank}q{rank}i").pack
-        lines.append(f"return pack({', '.join([*given, *strides, *sizes])}), ({reach}) * {self.size}")
-        space: dict[str, Any] = {"pack": pack, "Unlike": Unlike}
-        exec(compile("\n    ".join(["def written(form, tensor):", *lines]), "<wspec tensor map>", "exec"), space)
-        found: Writer = space["written"]
-        return found
-
-    def _words(self, names: Sequence[str]) -> tuple[str, list[str]]:
-        """How `struct` writes a map behind its address, and what it is given, by names of sizes less one and so on."""
-        form, fixed = "", b""
-        given: list[str] = []
-        for word in range(1, MAP_BYTES // 8):
-            constant = self.constant >> 64 * word & (1 << 64) - 1
-            parts = [self._in_word(one, names[one.source]) for one in self.fields if one.place // 64 == word]
-            if not parts:
-                fixed += constant.to_bytes(8, "little")
-                continue
-            if fixed:
-                form, given, fixed = f"{form}{len(fixed)}s", [*given, repr(fixed)], b""
-            form, given = form + "Q", [*given, " | ".join([*parts, *[str(constant)] * bool(constant)])]
-        return (f"{form}{len(fixed)}s", [*given, repr(fixed)]) if fixed else (form, given)
-
-    def _in_word(self, one: _Field, name: str) -> str:
-        is_all = sum(other.source == one.source for other in self.fields) == 1
-        cut = name if is_all else f"({name} >> {one.low} & {one.mask})"
-        return f"{cut} << {one.place % 64}" if one.place % 64 else cut
 
 
 def _without(ones: int, fields: Sequence[_Field], rank: int) -> int:

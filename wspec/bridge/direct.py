@@ -1,0 +1,83 @@
+"""Launches of any size by one call of C (direct.c): what `laid.py` writes in Python, and the launch itself.
+
+C is compiled once for a machine, by the compiler that Triton needs there for its own launchers, and lies in Triton's
+cache. Where that fails, and for arguments that C does not know, launches are laid out in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wspec.bridge import cuda
+from wspec.bridge.launcher import EARLY, Block, Slot
+from wspec.bridge.versions.internals import internal
+
+Direct = Callable[..., int]
+"""Launches on a grid of three sizes, early or not, with the arguments that a launch's user gives, whole tensors in
+place of their descriptors, and those that nobody gives. The driver's status, or -1 of what is out of the ordinary."""
+
+_NUMBERS = "bBhHiIqQfd"
+
+
+def direct(
+    block: Block,
+    contents: bytes,
+    given: Sequence[Any],
+    behind: int,
+    pairs: Sequence[tuple[int, int]],
+    function: int,
+) -> Direct | None:
+    """For launches of a function whose user gives arguments like these, with so many constants behind them; None where
+    that is left to Python.
+
+    contents: of the block, for one of them; pairs: of addresses, by their turn, between which no memory is shared.
+    """
+    made, call = library(), cuda.launch_call()
+    if made is None or call is None:
+        return None
+    layout, count = block.layout, len(given)
+    slots: dict[int, tuple[int, Slot]] = {at: (offset, slot) for at, offset, slot in layout.slots}
+    turns = [at for at, place in enumerate(layout.places()) if place >= 0 and at < count]  # with an address
+    reaching = {turns[one] for pair in pairs for one in pair}
+    parts: list[tuple[int, tuple[Any, ...]]] = []
+    for form, at, _ in layout.scalars:
+        is_address = layout.places()[at] >= 0
+        if not is_address and form not in _NUMBERS:
+            return None
+        # Constants stand between what is given and what is hidden, and have no place in the block.
+        where = at if at < count else at - behind
+        kind = ord("p") if is_address else ord(form)
+        parts.append((at, (kind, at in reaching, where, layout.first[at, 0], 0, 0, b"", ())))
+    for at, (offset, slot) in slots.items():
+        maps = slot.layout_of(given[at]) if at < count else None
+        if maps is None:
+            return None
+        fields = tuple([(one.source, one.low, one.bits, one.place // 64, one.place % 64) for one in maps.fields])
+        constant = maps.constant.to_bytes(cuda.MAP_BYTES, "little")
+        parts.append((at, (ord("d"), at in reaching, at, offset, maps.rank, maps.size, constant, fields)))
+    where_of = {at: number for number, (at, _) in enumerate(parts)}
+    asked = tuple([(where_of[turns[one]], where_of[turns[other]]) for one, other in pairs])
+    address = ctypes.cast(call, ctypes.c_void_p).value  # type: ignore[arg-type]
+    found: Direct = made.Direct(
+        address, function, contents, EARLY, len(layout.kinds) - behind, tuple(block.offsets),
+        tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
+    )  # fmt: skip
+    return found
+
+
+@functools.cache
+def library() -> Any:
+    """direct.c, loaded; None where there is no compiler for it."""
+    source = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
+    build = internal("triton.runtime.build", "compile_module_from_src")
+    try:
+        return build(source, "wspec_direct")
+    except (OSError, RuntimeError, ImportError, TypeError, NotImplementedError, subprocess.SubprocessError):
+        return None
