@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support.host_card import Card
-from wspec.bridge import cuda, tensor_maps
-from wspec.bridge.tensor_maps import TensorMaps, Unlike, legal_strides
+from tests.support.written_maps import Written
+from wspec.bridge import cuda, direct, tensor_maps
+from wspec.bridge.tensor_maps import TensorMaps, legal_strides
 
 ADDRESS = 0x7F0000001230
 BOX = (1, 64, 32, 8, 2)
 Encode = Callable[..., int]
+compiled = pytest.mark.skipif(direct.library() is None, reason="needs a C compiler and Python's headers")
 
 
 @pytest.fixture
@@ -37,23 +39,24 @@ def form(draw: random.Random, rank: int, size: int) -> tuple[list[int], list[int
     return shape, [*(draw.choice([0, 7]) if n == 1 else s for n, s in zip(shape, strides, strict=False)), 1]
 
 
+@compiled
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
 def test_written_as_the_driver_does(maps: Callable[..., TensorMaps], rank: int, size: int) -> None:
     made, draw = maps(rank, size), random.Random(rank)
     layout = made.at(ADDRESS)
     assert layout is not None
-    write = layout.writer()
+    written = Written(layout)
     for _ in range(100):
         shape, strides = form(draw, rank, size)
         legal = legal_strides(shape, strides, size)
         assert legal is not None
-        found, reach = write((shape, strides), None)
         there = made.encode(ADDRESS, *shape, *legal)
-        assert there is not None and found == there[8:] + struct.pack(f"<{rank}q{rank}i", *legal, *shape)
-        assert reach == size * (1 + sum((one - 1) * stride for one, stride in zip(shape, legal, strict=True)))
+        assert there is not None
+        assert written.of(ADDRESS, shape, strides) == there + struct.pack(f"<{rank}q{rank}i", *legal, *shape)
 
 
+@compiled
 @pytest.mark.parametrize(
     ("shape", "strides"),
     [
@@ -72,8 +75,11 @@ def test_what_no_map_is_written_of(
 ) -> None:
     layout = maps(3, 2).at(ADDRESS)
     assert layout is not None
-    with pytest.raises((Unlike, struct.error)):
-        layout.writer()((shape, strides), None)
+    written = Written(layout)
+    assert written.of(ADDRESS, (4, 4, 8), (64, 16, 1)) is not None
+    assert written.of(ADDRESS, shape, strides) is None
+    assert written.of(ADDRESS + 8, (4, 4, 8), (64, 16, 1)) is None, "an address no map has"
+    assert written.of(ADDRESS, shape[1:], strides[1:]) is None, "another rank"
 
 
 def _changed(change: Callable[[bytearray, Any, Any], int]) -> Encode:

@@ -26,7 +26,7 @@ typedef struct {
 } Field;
 
 typedef struct {
-  char kind;     /* 'p': an address; 'd': a tensor map, strides and sizes; else how `struct` writes a number */
+  char kind;     /* 'p': an address; 't': a tensor map, strides and sizes; else how `struct` writes a number */
   char reaches;  /* are the bytes asked for that it reaches? */
   int argument;  /* which of the launch's */
   uint32_t offset;
@@ -193,7 +193,7 @@ static PyObject *launch(PyObject *callable, PyObject *const *given, size_t flags
     PyObject *one = part->argument < user ? PyTuple_GET_ITEM(arguments, part->argument)
                                           : PyTuple_GET_ITEM(hidden, part->argument - user);
     uint8_t *there = block + part->offset;
-    if (part->kind == 'd') {
+    if (part->kind == 't') {
       status = Py_TYPE(one) != (PyTypeObject *)self->tensor ? 0 : address(self, one, &addresses[at]);
       if (status == 1 && addresses[at] & 15) status = 0;
       if (status == 1) status = described(part, one, there, &reaches[at]);
@@ -250,8 +250,8 @@ static int filled(Part *part, PyObject *described) {
     return -1;
   part->kind = (char)kind;
   part->reaches = (char)reaches;
-  int bad = part->rank > MAX_RANK || (kind == 'd' && constant.len != sizeof part->constant);
-  if (!bad && kind == 'd') memcpy(part->constant, constant.buf, sizeof part->constant);
+  int bad = part->rank > MAX_RANK || (kind == 't' && constant.len != sizeof part->constant);
+  if (!bad && kind == 't') memcpy(part->constant, constant.buf, sizeof part->constant);
   PyBuffer_Release(&constant);
   part->fields = (int)PyTuple_GET_SIZE(fields);
   part->field = PyMem_Calloc(part->fields + 1, sizeof *part->field);
@@ -309,7 +309,7 @@ static PyObject *made(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(na
   for (int at = 0; at < self->parts; at++) {
     Part *part = self->part + at;
     if (filled(part, PyTuple_GET_ITEM(parts, at)) < 0) goto bad;
-    uint32_t most = part->kind == 'd' ? 8 * MAP_WORDS + 12 * part->rank : 8;
+    uint32_t most = part->kind == 't' ? 8 * MAP_WORDS + 12 * part->rank : 8;
     if (part->offset > self->size || self->size - part->offset < most) goto bad;
     if (part->argument < 0 || part->argument >= arguments) goto bad;
   }

@@ -17,6 +17,7 @@ import torch
 
 from wspec.bridge import cuda
 from wspec.bridge.launcher import EARLY, Block, Slot
+from wspec.bridge.tensor_maps import Layout
 from wspec.bridge.versions.internals import internal
 
 Direct = Callable[..., int]
@@ -59,9 +60,7 @@ def direct(
         maps = slot.layout_of(given[at]) if at < count else None
         if maps is None:
             return None
-        fields = tuple([(one.source, one.low, one.bits, one.place // 64, one.place % 64) for one in maps.fields])
-        constant = maps.constant.to_bytes(cuda.MAP_BYTES, "little")
-        parts.append((at, (ord("d"), at in reaching, at, offset, maps.rank, maps.size, constant, fields)))
+        parts.append((at, described(maps, at, offset, reaches=at in reaching)))
     where_of = {at: number for number, (at, _) in enumerate(parts)}
     asked = tuple([(where_of[turns[one]], where_of[turns[other]]) for one, other in pairs])
     address = ctypes.cast(call, ctypes.c_void_p).value  # type: ignore[arg-type]
@@ -70,6 +69,13 @@ def direct(
         tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
     )  # fmt: skip
     return found
+
+
+def described(maps: Layout, argument: int, offset: int, *, reaches: bool) -> tuple[Any, ...]:
+    """An argument with a descriptor: its map at an offset of the block, with strides and sizes behind it."""
+    fields = tuple([(one.source, one.low, one.bits, one.place // 64, one.place % 64) for one in maps.fields])
+    constant = maps.constant.to_bytes(cuda.MAP_BYTES, "little")
+    return ord("t"), reaches, argument, offset, maps.rank, maps.size, constant, fields
 
 
 @functools.cache

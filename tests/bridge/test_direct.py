@@ -1,0 +1,133 @@
+"""A launch by one call of C: what it makes of arguments, and what it leaves to others."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import struct
+from typing import Any
+
+import pytest
+import torch
+
+from wspec.bridge import direct
+
+pytestmark = pytest.mark.skipif(direct.library() is None, reason="needs a C compiler and Python's headers")
+HEAD = 64
+FORMS = "bBhHiIqQfd"
+
+
+class Driver:
+    """Keeps the block of the last launch, and answers with a status."""
+
+    def __init__(self, size: int, status: int = 0) -> None:
+        self.size, self.status, self.found = size, status, b""
+        self.call = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(self._launch)
+        self.address = ctypes.cast(self.call, ctypes.c_void_p).value
+
+    def _launch(self, config: int, function: int | None, parameters: int, extra: None) -> int:
+        assert config % 128 == 0 and function == 99
+        assert (ctypes.c_uint64 * 1).from_address(parameters)[0] == config + HEAD
+        self.found = ctypes.string_at(config, self.size)
+        return self.status
+
+
+def made(driver: Driver, parts: tuple[Any, ...], arguments: int, pairs: tuple[Any, ...] = ()) -> Any:
+    contents = bytes(range(HEAD)) + bytes(driver.size - HEAD)
+    given = driver.address, 99, contents, 56, arguments, (HEAD,), parts, pairs, torch.Tensor, driver.call
+    return direct.library().Direct(*given)
+
+
+def part(kind: str, argument: int, offset: int, reaches: bool = False) -> tuple[Any, ...]:
+    return ord(kind), reaches, argument, offset, 0, 0, b"", ()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_are_written_as_struct_does(form: str) -> None:
+    driver, draw = Driver(HEAD + 24), random.Random(form)
+    launch = made(driver, (part(form, 0, HEAD + 8),), 1)
+    edges = [
+        sign * (1 << bits) + more for bits in (7, 8, 15, 16, 31, 32, 63, 64) for sign in (1, -1) for more in (-1, 0)
+    ]
+    drawn = [draw.uniform(-1e6, 1e6), 1e300, -0.0, float("inf"), 3] if form in "fd" else [0, 1, -1, *edges]
+    for number in [*drawn, None, "7", 1.5, True]:
+        try:
+            expected = struct.pack(f"<{form}", number)
+        except (struct.error, OverflowError):
+            expected = None
+        driver.found = b""
+        status = launch(1, 2, 3, False, (number,), ())
+        assert status == (-1 if expected is None else 0), number
+        if expected is not None:
+            assert driver.found[HEAD + 8 : HEAD + 8 + len(expected)] == expected, number
+            assert driver.found[HEAD + 8 + len(expected) :] == bytes(16 - len(expected))
+
+
+def test_how_it_is_launched() -> None:
+    driver = Driver(HEAD + 16)
+    launch = made(driver, (part("p", 0, HEAD),), 1)
+    tensor = torch.zeros(4)
+    for early in (False, True):
+        assert launch(5, 6, 7, early, (tensor,), ()) == 0
+        head = bytearray(range(HEAD))
+        head[:12], head[56] = struct.pack("<3I", 5, 6, 7), early
+        assert driver.found == head + struct.pack("<QQ", tensor.data_ptr(), 0)
+    assert launch(5, 6, 7, True, (), (77,)) == 0, "what nobody gives stands behind what is given"
+    assert driver.found[HEAD:] == struct.pack("<QQ", 77, 0)
+    assert launch(5, 6, 7, True, (None,), ()) == 0 and driver.found[HEAD:] == bytes(16)
+    driver.status = 700
+    assert launch(5, 6, 7, True, (tensor,), ()) == 700, "the driver's word"
+    driver.status = 201
+    assert launch(5, 6, 7, True, (tensor,), ()) == -1, "a thread that has not used the card yet"
+
+
+class Other(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(1 << 32, 1, 1, True, (0,), ()), (-1, 1, 1, True, (0,), ()), (1, 1, 1, True, (0, 0), ()), (1, 1, 1, True, (), ())]
+    + [(1, 1, 1, True, (one,), ()) for one in (-1, 1 << 64, 1.5, "a", torch.zeros(2).as_subclass(Other), True)],
+)
+def test_what_is_out_of_the_ordinary(given: tuple[Any, ...]) -> None:
+    driver = Driver(HEAD + 16)
+    launch = made(driver, (part("p", 0, HEAD),), 1)
+    assert launch(*given) == -1 and driver.found == b""
+
+
+@pytest.mark.parametrize("given", [(1, 1, 1, True, (0,)), (1, 1, 1, True, [0], ()), (1, 1, 1, True, (0,), None)])
+def test_what_is_no_launch(given: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        made(Driver(HEAD + 16), (part("p", 0, HEAD),), 1)(*given)
+
+
+def test_what_must_be_apart() -> None:
+    """Addresses of which one reaches into the other, but not of pairs that nobody asked about."""
+    memory = torch.zeros(64)
+    driver = Driver(HEAD + 32)
+    parts = tuple(part("p", at, HEAD + 8 * at, at < 2) for at in range(3))
+    launch = made(driver, parts, 3, ((0, 1),))
+    low, high, both = memory[:32], memory[32:], memory[31:]
+    assert launch(1, 1, 1, False, (low, high, both), ()) == 0
+    assert launch(1, 1, 1, False, (high, low, both), ()) == 0
+    assert launch(1, 1, 1, False, (low, both, high), ()) == -1
+    assert launch(1, 1, 1, False, (both, low, high), ()) == -1
+    assert launch(1, 1, 1, False, (low, low[:0], high), ()) == 0, "nothing is shared with nothing"
+    assert launch(1, 1, 1, False, (memory[::2], high, low), ()) == -1, "how far that reaches is not looked at"
+    assert launch(1, 1, 1, False, (low.data_ptr(), high, low), ()) == 0, "a number is the launch's own memory"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": (part("p", 1, HEAD),)},
+        {"parts": (part("p", 0, HEAD + 9),)},
+        {"parts": (part("t", 0, HEAD),)},
+        {"parts": (part("p", 0, HEAD),), "pairs": ((0, 0),)},
+        {"parts": (part("p", 0, HEAD, True),), "pairs": ((0, 1),)},
+    ],
+)
+def test_what_no_launch_is_made_of(change: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        made(Driver(HEAD + 16), arguments=1, **change)
