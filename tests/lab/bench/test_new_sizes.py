@@ -41,8 +41,9 @@ def found(**changes: Any) -> Found:
 
 
 def test_bars() -> None:
-    assert is_good(found()) and not is_good(found(new_us=76.0))
-    assert not is_good(found(second_us={"short": 22.0, "long": 301.0}))
+    quick = {"short": 21.0, "long": 310.0}
+    assert is_good(found(different_us=quick)) and not is_good(found(different_us=quick, new_us=76.0))
+    assert not is_good(found()) and not is_good(found(different_us=quick, second_us={"short": 22.0, "long": 301.0}))
     host, speeds = tables([found()])
     assert host.rows == (("f", "15.0", "70.0", "55.0", "90.0", "900.0", "16.0"),)
     assert speeds.rows == (("f, short", "20.0", "0.250", "1.000"), ("f, long", "300.0", "0.968", "0.997"))
