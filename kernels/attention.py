@@ -247,6 +247,7 @@ class _Class:
     config: Config | None
     kernel: Any  # its identity is part of the key
     unread: torch.Tensor | None  # where the log-sum-exp goes; None: it is asked for
+    nowhere: Any  # its address
     binaries: dict[Config, Alike] = field(default_factory=dict)
     near: dict[tuple[int, int, int], tuple[Alike, int]] = field(default_factory=dict)
     """By what `default_config` looks at, what launches, and rows of the tile."""
@@ -265,11 +266,6 @@ def _of_class(
         return None
     if kv_batch != batch or kv_dim != head_dim or heads % kv_heads:
         return None
-    lse = known.unread
-    if lse is None:
-        lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    elif lines * rows > UNREAD_ROWS:
-        return None
     near = (rows - 1) >> 5, (keys - 1) >> 5, lines
     found = known.near.get(near)
     if found is None:
@@ -280,8 +276,10 @@ def _of_class(
         found = binary, tile.block_m
         keep(known.near, near, found, MOST)
     binary, block_m = found
-    out = torch.empty_like(q)
-    given = q, k, v, out, lse, known.scale_log2, rows, keys, heads, heads // kv_heads
+    out, lse, written = torch.empty_like(q), known.unread, known.nowhere
+    if lse is None or lines * rows > UNREAD_ROWS:
+        written = lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
+    given = q, k, v, out, written, known.scale_log2, rows, keys, heads, heads // kv_heads
     return (out, lse) if binary.launch((-(-rows // block_m), heads, batch), given, place) else None
 
 
@@ -357,7 +355,8 @@ def _attention(
             known = _calls.classes.get(form)
             if known is None:
                 nobody = None if return_lse else _unread(q.device, stream)
-                known = _Class(causal, _numbers(q, k, scale)[0], config, kernel, nobody)
+                nowhere = None if nobody is None else nobody.data_ptr()
+                known = _Class(causal, _numbers(q, k, scale)[0], config, kernel, nobody, nowhere)
                 _calls.classes.keep(form, known)
             known.binaries[tile] = binary
     return (out, lse) if return_lse else out

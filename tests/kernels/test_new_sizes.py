@@ -328,6 +328,13 @@ def test_what_nobody_reads_gets_no_memory(card: Card, monkeypatch: pytest.Monkey
     assert made == []
     _, lse = attention(*given, return_lse=True)
     assert len(made) == 1 and lse is made[0]
+    monkeypatch.setattr(attention_kernels, "UNREAD_ROWS", HEADS * 300 - 1)
+    card.launched()
+    attention(*given)
+    assert len(made) == 2 and made[1].shape == (1, HEADS, 300), "more than there is a place for"
+    monkeypatch.setattr(attention_kernels, "_attention", lambda *_: pytest.fail("the ordinary way"))
+    attention(*given)
+    assert len(card.launched()) == 2
 
 
 def test_numbers_that_triton_tells_apart() -> None:

@@ -12,7 +12,6 @@ a size that was never seen than for one that was: nothing is kept of a size.
 from __future__ import annotations
 
 import struct
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ _CANNOT = (TypeError, AttributeError, ValueError, IndexError, struct.error, Unli
 """What is out of the ordinary goes its own way."""
 
 _MOST = 4096  # grids that are remembered
+Grid = tuple[int, int, int]
 
 
 class Alike:
@@ -64,7 +64,7 @@ class Alike:
         run(x, y, z, stream, compiled.function, compiled.packed_metadata, None, None, None, *arguments, *self.constants)
 
     def launch(
-        self, grid: Sequence[int], arguments: tuple[Any, ...], place: tuple[int, int], step: tuple[int, int] = (0, 1)
+        self, grid: Grid, arguments: tuple[Any, ...], place: tuple[int, int], step: tuple[int, int] = (0, 1)
     ) -> bool:
         """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
         with the tensors that they are the whole of. Was that done?
@@ -72,19 +72,19 @@ class Alike:
         step: an axis on which grids of other launches are expected to differ, and by how much.
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
         """
-        x, y, z = (*grid, 1, 1)[:3]
-        if x * y * z <= 0 or self._grids is None:
+        x, y, z = grid
+        if self._grids is None or x * y * z <= 0:
             return False
         read, grids = self._grids
         try:
             key = read(x, y, z, arguments)
             found = grids.get(key)
-            if found is None or (found.entry is not None and found.entry() is None):
+            if found is None or (entry := found.entry()) is None:
                 found = None if is_capturing() else self._grid(key, arguments, place, step)
-                if found is None:
+                if found is None or (entry := found.entry()) is None:
                     return False
                 keep(grids, key, found, _MOST)
-            return found.launch(arguments)
+            return found.launch(arguments, entry)
         except _CANNOT:
             return False
 
@@ -101,7 +101,7 @@ class Alike:
             return None
         tables = binary.tables
         if tables is None:
-            return _Grid(binary, grid, None, (), ())
+            return _Grid(binary, grid, _no_entry, (), ())
         if not binary.reads_key:
             numbers = tables.read(arguments)
         entry, blocks, hidden, kept = tables.launched(place, grid, numbers, step)
@@ -139,32 +139,41 @@ class _Grid:
         self,
         binary: _Binary,
         sizes: tuple[int, ...],
-        entry: weakref.ref[Any] | None,
+        entry: Callable[[], Any],
         hidden: tuple[int, ...],
         kept: Sequence[Any],
     ) -> None:
-        """sizes: of the grid that is launched; entry: what has its table, while that is kept; hidden: arguments that
-        nobody gives, and `kept` the memory they are in, if nobody else keeps it."""
+        """sizes: of the grid that is launched; entry: gives what has its table, while that is kept; hidden: arguments
+        that nobody gives, and `kept` the memory they are in, if nobody else keeps it."""
         self._binary, self._sizes, self.entry, self._hidden, self._kept = binary, sizes, entry, hidden, kept
         early = binary.block.starts_early
         x, y, z = sizes
         self._early = bool(binary.contents[EARLY]) if early is None else early(x * y * z)
 
-    def launch(self, arguments: tuple[Any, ...]) -> bool:
-        """With these arguments; whether that was done."""
-        binary, relied = self._binary, self.entry
-        entry = None if relied is None else relied()
+    def launch(self, arguments: tuple[Any, ...], entry: Any) -> bool:
+        """With these arguments, and what `entry` gave; whether that was done."""
+        binary = self._binary
         launch = binary.direct if binary.is_known else binary.learn(arguments)
-        if launch is None:
+        if launch is None or (binary.rows is not None and not binary.rows.hold(arguments)):
             return False
-        if binary.rows is not None and not binary.rows.hold(arguments):
+        if is_hooked() or binary.kernel.pre_run_hooks or (self._hidden and is_capturing()):
             return False
-        if is_hooked() or binary.kernel.pre_run_hooks or ((entry is not None or self._kept) and is_capturing()):
-            return False
-        early = self._early and (entry is None or entry.settled)  # else it waits for the table
-        status = launch(*self._sizes, early, arguments, self._hidden)
+        status = launch(*self._sizes, self._early and entry.settled, arguments, self._hidden)
         if status > 0:
             raise cuda.error(status)
-        if status == 0 and entry is not None:
+        if status == 0:
             entry.settled = True
         return status == 0
+
+
+class _NoEntry:
+    """In the place of one, of a launch without a table."""
+
+    settled = True
+
+
+_NO_ENTRY = _NoEntry()
+
+
+def _no_entry() -> _NoEntry:
+    return _NO_ENTRY
