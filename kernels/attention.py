@@ -193,10 +193,17 @@ def attention(
     if config is None and kernel is None and is_traced(q, k, v):
         traced: tuple[torch.Tensor, torch.Tensor] = _operator(q, k, v, causal, scale)
         return traced if return_lse else traced[0]
-    form = _form(q, k, v, causal, scale, config, kernel, return_lse)
-    made = None
-    if form is not None and (known := _calls.classes.get(form)) is not None:
-        made = _of_class(q, k, v, known, form[-2:])
+    form, made = None, None
+    if are_alike((q, k, v)) and type(causal) is bool and type(scale) in _SCALES and len(shape := q.shape) == 4:
+        device = q.get_device()
+        place = device, current_stream(device)
+        form = (
+            q.dtype, k.dtype, v.dtype, k.get_device(), v.get_device(), shape[3], causal, scale, config, id(kernel),
+            return_lse, *place,
+        )  # fmt: skip
+        known = _calls.classes.get(form)
+        if known is not None:
+            made = _of_class(q, k, v, shape, known, place)
     if made is None:
         return _attention(q, k, v, causal, scale, return_lse, config, kernel, form)
     return made if return_lse else made[0]
@@ -254,10 +261,10 @@ class _Class:
 
 
 def _of_class(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, known: _Class, place: tuple[int, int]
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, shape: torch.Size, known: _Class, place: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """`attention` of any sizes, of a form that is known; None where it is not so after all."""
-    shape, other = q.shape, k.shape
+    """`attention` of any sizes, q's shape among them, of a form that is known; None where it is not so after all."""
+    other = k.shape
     if len(other) != 4 or v.shape != other:
         return None
     (batch, heads, rows, head_dim), (kv_batch, kv_heads, keys, kv_dim) = shape, other
@@ -279,22 +286,9 @@ def _of_class(
     out, lse, written = torch.empty_like(q), known.unread, known.nowhere
     if lse is None or lines * rows > UNREAD_ROWS:
         written = lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    given = q, k, v, out, written, known.scale_log2, rows, keys, heads, heads // kv_heads
+    tensors = (q, shape, q.stride()), (k, other, k.stride()), (v, other, v.stride()), (out, shape, out.stride())
+    given = *tensors, written, known.scale_log2, rows, keys, heads, heads // kv_heads
     return (out, lse) if binary.launch((-(-rows // block_m), heads, batch), given, place) else None
-
-
-def _form(
-    q: Any, k: Any, v: Any, causal: Any, scale: Any, config: Config | None, kernel: Any, return_lse: bool
-) -> Key | None:
-    """Everything that is checked and that decides the launch, but for sizes, strides and addresses; None where that is
-    looked at anew."""
-    if not are_alike((q, k, v)) or type(causal) is not bool or type(scale) not in _SCALES or q.ndim != 4:
-        return None
-    device = q.get_device()
-    return (
-        q.dtype, k.dtype, v.dtype, k.get_device(), v.get_device(), q.shape[3], causal, scale, config, id(kernel),
-        return_lse, device, current_stream(device),
-    )  # fmt: skip
 
 
 def _attention(
@@ -309,7 +303,8 @@ def _attention(
     form: Key | None,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """`attention` of inputs of which no class is known, or which are not as it expects; what was launched is kept under
-    the key."""
+    the key. form: everything that is checked and that decides the launch, but for sizes, strides and addresses; None
+    where that is looked at anew."""
     key: Key | None = None
     if form is not None:
         key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), *form)

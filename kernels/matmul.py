@@ -22,7 +22,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.again import Ready
 from wspec.bridge.alike import Alike
-from wspec.bridge.ready import are_alike, current_stream
+from wspec.bridge.launcher import keep
+from wspec.bridge.ready import MOST, are_alike, current_stream
 from wspec.bridge.ready import launch as launched
 from wspec.kernels.arguments import (
     HALF_DTYPES,
@@ -263,9 +264,12 @@ class _Class:
     dtype: torch.dtype
     width: int  # of C in memory
     turned: bool
+    stored: tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of B as it lies in memory
     config: Config | None
     kernel: Any  # its identity is part of the form
     binaries: dict[tuple[Any, ...], Alike] = field(default_factory=dict)  # by the tile, and what is `special` of rows
+    near: dict[tuple[Any, ...], tuple[Alike, int, int]] = field(default_factory=dict)
+    """By what `default_config` looks at, and what is `special`: what launches, rows of the tile, and tiles in a row."""
 
 
 def _of_class(a: torch.Tensor, b: torch.Tensor, known: _Class, place: tuple[int, int]) -> torch.Tensor | None:
@@ -274,16 +278,21 @@ def _of_class(a: torch.Tensor, b: torch.Tensor, known: _Class, place: tuple[int,
     if len(shape) != 2 or shape[1] != known.k or not shape[0]:
         return None
     m, k = shape
-    tile = known.config or default_config(m, n, "descriptor", known.turned)
-    binary = known.binaries.get((tile, *special(m)))
-    if binary is None:
-        return None
+    near = (m - 1) // 128, *special(m)
+    found = known.near.get(near)
+    if found is None:
+        tile = known.config or default_config(m, n, "descriptor", known.turned)
+        binary = known.binaries.get((tile, *special(m)))
+        if binary is None:
+            return None
+        found = binary, tile.block_m, -(-n // tile.block_n)
+        keep(known.near, near, found, MOST)
+    binary, block_m, columns = found
     out = torch.empty((m, width), dtype=known.dtype, device=a.device)
-    written = out if width == n else out[:, :n]
-    columns = -(-n // tile.block_n)
-    given = a, b.t() if known.turned else b, written, m, n, k
-    done = binary.launch((-(-m // tile.block_m) * columns, 1, 1), given, place, (0, columns))
-    return written.contiguous() if done else None
+    given = (a, shape, a.stride()), (b, *known.stored), (out, (m, n), (width, 1)), m, n, k
+    if not binary.launch((-(-m // block_m) * columns, 1, 1), given, place, (0, columns)):
+        return None
+    return out if width == n else out[:, :n].contiguous()
 
 
 def _form(a: Any, b: Any, out_dtype: Any, variant: Any, config: Config | None, kernel: Any) -> Key | None:
@@ -348,7 +357,10 @@ def _matmul(
     if form is not None and binary is not None:
         known = _calls.classes.get(form)
         if known is None:
-            known = _Class(k, n, dtype, out.stride(0), turned, config, kernel)
+            stored = tuple(b.shape), b.stride()
+            if turned:
+                stored = stored[0][::-1], stored[1][::-1]
+            known = _Class(k, n, dtype, out.stride(0), turned, stored, config, kernel)
             _calls.classes.keep(form, known)
         known.binaries[tile, *special(m)] = binary
     return out.contiguous()

@@ -296,7 +296,9 @@ def _of_class(inputs: tuple[torch.Tensor, ...], key: Key) -> torch.Tensor | None
     m, n = key[1][0], key[3][0]
     sums_shape, dtype = (tile.parts, m, n), torch.bfloat16 if tile.parts == 1 else torch.float32
     sums = torch.empty(sums_shape, dtype=dtype, device=inputs[0].device)
-    done = known.binary.launch(grid, (*inputs, sums, *known.numbers), key[-2:], (1, 1))
+    a, weight, scale = inputs
+    given = (a, key[1], key[2]), (weight, key[3], key[5]), scale, (sums, sums_shape, sums.stride()), *known.numbers
+    done = known.binary.launch(grid, given, key[-2:], (1, 1))
     return known.total(sums) if done else None
 
 

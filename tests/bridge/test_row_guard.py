@@ -137,10 +137,10 @@ def test_what_is_recorded(driver: FakeDriver) -> None:
         with recording.on() as now:
             kernel[(8,)](*descriptors(pitch), M, N, K, **TILES, GROUP_M=8, B_TRANSPOSED=False)
         assert now.rows.is_of_descriptors and not now.alone and now.once == (pitch < N)
-    tensors: list[Any] = [torch.zeros(M, K), torch.zeros(K, N), torch.zeros(M, N), M, N, K]
-    assert now.rows.hold(tensors)
+    tensors = torch.zeros(M, K), torch.zeros(K, N), torch.zeros(M, N)
     for pitch, hold in ((N, True), (2 * N, True), (120, False)):
-        assert now.rows.hold([*tensors[:2], matrix(M, N, pitch), *tensors[3:]]) == hold
+        wholes = [(one, one.shape, one.stride()) for one in (*tensors[:2], matrix(M, N, pitch))]
+        assert now.rows.hold([*wholes, M, N, K]) == hold
     pointers = wspec.compile(strided_gemm, persistent=False, gate="off", promote=False)
     with recording.on() as now:
         runs_plain(driver, pointers, matrix(M, N, N))

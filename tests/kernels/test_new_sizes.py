@@ -243,7 +243,8 @@ def test_a_launch_that_would_read_what_it_writes_is_left_alone(card: Card) -> No
         out = memory[begin : begin + k.numel()].view(k.shape)
         inside = memory[: k.numel()].view(k.shape)
         rows = default_config(128, 302, False, heads=HEADS).block_m
-        given = (q, inside, v, out, lse, 0.1, 302, 302, HEADS, 1)
+        described = [(one, one.shape, one.stride()) for one in (q, inside, v, out)]
+        given = (*described, lse, 0.1, 302, 302, HEADS, 1)
         return bool(alike.launch((-(-302 // rows), HEADS, 1), given, (0, host_card.STREAM)))
 
     assert launch(k.numel())

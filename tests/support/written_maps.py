@@ -12,17 +12,14 @@ from wspec.bridge.tensor_maps import Layout
 _HEAD = 64  # bytes of how a kernel is launched
 
 
-class Form:
+class Somewhere:
     """Stands for a tensor: C asks it for no more than this."""
 
-    def __init__(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> None:
-        self.address, self.shape, self.strides = address, tuple(shape), tuple(strides)
+    def __init__(self, address: int) -> None:
+        self.address = address
 
     def data_ptr(self) -> int:
         return self.address
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
 
 
 class Written:
@@ -36,7 +33,7 @@ class Written:
         address = ctypes.cast(self._call, ctypes.c_void_p).value
         contents = bytes(_HEAD + self.size)
         made: Any = direct.library().Direct
-        self._direct = made(address, 0, contents, 60, 1, (_HEAD,), parts, (), Form, self._call)
+        self._direct = made(address, 0, contents, 60, 1, (_HEAD,), parts, (), Somewhere, self._call)
 
     def _launch(self, config: int, function: int | None, parameters: int, extra: None) -> int:
         self.found = ctypes.string_at(config + _HEAD, self.size)
@@ -45,6 +42,6 @@ class Written:
     def of(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> bytes | None:
         """The map, strides and sizes; None where there is no launch."""
         self.found = None
-        status = self._direct(1, 1, 1, False, (Form(address, shape, strides),), ())
+        status = self._direct(1, 1, 1, False, ((Somewhere(address), tuple(shape), tuple(strides)),), ())
         assert (status == 0) == (self.found is not None)
         return self.found

@@ -15,10 +15,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from triton.knobs import HookChain, runtime
+
 from wspec.bridge import cuda
 from wspec.bridge.again import is_capturing, order_of
 from wspec.bridge.direct import Direct, direct
-from wspec.bridge.launch import is_hooked, multiprocessors
+from wspec.bridge.launch import multiprocessors
 from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
@@ -50,9 +52,9 @@ class Alike:
         tables = [one.tables for one in self._binaries.values() if one.tables is not None]
         nearly = not any(one.exact for one in tables)
         slots = sorted({slot for one in tables for _, slot in one.slots}.union(chooser.slots if chooser else ()))
-        self._grids = reader(slots, nearly=nearly, on_grid=True), {}
+        self._grids = reader(slots, nearly=nearly, on_grid=True, wholes=True), {}
         if chooser is not None and not (nearly and chooser.slots == slots):
-            self._choice = reader(chooser.slots, nearly=True)
+            self._choice = reader(chooser.slots, nearly=True, wholes=True)
         for one in self._binaries.values():
             one.reads_key = one.tables is not None and slots == [slot for _, slot in one.tables.slots]
             one.reads_key = one.reads_key and nearly is not one.tables.exact
@@ -66,8 +68,8 @@ class Alike:
     def launch(
         self, grid: Grid, arguments: tuple[Any, ...], place: tuple[int, int], step: tuple[int, int] = (0, 1)
     ) -> bool:
-        """Launch, on a device and a stream, with the arguments that a user gives; where the kernel has descriptors,
-        with the tensors that they are the whole of. Was that done?
+        """Launch, on a device and a stream, with the arguments that a user gives, a `Whole` for each descriptor.
+        Was that done?
 
         step: an axis on which grids of other launches are expected to differ, and by how much.
         It is not where it is no ordinary launch, or nothing like it was seen, or a graph is captured.
@@ -156,7 +158,13 @@ class _Grid:
         launch = binary.direct if binary.is_known else binary.learn(arguments)
         if launch is None or (binary.rows is not None and not binary.rows.hold(arguments)):
             return False
-        if is_hooked() or binary.kernel.pre_run_hooks or (self._hidden and is_capturing()):
+        before, behind = runtime.launch_enter_hook, runtime.launch_exit_hook
+        if (
+            (before.calls if type(before) is HookChain else before is not None)
+            or (behind.calls if type(behind) is HookChain else behind is not None)
+            or binary.kernel.pre_run_hooks
+            or (self._hidden and is_capturing())
+        ):
             return False
         status = launch(*self._sizes, self._early and entry.settled, arguments, self._hidden)
         if status > 0:

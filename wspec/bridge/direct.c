@@ -50,7 +50,7 @@ typedef struct {
   int *pair; /* two parts each */
 } Direct;
 
-static PyObject *data_ptr_name, *stride_name, *shape_name, *nbytes_name, *is_contiguous_name;
+static PyObject *data_ptr_name, *nbytes_name, *is_contiguous_name;
 
 /* 1: found; 0: it is out of the ordinary; -1: an error is set. */
 static int whole(PyObject *number, int64_t *found) {
@@ -125,14 +125,7 @@ static int number(char kind, PyObject *given, uint8_t *there) {
 }
 
 /* The whole of a tensor: what stands behind its map's address, and the bytes that it reaches. */
-static int described(const Part *part, PyObject *given, uint8_t *there, uint64_t *reaches) {
-  PyObject *shape = PyObject_GetAttr(given, shape_name);
-  if (shape == NULL) return -1;
-  PyObject *stride = PyObject_CallMethodNoArgs(given, stride_name);
-  if (stride == NULL) {
-    Py_DECREF(shape);
-    return -1;
-  }
+static int described(const Part *part, PyObject *shape, PyObject *stride, uint8_t *there, uint64_t *reaches) {
   int rank = part->rank, good = PyTuple_Check(shape) && PyTuple_Check(stride);
   good = good && PyTuple_GET_SIZE(shape) == rank && PyTuple_GET_SIZE(stride) == rank;
   int64_t unit = 16 / part->size, last = 1, sizes[MAX_RANK], strides[MAX_RANK];
@@ -149,8 +142,6 @@ static int described(const Part *part, PyObject *given, uint8_t *there, uint64_t
       strides[at] = unit;
     }
   }
-  Py_DECREF(shape);
-  Py_DECREF(stride);
   if (PyErr_Occurred()) return -1;
   if (!good) return 0;
   uint64_t words[MAP_WORDS], from[2 * MAX_RANK];
@@ -172,7 +163,9 @@ static int described(const Part *part, PyObject *given, uint8_t *there, uint64_t
   return 1;
 }
 
-/* direct(x, y, z, early, arguments, hidden): the driver's status, or -1 of what is out of the ordinary. */
+/* direct(x, y, z, early, arguments, hidden): the driver's status, or -1 of what is out of the ordinary.
+
+   An argument with a descriptor is (tensor, shape, strides): who launches has these at hand. */
 static PyObject *launch(PyObject *callable, PyObject *const *given, size_t flags, PyObject *names) {
   Direct *self = (Direct *)callable;
   if (PyVectorcall_NARGS(flags) != 6 || names != NULL || !PyTuple_Check(given[4]) || !PyTuple_Check(given[5])) {
@@ -194,9 +187,11 @@ static PyObject *launch(PyObject *callable, PyObject *const *given, size_t flags
                                           : PyTuple_GET_ITEM(hidden, part->argument - user);
     uint8_t *there = block + part->offset;
     if (part->kind == 't') {
-      status = Py_TYPE(one) != (PyTypeObject *)self->tensor ? 0 : address(self, one, &addresses[at]);
+      int is_three = PyTuple_Check(one) && PyTuple_GET_SIZE(one) == 3;
+      PyObject *tensor = is_three ? PyTuple_GET_ITEM(one, 0) : NULL;
+      status = !is_three || Py_TYPE(tensor) != (PyTypeObject *)self->tensor ? 0 : address(self, tensor, &addresses[at]);
       if (status == 1 && addresses[at] & 15) status = 0;
-      if (status == 1) status = described(part, one, there, &reaches[at]);
+      if (status == 1) status = described(part, PyTuple_GET_ITEM(one, 1), PyTuple_GET_ITEM(one, 2), there, &reaches[at]);
     } else if (part->kind == 'p') {
       status = address(self, one, &addresses[at]);
       if (status == 1 && part->reaches) status = reach(self, one, &reaches[at]);
@@ -342,8 +337,6 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "wspec_
 
 PyMODINIT_FUNC PyInit_wspec_direct(void) {
   data_ptr_name = PyUnicode_InternFromString("data_ptr");
-  stride_name = PyUnicode_InternFromString("stride");
-  shape_name = PyUnicode_InternFromString("shape");
   nbytes_name = PyUnicode_InternFromString("nbytes");
   is_contiguous_name = PyUnicode_InternFromString("is_contiguous");
   PyObject *module = PyModule_Create(&definition);

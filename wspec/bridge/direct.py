@@ -21,8 +21,11 @@ from wspec.bridge.tensor_maps import Layout
 from wspec.bridge.versions.internals import internal
 
 Direct = Callable[..., int]
-"""Launches on a grid of three sizes, early or not, with the arguments that a launch's user gives, whole tensors in
-place of their descriptors, and those that nobody gives. The driver's status, or -1 of what is out of the ordinary."""
+"""Launches on a grid of three sizes, early or not, with the arguments that a launch's user gives, `Whole` tensors in
+place of descriptors, and those that nobody gives. The driver's status, or -1 of what is out of the ordinary."""
+
+Whole = tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]
+"""A tensor's memory with the shape and strides that a descriptor of the whole has, which who launches has at hand."""
 
 _NUMBERS = "bBhHiIqQfd"
 
@@ -57,7 +60,7 @@ def direct(
         kind = ord("p") if is_address else ord(form)
         parts.append((at, (kind, at in reaching, where, layout.first[at, 0], 0, 0, b"", ())))
     for at, (offset, slot) in slots.items():
-        maps = slot.layout_of(given[at]) if at < count else None
+        maps = slot.layout_of(*given[at]) if at < count else None
         if maps is None:
             return None
         parts.append((at, described(maps, at, offset, reaches=at in reaching)))

@@ -307,16 +307,16 @@ class Slot:
         """Would the same be written for whole tensors of one shape and type, but for the address?"""
         return self.known is other.known and self.others == other.others
 
-    def layout_of(self, tensor: torch.Tensor) -> Layout | None:
+    def layout_of(self, tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> Layout | None:
         """What stands where in maps of whole tensors of the type of that one, if that is known, and right for it."""
         maps, size, address = self.known.maps, tensor.element_size(), tensor.data_ptr()
-        strides = legal_strides(tensor.shape, tensor.stride(), size)
-        if strides is None or maps is None or maps[1] != self.others or maps[0].size != size:
+        legal = legal_strides(shape, strides, size)
+        if legal is None or maps is None or maps[1] != self.others or maps[0].size != size:
             return None
-        found, there = maps[0].at(address), maps[0].encode(address, *tensor.shape, *strides)
+        found, there = maps[0].at(address), maps[0].encode(address, *shape, *legal)
         if found is None or there is None:
             return None
-        numbers = [*(one - 1 for one in tensor.shape), *(one * size // 16 for one in strides[:-1])]
+        numbers = [*(one - 1 for one in shape), *(one * size // 16 for one in legal[:-1])]
         return found if found.of(address, numbers).to_bytes(MAP_BYTES, "little") == there else None
 
     def data(self, descriptor: Any, shape: tuple[Any, ...]) -> bytes:

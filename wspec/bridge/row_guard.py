@@ -66,7 +66,7 @@ class RowGuard:
         self._slots = [slot for slot in found if slot is not None]
         self._is_read = len(self._slots) == len(found)  # numbers inside a tuple are not
         self._read = reader(self._slots, BEFORE, on_grid=True)
-        self._places = tuple(sorted({at for at, _, _ in self._slots}))
+        self._read_wholes = reader(self._slots, on_grid=True, wholes=True)
         self._known: dict[tuple[int, ...], int] = {}
         names = {number.name for apart, _ in needed for number in apart.numbers}
         of_grid = names & {"program_id", "num_programs"}
@@ -84,17 +84,9 @@ class RowGuard:
         known = self._needed[broken][1]
         return replace(known, message=f"{known.message} in this launch, which runs the plain kernel")
 
-    def hold(self, tensors: Sequence[Any]) -> bool:
-        """Do they in a launch with these tensors, where there are descriptors of the whole of each?"""
-        for at in self._places:
-            if not tensors[at].is_contiguous():
-                break
-        else:
-            return True
-        numbers = [
-            tensors[at].shape[axis] if kind == "shape" else tensors[at].stride(axis) for at, kind, axis in self._slots
-        ]
-        key = (1, 1, 1, *numbers)
+    def hold(self, arguments: Sequence[Any]) -> bool:
+        """Do they in a launch with these, where a `direct.Whole` stands for each descriptor?"""
+        key = self._read_wholes(1, 1, 1, arguments)
         found = self._known.get(key)
         return (self._first_broken(key) if found is None else found) < 0
 

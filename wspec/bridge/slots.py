@@ -41,18 +41,26 @@ def _leaves(kind: Any) -> int:
 
 
 def reader(
-    slots: Sequence[Slot | None], before: int = 0, *, nearly: bool = False, on_grid: bool = False
+    slots: Sequence[Slot | None],
+    before: int = 0,
+    *,
+    nearly: bool = False,
+    on_grid: bool = False,
+    wholes: bool = False,
 ) -> Callable[..., tuple[int, ...]]:
     """What gives the numbers at slots, of a launch's arguments from position `before` on.
 
-    nearly: what is `near` them. on_grid: it is given the grid's sizes first, and its result begins with these.
+    nearly: what is `near` them. on_grid: it is given the grid's sizes first, and its result begins with these. wholes:
+    a `direct.Whole` stands for each descriptor.
     """
+    shape, strides = ("[1]", "[2]") if wholes else (".shape", ".strides")
     parts = ["x, y, z,"] if on_grid else []
     for slot in slots:
         assert slot is not None, "costs depend on whole numbers only"
         position, kind, axis = slot
-        inside = {"value": "", "shape": f".shape[{axis}]", "stride": f".strides[{axis}]"}[kind]
-        number = f"int(args[{before + position}]{inside})"
+        inside = {"value": "", "shape": f"{shape}[{axis}]", "stride": f"{strides}[{axis}]"}[kind]
+        number = f"args[{before + position}]{inside}"
+        number = number if wholes and kind != "value" else f"int({number})"  # torch's own are whole
         parts.append(f"{NEAR.format('n', f'(n := {number})') if nearly else number},")
     text = f"lambda {'x, y, z, ' if on_grid else ''}args: ({' '.join(parts)})"
     found: Callable[..., tuple[int, ...]] = eval(text)
