@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -181,8 +182,18 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
     card: Card, monkeypatch: pytest.MonkeyPatch, of: Callable[[], Callable[[int], Any]], launches: Any
 ) -> None:
     """The same function, grid, maps, numbers and table; and C and Python have the parameters at the same places."""
+    launched = _compared(card, monkeypatch, of(), LENGTHS, launches)
+    assert launched >= len(LENGTHS) + 5, "the first of each binary goes the ordinary way"
+
+
+def _compared(
+    card: Card, monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], Any], cases: Sequence[Any], launches: Any
+) -> int:
+    """Twice with launches of any size, and twice with these made the ordinary way; how many of the former were."""
     card.note_blocks(monkeypatch)
-    run, found, launched, tables = of(), [], [], {}
+    found: list[dict[Any, Any]] = []
+    launched: list[bool] = []
+    tables: dict[int, Any] = {}
     ours, written = Alike.launch, persistent.Tables._written
 
     def noted_tables(self: Any, kind: Any, *given: Any) -> Any:
@@ -205,14 +216,41 @@ def test_a_new_size_is_launched_as_the_ordinary_way_would(
         launches._launches.clear()
         found.append({})
         for again in (False, True):  # the second time each table is there
-            for length in LENGTHS:
+            for case in cases:
                 card.given.clear()
-                run(length)
+                run(case)
                 if again:
-                    found[-1][length] = [_without_addresses(*one, tables) for one in card.given]
-    assert sum(launched) >= len(LENGTHS) + 5, "the first of each binary goes the ordinary way"
+                    found[-1][case] = [_without_addresses(*one, tables) for one in card.given]
     one, other = found
     assert one == other and all(one.values())
+    return sum(launched)
+
+
+def test_drawn_calls_are_launched_as_the_ordinary_way_would(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all layouts that descriptors take: heads beside each other, parts of longer tensors, single rows and heads."""
+    draw = random.Random(7)
+
+    def tensor(batch: int, heads: int, rows: int, head_dim: int) -> torch.Tensor:
+        more = [one + draw.choice([0, 0, 3]) for one in (batch, heads, rows)]
+        order = draw.choice([(0, 1, 2), (0, 2, 1), (1, 0, 2), (2, 0, 1)])
+        made = torch.zeros(*(more[at] for at in order), head_dim + draw.choice([0, 8]), dtype=torch.bfloat16)
+        back = [order.index(at) for at in range(3)]
+        return made.permute(*back, 3)[:batch, :heads, :rows, :head_dim]
+
+    def drawn() -> tuple[Any, ...]:
+        head_dim, kv_heads, batch = draw.choice([64, 128]), draw.choice([1, 2, 3]), draw.choice([1, 1, 2, 3])
+        rows, keys = (draw.choice([1, draw.randint(2, 64), draw.randint(65, 1500)]) for _ in range(2))
+        q = tensor(batch, kv_heads * draw.choice([1, 2]), rows, head_dim)
+        shape = batch, kv_heads, keys, head_dim
+        return q, tensor(*shape), tensor(*shape), draw.random() < 0.5, draw.random() < 0.3
+
+    calls = [drawn() for _ in range(40)]
+
+    def run(at: int) -> None:
+        q, k, v, causal, return_lse = calls[at]
+        attention(q, k, v, causal=causal, return_lse=return_lse)
+
+    assert _compared(card, monkeypatch, run, range(len(calls)), attention_kernels) >= 1.5 * len(calls)
 
 
 def _without_addresses(block: launcher.Block, contents: bytes, tables: dict[int, Any]) -> tuple[bytes, list[Any]]:
