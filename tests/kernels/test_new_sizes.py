@@ -351,6 +351,19 @@ def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -
     assert len(seen) == 2 and len(card.launched()) == 6, "five, and a table"
 
 
+def test_a_call_that_is_wrong_spoils_nothing(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it is the first after the kernel was compiled: those behind it go the short way."""
+    q, k, v = inputs(300, 128)
+    attention(q, k, v)
+    shifted = torch.zeros(q.numel() + 4, dtype=q.dtype)[4:].view(q.shape)
+    with pytest.raises(ValueError, match=r"^q: "):
+        attention(shifted, k, v)
+    card.launched()
+    monkeypatch.setattr(attention_kernels, "_attention", lambda *_: pytest.fail("the ordinary way"))
+    attention(q, k, v)
+    assert len(card.launched()) == 1
+
+
 def test_what_nobody_reads_gets_no_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log-sum-exp of a launch that is made again goes where those of others went; one that is asked for is the
     caller's own."""

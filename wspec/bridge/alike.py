@@ -124,7 +124,7 @@ class _Binary:
         self.is_known = False
 
     def learn(self, given: Sequence[Any]) -> Direct | None:
-        """What launches with arguments like these."""
+        """What launches with arguments like these, if it is there. Raises Unlike, and may be asked again."""
         if not self.is_derived:
             behind = len(self.constants)
             self.direct = direct(self.block, self.contents, given, behind, self.pairs, self.function)

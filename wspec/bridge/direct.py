@@ -1,7 +1,7 @@
-"""Launches of any size by one call of C (direct.c): what `laid.py` writes in Python, and the launch itself.
+"""Launches of any size by one call of C (direct.c), which is told once for a binary what stands where in a launch.
 
 C is compiled once for a machine, by the compiler that Triton needs there for its own launchers, and lies in Triton's
-cache. Where that fails, and for arguments that C does not know, launches are laid out in Python.
+cache. Where that fails, and for arguments that C does not know, launches go the ordinary way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def direct(
     function: int,
 ) -> Direct | None:
     """For launches of a function whose user gives arguments like these, with so many constants behind them; None where
-    that is left to Python.
+    there is no such thing. Raises Unlike where these say nothing of others.
 
     contents: of the block, for one of them; pairs: of addresses, by their turn, between which no memory is shared.
     """

@@ -308,10 +308,14 @@ class Slot:
         return self.known is other.known and self.others == other.others
 
     def layout_of(self, tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> Layout | None:
-        """What stands where in maps of whole tensors of the type of that one, if that is known, and right for it."""
+        """What stands where in maps of whole tensors of the type of that one, if that is known, and right for it.
+        Raises Unlike where there is no map of it.
+        """
         maps, size, address = self.known.maps, tensor.element_size(), tensor.data_ptr()
         legal = legal_strides(shape, strides, size)
-        if legal is None or maps is None or maps[1] != self.others or maps[0].size != size:
+        if legal is None or address % 16:
+            raise Unlike
+        if maps is None or maps[1] != self.others or maps[0].size != size:
             return None
         found, there = maps[0].at(address), maps[0].encode(address, *shape, *legal)
         if found is None or there is None:
