@@ -351,6 +351,14 @@ def test_who_wants_to_see_launches_is_asked_each_time(card: Card, kernel: Any) -
     assert len(seen) == 2 and len(card.launched()) == 6, "five, and a table"
 
 
+def test_without_a_compiler_launches_go_the_ordinary_way(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "library", lambda: None)
+    given = [inputs(length, 128) for length in (300, 301, 300, 302)]
+    for one in given * 2:
+        attention(*one)
+    assert len([name for name, _ in card.launched() if name != "fill_table"]) == 2 * len(given)
+
+
 def test_a_call_that_is_wrong_spoils_nothing(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though it is the first after the kernel was compiled: those behind it go the short way."""
     q, k, v = inputs(300, 128)
