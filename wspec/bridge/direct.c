@@ -199,7 +199,7 @@ static PyObject *launch(PyObject *callable, PyObject *const *given, size_t flags
       status = number(part->kind, one, there);
       continue;
     }
-    memcpy(there, &addresses[at], 8);
+    if (status == 1) memcpy(there, &addresses[at], 8);
   }
   if (status < 0) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) return NULL;
