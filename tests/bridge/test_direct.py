@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import random
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,3 +133,13 @@ def test_what_must_be_apart() -> None:
 def test_what_no_launch_is_made_of(change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         made(Driver(HEAD + 16), arguments=1, **change)
+
+
+def test_what_cannot_be_compiled_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CC", str(tmp_path / "none"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(logging.getLogger("wspec"), "propagate", True)
+    assert direct.library.__wrapped__() is None
+    assert "launches of new sizes take longer" in caplog.text and str(tmp_path / "none") in caplog.text

@@ -161,11 +161,6 @@ class Ready:
         """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
         raise NotImplementedError
 
-    def become(self, contents: bytes) -> None:
-        """The next launch is another."""
-        with self.memory.lock:
-            self.contents, self.memory.last = contents, None
-
 
 def _all_of(relied: Sequence[Callable[[], Any]]) -> Callable[[], Any] | None:
     """One for several, which gives None where one of them does."""

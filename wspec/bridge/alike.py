@@ -15,12 +15,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from triton.knobs import HookChain, runtime
-
 from wspec.bridge import cuda
 from wspec.bridge.again import is_capturing, order_of
 from wspec.bridge.direct import Direct, direct
-from wspec.bridge.launch import multiprocessors
+from wspec.bridge.launch import is_hooked, multiprocessors
 from wspec.bridge.launcher import EARLY, keep
 from wspec.bridge.recording import Recorded
 from wspec.bridge.slots import reader
@@ -158,13 +156,7 @@ class _Grid:
         launch = binary.direct if binary.is_known else binary.learn(arguments)
         if launch is None or (binary.rows is not None and not binary.rows.hold(arguments)):
             return False
-        before, behind = runtime.launch_enter_hook, runtime.launch_exit_hook
-        if (
-            (before.calls if type(before) is HookChain else before is not None)
-            or (behind.calls if type(behind) is HookChain else behind is not None)
-            or binary.kernel.pre_run_hooks
-            or (self._hidden and is_capturing())
-        ):
+        if is_hooked() or binary.kernel.pre_run_hooks or (self._hidden and is_capturing()):
             return False
         status = launch(*self._sizes, self._early and entry.settled, arguments, self._hidden)
         if status > 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ Whole = tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]
 """A tensor's memory with the shape and strides that a descriptor of the whole has, which who launches has at hand."""
 
 _NUMBERS = "bBhHiIqQfd"
+_log = logging.getLogger("wspec")
 
 
 def direct(
@@ -66,10 +68,10 @@ def direct(
         parts.append((at, described(maps, at, offset, reaches=at in reaching)))
     where_of = {at: number for number, (at, _) in enumerate(parts)}
     asked = tuple([(where_of[turns[one]], where_of[turns[other]]) for one, other in pairs])
-    address = ctypes.cast(call, ctypes.c_void_p).value  # type: ignore[arg-type]
+    pointer: Any = call  # ctypes', which mypy takes for any function
     found: Direct = made.Direct(
-        address, function, contents, EARLY, len(layout.kinds) - behind, tuple(block.offsets),
-        tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
+        ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, EARLY, len(layout.kinds) - behind,
+        tuple(block.offsets), tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
     )  # fmt: skip
     return found
 
@@ -83,10 +85,11 @@ def described(maps: Layout, argument: int, offset: int, *, reaches: bool) -> tup
 
 @functools.cache
 def library() -> Any:
-    """direct.c, loaded; None where there is no compiler for it."""
+    """direct.c, loaded; None where it cannot be compiled, which is said."""
     source = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
     build = internal("triton.runtime.build", "compile_module_from_src")
     try:
         return build(source, "wspec_direct")
-    except (OSError, RuntimeError, ImportError, TypeError, NotImplementedError, subprocess.SubprocessError):
+    except (OSError, RuntimeError, ImportError, subprocess.SubprocessError) as error:  # no compiler, headers or cache
+        _log.warning("launches of new sizes take longer, since direct.c could not be compiled: %s", error)
         return None

@@ -291,21 +291,15 @@ class Slot:
         self.address = block.slot(offset)
         self.layout = struct.Struct(f"<{MAP_BYTES}s{rank}q{rank}i")
         self.known = known
-        self.example: dict[str, Any] | None = None  # a descriptor's fields, and those of them that are in a map
-        self.others: tuple[Any, ...] = ()  # beside shape and strides
+        self.others: tuple[Any, ...] = ()  # of a descriptor's fields those that are in a map beside shape and strides
         self.shape: tuple[Any, ...] = ()  # what was written last was made for
 
     def fill(self, descriptor: Any, shape: tuple[Any, ...]) -> None:
         """Write it for a descriptor of another shape. Raises Unlike where a map is not laid out as expected."""
         data = self.known.shapes.get(shape) or self.data(descriptor, shape)
-        if self.example is None:
-            self.example, self.others = {**descriptor.__dict__, "base": None}, shape[2 * self.rank :]
+        self.others = shape[2 * self.rank :]
         ctypes.memmove(self.block.address + self.offset, data, len(data))
         self.shape = shape
-
-    def is_like(self, other: Slot) -> bool:
-        """Would the same be written for whole tensors of one shape and type, but for the address?"""
-        return self.known is other.known and self.others == other.others
 
     def layout_of(self, tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> Layout | None:
         """What stands where in maps of whole tensors of the type of that one, if that is known, and right for it.
