@@ -110,7 +110,9 @@ class Options:
     elide_barriers: bool | None = _option(
         None,
         Spec(
-            bool, "take barriers of a warp group that order nothing out of the specialized kernel's PTX", optional=True
+            bool,
+            "take barriers of a task's threads that order nothing out of the specialized kernel's PTX",
+            optional=True,
         ),
     )
     hold_waits: bool | None = _option(

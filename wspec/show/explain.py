@@ -73,7 +73,7 @@ def _edits(plan: Plan) -> list[str]:
     """What is done to the PTX."""
     said: list[str] = []
     if plan.elide_barriers:
-        said.append("barriers of a warp group that order nothing are left out, as one thread arrives for all")
+        said.append("barriers of a task's threads that order nothing are left out, as one thread arrives for all")
     if plan.hold_waits:
         said.append(
             "the wait for late dots stays behind the maxima that the exponentials need, which take long enough to run "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wspec.bridge.ptx.edits import PtxEdits
+from wspec.ptx.validation.validate import validate
 
 HEAD = """
 .visible .entry kernel()
@@ -29,12 +30,36 @@ WAIT = """	{
 	@!complete bra.uni waitLoop;
 	}
 """
+STORE = "	st.shared.b32 	[%r1], %r2;\n"
 ADD = "	add.s32 	%r3, %r4, 8;\n"
 
 
-def taken_out(body: str) -> list[bool]:
-    """Of each barrier of the warp group in the body: was it taken out?"""
-    whole = HEAD + body + TAIL
+WIDE = """
+.visible .entry kernel(
+	.param .u64 kernel_param_0
+)
+.reqntid 384
+{
+	.reg .pred %p<9>;
+	mov.u32 	%r1, %tid.x;
+	shr.u32 	%r2, %r1, 5;
+	setp.lt.u32 	%p1, %r2, 8;
+	@%p1 bra 	$L__BB0_9;
+	barrier.sync 	1;
+	barrier.sync 	1;
+	ret;
+$L__BB0_9:
+	ld.param.b64 	%rd1, [kernel_param_0];
+	barrier.sync 	1;
+	barrier.sync 	1;
+"""
+"""The first eight warps are a task, which goes on."""
+ALL = SYNC.replace("128", "256")
+
+
+def taken_out(body: str, head: str = HEAD) -> list[bool]:
+    """Of each barrier of the warp group in the body: was it taken out? What was may be."""
+    whole = head + body + TAIL
     made = PtxEdits(elide_barriers=True).apply(whole)
     count = made.count("// a barrier of the warp group stood here")
     before, after = whole.split("\n"), made.split("\n")
@@ -43,6 +68,8 @@ def taken_out(body: str) -> list[bool]:
     assert sum(found) == count and all(
         old == new or "bar.sync" in old for old, new in zip(before, after, strict=True)
     ), "nothing else changes"
+    if head == WIDE:
+        assert validate(whole, made).refusal == ""
     return found
 
 
@@ -117,7 +144,25 @@ def test_barriers_of_more_than_a_warp_group_stay() -> None:
     assert taken_out(turn + ARRIVE + turn + ARRIVE) == [False, False]
 
 
-STORE = "	st.shared.b32 	[%r1], %r2;\n"
+def test_several_groups_need_no_barrier_before_a_wait() -> None:
+    assert taken_out(DONE + ALL + ARRIVE + ADD + ALL + WAIT, WIDE) == [False, True]
+    assert taken_out(STORE + ALL + ARRIVE + ADD + ALL + ARRIVE, WIDE) == [False, True]
+    loop = "$L__BB0_1:\n" + ALL + WAIT + DONE + ALL + ARRIVE + "	@%p2 bra 	$L__BB0_1;\n"
+    assert taken_out(loop, WIDE) == [True, False]
+    assert taken_out(loop.replace(ARRIVE, ARRIVE + STORE), WIDE) == [False, False]
+
+
+@pytest.mark.parametrize("between", ["", STORE, SYNC, STORE + SYNC, "	bar.sync 	8, 512;\n" + STORE])
+def test_products_of_several_groups_keep_the_barrier_behind_them(between: str) -> None:
+    """Eight warps go the same way: four of them may be done, and the others still read the tile."""
+    assert taken_out(DONE + between + ALL + ARRIVE, WIDE)[-1] is False
+
+
+def test_a_barrier_of_one_group_orders_nothing_between_several() -> None:
+    assert taken_out(STORE + SYNC + ALL + WAIT, WIDE) == [False, False]
+    assert taken_out(STORE + "	bar.sync 	8, 512;\n" + ALL + WAIT, WIDE) == [False, True]
+
+
 INIT = "	// begin inline asm\n	@%p25 mbarrier.init.shared::cta.b64 [%r268], 1;\n	// end inline asm\n"
 OTHER = "	@%p26 mbarrier.init.shared::cta.b64 [%r268], 1;\n"
 INVAL = "	@%p25 mbarrier.inval.shared::cta.b64 [%r268];\n"

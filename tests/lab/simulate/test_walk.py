@@ -13,6 +13,7 @@ from wspec.lab.simulate.actions import Block, Flow, Kind
 from wspec.lab.simulate.costs import LOAD
 from wspec.lab.simulate.occupancy import blocks_per_sm, shared_bytes, total_warps
 from wspec.lab.simulate.program import Compiler
+from wspec.lab.simulate.ptxas_reordering import Edits
 from wspec.lab.simulate.walk import Arrival, Arrivals, Walker
 
 
@@ -96,6 +97,21 @@ def kernel(n):
     for warps, expected in ((8, 4), (1, 0)):
         block = Walker(Compiler(kernel(text, warps=warps), MACHINE), {}, (1, 1, 1)).block((0, 0, 0))
         assert kinds(block)[Kind.TASK_SYNC] == expected
+
+
+@pytest.mark.parametrize(("between", "meetings"), [("", 2), ("    load(tile[0])\n", 3)])
+def test_several_groups_meet_before_a_wait_where_shared_memory_was_touched(between: str, meetings: int) -> None:
+    """Without the barriers that order nothing: behind those that make mbarriers, and before the arrival, in which one
+    thread speaks for all, they stay."""
+    text = """
+def kernel(n):
+    tile, full, empty = buffer(1, 64, 64), barriers(2), barriers(1)
+    wait(full[0], 0)
+    arrive(empty[0])
+BETWEEN    wait(full[1], 0)
+""".replace("BETWEEN", between)
+    program = Compiler(kernel(text, warps=8), MACHINE, edits=Edits(elide_barriers=True))
+    assert kinds(Walker(program, {}, (1, 1, 1)).block((0, 0, 0)))[Kind.TASK_SYNC] == meetings
 
 
 def test_program_ids_decide() -> None:

@@ -27,23 +27,39 @@ One thread does all of these, each at an address of its own, and the barrier beh
 A barrier of the other kinds is taken out only if no thread can have touched shared memory since the last barrier that
 stays, on any way to it: loads, stores, matrix moves, copies out of shared memory and their waits, fences, and what is
 not known.
+
+A task of several warp groups, as 64 rows on eight warps have, has barriers of all of them, and of those only the ones
+in front of waits go, and behind others: its groups' products are not done at the same time. The second of these goes:
+
+    wgmma.wait_group 1;
+    bar.sync 0, 256;                     // stays: one thread hands back what both groups have read
+    @leader mbarrier.arrive [empty];
+    bar.sync 0, 256;                     // taken out
+    try_wait [full + 8];
+
+It costs three times its own 28 cycles, as what computes the next tile's address stands behind it
+(docs/results/products.md, "Eight warps on 64 rows").
 """
 
 from __future__ import annotations
 
 from wspec.bridge.ptx.code import (
+    GROUP,
     Lines,
     is_arrival,
     is_clean,
     is_group_barrier,
     is_setup_barrier,
     is_sync,
+    meets,
     pending_products,
     speaks,
 )
+from wspec.ptx.errors import PtxError
 from wspec.ptx.flow import Block, blocks_of
 from wspec.ptx.operands import Number
-from wspec.ptx.syntax import Instruction, Module
+from wspec.ptx.roles import roles_of
+from wspec.ptx.syntax import Function, Instruction, Module
 
 _STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
 
@@ -51,17 +67,34 @@ _STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
 def drop_idle_barriers(module: Module, lines: Lines) -> list[Instruction]:
     """Take them out of the lines; which they were. Raises PtxError."""
     blocks = blocks_of(module.entry())
-    dirty = _dirty_at_entry(blocks)
+    widths = _widths(module.entry(), blocks)
+    dirty = _dirty_at_entry(blocks, widths)
     idle = [
-        one for block in blocks for one in _idle(blocks, block, dirty[block.number]) if lines.line_of(one) is not None
+        one
+        for block, width, is_dirty in zip(blocks, widths, dirty, strict=True)
+        for one in _idle(blocks, block, is_dirty, width)
+        if lines.line_of(one) is not None
     ]
     for one in idle:
         lines.replace(one, _STOOD)
     return idle
 
 
-def _dirty_at_entry(blocks: list[Block]) -> list[bool]:
-    """For each block: may a thread have touched shared memory since the last barrier, on some way to it?"""
+def _widths(function: Function, blocks: list[Block]) -> list[int]:
+    """For each block: the threads of the widest task that executes it; of a warp group, where that is not known."""
+    widths = [GROUP] * len(blocks)
+    try:
+        roles = roles_of(function, blocks)
+    except PtxError:
+        return widths
+    for role in roles:
+        for number in role.blocks:
+            widths[number] = max(widths[number], role.threads)
+    return widths
+
+
+def _dirty_at_entry(blocks: list[Block], widths: list[int]) -> list[bool]:
+    """For each block: may a thread have touched shared memory since its task last met, on some way to it?"""
     dirty = [False] * len(blocks)
     dirty[0] = True
     reached, work = {0}, [0]
@@ -69,7 +102,7 @@ def _dirty_at_entry(blocks: list[Block]) -> list[bool]:
         number = work.pop()
         after = dirty[number]
         for one in blocks[number].instructions:
-            after = _after(one, after)
+            after = _after(one, after, widths[number])
         for way in blocks[number].follow:
             if way not in reached or (after and not dirty[way]):
                 reached.add(way)
@@ -78,14 +111,14 @@ def _dirty_at_entry(blocks: list[Block]) -> list[bool]:
     return dirty
 
 
-def _after(instruction: Instruction, dirty: bool) -> bool:
-    if is_sync(instruction) and not instruction.guard:
+def _after(instruction: Instruction, dirty: bool, width: int) -> bool:
+    if meets(instruction, width):
         return False
     return dirty or not is_clean(instruction)
 
 
-def _idle(blocks: list[Block], block: Block, dirty: bool) -> list[Instruction]:
-    """The barriers of a block that have nothing to order."""
+def _idle(blocks: list[Block], block: Block, dirty: bool, width: int) -> list[Instruction]:
+    """The barriers of a block that have nothing to order, and `width` threads."""
     found: list[Instruction] = []
     behind = False  # have all before, since the last wait for products, been arithmetic and such arrivals?
     passed: object = None  # the barrier since which all before have been arithmetic and such arrivals
@@ -95,11 +128,11 @@ def _idle(blocks: list[Block], block: Block, dirty: bool) -> list[Instruction]:
     for place, one in enumerate(block.instructions):
         made = _maker(one)
         if pending_products(one) is not None:
-            behind, passed = True, None
+            behind, passed = width == GROUP, None  # of the others' products it says nothing
         elif is_sync(one) and not one.guard:
             following = next(filter(speaks, (*block.instructions[place + 1 :], *behind_it)), None)
             another = _maker(following) if following is not None else ""
-            own = is_group_barrier(one) and isinstance(one.operands[0], Number)
+            own = is_group_barrier(one, width) and isinstance(one.operands[0], Number)
             if maker and another == maker and is_setup_barrier(one):
                 found.append(one)
                 continue  # what was done before it is not in order yet
@@ -116,7 +149,7 @@ def _idle(blocks: list[Block], block: Block, dirty: bool) -> list[Instruction]:
             maker = made if not dirty or maker == made else ""
         elif speaks(one) and not is_sync(one):
             maker = ""
-        dirty = _after(one, dirty)
+        dirty = _after(one, dirty, width)
     return found
 
 

@@ -40,12 +40,20 @@ def is_sync(instruction: Instruction) -> bool:
     return instruction.opcode in ("bar.sync", "bar.sync.aligned", "barrier.sync", "barrier.sync.aligned")
 
 
-def is_group_barrier(instruction: Instruction) -> bool:
-    """A barrier of all threads of one warp group."""
+def is_group_barrier(instruction: Instruction, threads: int = GROUP) -> bool:
+    """A barrier of all threads of one warp group, or of a task of so many."""
     if instruction.opcode != "bar.sync" or instruction.guard:
         return False
     operands = instruction.operands
-    return len(operands) == 2 and isinstance(operands[1], Number) and operands[1].value == GROUP
+    return len(operands) == 2 and isinstance(operands[1], Number) and operands[1].value == threads
+
+
+def meets(instruction: Instruction, threads: int) -> bool:
+    """Do so many threads that go the same way meet here, at least?"""
+    if not is_sync(instruction) or instruction.guard:
+        return False
+    count = instruction.operands[1] if len(instruction.operands) > 1 else None
+    return count is None or (isinstance(count, Number) and count.value is not None and count.value >= threads)
 
 
 def is_setup_barrier(instruction: Instruction) -> bool:

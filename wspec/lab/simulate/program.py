@@ -58,6 +58,9 @@ _TOUCHING = frozenset(
         "tt.store",
     )
 )  # shared memory, perhaps
+_TOUCHING_KINDS = frozenset(
+    (Kind.INIT, Kind.COPY, Kind.STORE, Kind.STORE_WAIT, Kind.CP, Kind.CP_COMMIT, Kind.CP_WAIT, Kind.CP_ARRIVE)
+)
 _BY_ONE_THREAD = frozenset((Kind.ARRIVE, Kind.EXPECT, Kind.COPY, Kind.STORE))  # after the warps of the task have met
 
 
@@ -78,6 +81,7 @@ class Compiler:
         """
         self.serialized, self.edits = serialized, edits
         self.behind_dots = False  # since the last wait for dots, only arithmetic and arrivals
+        self.is_met = True  # nothing has touched shared memory since the task's warps last met
         functions = [op for op in module.walk() if op.name == "tt.func"]
         if len(functions) != 1 or not functions[0].regions or len(functions[0].regions[0].blocks) != 1:
             raise SimulationError("the simulator takes a module of one function without early returns")
@@ -124,7 +128,7 @@ class Compiler:
     def _block(self, block: Block) -> list[Step]:
         steps: list[Step] = []
         stretch: list[Operation] = []
-        self.behind_dots = False
+        self.behind_dots, self.is_met = False, True
         for op in block.ops:
             if op.name in _ENDS:
                 continue
@@ -145,7 +149,8 @@ class Compiler:
     def _flush(self, stretch: list[Operation], steps: list[Step]) -> None:
         """The stretch so far as one action."""
         pieces = self.costing.pieces(stretch)
-        self.behind_dots = self.behind_dots and not any(op.name in _TOUCHING for op in stretch)
+        touches = any(op.name in _TOUCHING for op in stretch)
+        self.behind_dots, self.is_met = self.behind_dots and not touches, self.is_met and not touches
         if pieces:
             cycles = sum(piece.cycles if isinstance(piece, Flow) else piece for piece in pieces)
             main = max(stretch, key=lambda op: max((byte_size(r.type) for r in op.results), default=0))
@@ -160,7 +165,8 @@ class Compiler:
 
     def _add(self, made: Sequence[Step], steps: list[Step]) -> None:
         """One thread acts for all once they have met, and before a wait they meet, too; arrivals in a row need one
-        meeting, and waits and arrivals behind a wait for dots none where such meetings are taken out."""
+        meeting. Where such meetings are taken out, a warp group of its own needs none before waits and arrivals behind
+        a wait for dots, and several none before a wait where nothing has touched shared memory since the last one."""
         for step in made:
             if isinstance(step, Emit) and step.actions[0].kind is Kind.DOT_WAIT:
                 add_wait(step, steps, self.edits.hold_waits)
@@ -180,10 +186,13 @@ class Compiler:
                 step.early = after_arithmetic(steps)
             before = next((one for one in reversed(steps) if not isinstance(one, SCALAR)), None)
             met = before is not None and _arrives(before) and _arrives(step)
-            waits = isinstance(step, AtBarrier) and step.kind is Kind.WAIT and not alone
+            ordered = alone or (self.edits.elide_barriers and self.is_met)
+            waits = isinstance(step, AtBarrier) and step.kind is Kind.WAIT and not ordered
             if (_by_one_thread(step) or waits) and self.task_warps >= 4 and not met:
                 op = step.op if isinstance(step, AtBarrier) else _first(step).op
                 steps.append(Emit((Action(Kind.TASK_SYNC, op),)))
+                self.is_met = True
+            self.is_met = self.is_met and not _touches(step)
             steps.append(step)
 
     # ---- integers
@@ -302,6 +311,13 @@ def _first(step: Step) -> Action:
 
 def _arrives(step: Step) -> bool:
     return isinstance(step, AtBarrier) and step.kind is Kind.ARRIVE
+
+
+def _touches(step: Step) -> bool:
+    """Shared memory, other than arithmetic does (`_TOUCHING`)."""
+    if isinstance(step, AtBarrier):
+        return step.kind in _TOUCHING_KINDS
+    return isinstance(step, Emit) and any(one.kind in _TOUCHING_KINDS for one in step.actions)
 
 
 def _by_one_thread(step: Step) -> bool:
