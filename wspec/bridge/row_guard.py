@@ -60,7 +60,8 @@ class RowGuard:
     """What must hold of a launch's numbers."""
 
     def __init__(self, slots: Sequence[Slot | None], needed: Sequence[Needed]) -> None:
-        self._needed = [(RowsOfLaunch(apart), remark) for apart, remark in dict(needed).items()]
+        self._remarks = list(dict(needed).values())
+        self._rows = RowsOfLaunch(list(dict(needed)))
         self._used = sorted({at for apart, _ in needed for at in apart.arguments})
         found = [slots[at] if at < len(slots) else None for at in self._used]
         self._slots = [slot for slot in found if slot is not None]
@@ -81,7 +82,7 @@ class RowGuard:
 
     def remark(self, broken: int) -> Remark:
         """For a launch that runs the plain kernel, since one of the conditions does not hold."""
-        known = self._needed[broken][1]
+        known = self._remarks[broken]
         return replace(known, message=f"{known.message} in this launch, which runs the plain kernel")
 
     def hold(self, arguments: Sequence[Any]) -> bool:
@@ -93,7 +94,6 @@ class RowGuard:
     def _first_broken(self, key: tuple[int, ...]) -> int:
         x, y, z, *numbers = key
         values = dict(zip(self._used, numbers, strict=False))
-        broken = (at for at, (rows, _) in enumerate(self._needed) if not rows.lie_apart((x, y, z), values))
-        found = next(broken, -1) if self._is_read else 0
+        found = self._rows.first_broken((x, y, z), values) if self._is_read else 0
         keep(self._known, key, found, MOST)
         return found
