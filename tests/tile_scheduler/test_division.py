@@ -130,11 +130,11 @@ def test_tiles_begun_at_the_same_time_are_neighbours() -> None:
 # ------------------------------------------------------------------------------------------- what a launch does
 
 
-def tile_loop(fix_up_cycles: float) -> TileLoop:
+def tile_loop(fix_up_cycles: float, apart_cycles: float = 0.0) -> TileLoop:
     """100 cycles an iteration, as many of them as argument 0 says."""
     scalars = (Scalar("constant", 32, (), 0), Scalar("argument", 32, (), 0), Scalar("constant", 32, (), 1))
     cost = TileCost(50.0, (LoopCost(7, 100.0, (Trips(0, 1, 2),)),), scalars)
-    return TileLoop(cost, stream_k=Decision(StreamK(7, fix_up_cycles, 10)))
+    return TileLoop(cost, stream_k=Decision(StreamK(7, fix_up_cycles, 10, apart_cycles)))
 
 
 UNDIVIDED = replace(tile_loop(0.0), stream_k=Decision(None, "it cannot"))
@@ -146,6 +146,22 @@ def test_tiles_are_divided_where_idle_blocks_lose_more_than_sums_on_their_way() 
     assert divided_launch(tile_loop(idle - 1), (5, 1, 1), {0: 32}, 4) is not None
     assert divided_launch(tile_loop(idle + 1), (5, 1, 1), {0: 32}, 4) is None
     assert divided_launch(tile_loop(idle + 1), (5, 1, 1), {0: 32}, 4, must=True) is not None
+
+
+def test_tiles_stay_whole_where_blocks_out_of_step_lose_more() -> None:
+    """A wave and a quarter are shared, so that a block does 40 iterations beside others that want other tiles."""
+    left = 3250 * 0.75 - 100
+    assert divided_launch(tile_loop(100, left / 40 - 0.1), (5, 1, 1), {0: 32}, 4) is not None
+    assert divided_launch(tile_loop(100, left / 40 + 0.1), (5, 1, 1), {0: 32}, 4) is None
+    assert divided_launch(tile_loop(100, left), (5, 1, 1), {0: 32}, 4, must=True) is not None
+    assert divided_launch(tile_loop(0, left), (5, 1, 1), {0: 32}, 4) is not None, "whatever it costs"
+
+
+def test_what_an_older_plan_says_of_divided_tiles_is_read() -> None:
+    data = tile_loop(12.5, 3.0).to_data()
+    assert TileLoop.from_data(data) == tile_loop(12.5, 3.0)
+    del data["stream_k"]["apart_cycles"]
+    assert TileLoop.from_data(data) == tile_loop(12.5)
 
 
 @pytest.mark.parametrize("grid", [(4, 1, 1), (8, 1, 1), (3, 1, 1), (0, 1, 1)])

@@ -38,6 +38,7 @@ class Machine:
     smem_rate: float
     tma_rate: float  # of tiles as in a product, which a dozen SMs want, not in step; rows of 128 bytes or more
     short_tma_rate: float  # likewise, of rows of 64 bytes
+    apart_tma_rate: float  # likewise, where two thirds of what a block loads no other wants at that time
     tma_alone_rate: float  # of tiles that one SM loads, the others idle
     store_rate: float  # of TMA stores
     hand_on_rate: float  # of sums that a block leaves to another one, and takes up itself
@@ -134,6 +135,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         smem_rate=row("shared", "load_rate", 16),
         tma_rate=row("tma_pitch", "product_128x64", LINES_PITCH),
         short_tma_rate=row("tma_pitch", "product_128x32", LINES_PITCH),
+        apart_tma_rate=row("tma_product", "staggered_rate", 67),
         tma_alone_rate=row("tma_load", "alone_rate", 32),
         store_rate=row("tma_store", "alone_rate", 32),
         hand_on_rate=set_by_hand["hand_on_bytes"],

@@ -68,11 +68,15 @@ def cost_of_tiles(function: Operation, machine: Machine, plan: Plan) -> TileCost
 
 
 def _fix_up(function: Operation, machine: Machine, plan: Plan, at_any_cost: bool = False) -> StreamK:
-    """What a block loses that hands sums on and takes others up, where tiles are divided."""
+    """What a block loses where tiles are divided: it hands sums on and takes others up, and is out of step with those
+    that want the same tiles."""
     (loop,) = hot_loops(function)
-    words = sums_of_a_tile(loop)
-    cycles = 0.0 if at_any_cost else plan.prediction.overhead_cycles + 4 * words / machine.hand_on_rate
-    return StreamK(id_of(loop), cycles, words)
+    words, work = sums_of_a_tile(loop), loop_work(loop, machine)
+    if at_any_cost:
+        return StreamK(id_of(loop), 0.0, words)
+    cycles = plan.prediction.overhead_cycles + 4 * words / machine.hand_on_rate
+    apart = work.tma * machine.tma_rate / machine.apart_tma_rate
+    return StreamK(id_of(loop), cycles, words, max(0.0, apart - max(work.mma, work.compute, work.tma)))
 
 
 def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:

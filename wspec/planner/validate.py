@@ -109,6 +109,7 @@ def check_numbers(plan: Plan, function: Operation) -> None:
         bounds["tile_loop.cost.fixed"] = (tiles.cost.fixed, 0, 1e12)
         if tiles.stream_k.value is not None:
             bounds["tile_loop.stream_k.fix_up_cycles"] = (tiles.stream_k.value.fix_up_cycles, 0, 1e12)
+            bounds["tile_loop.stream_k.apart_cycles"] = (tiles.stream_k.value.apart_cycles, 0, 1e12)
     for name, (found, low, high) in bounds.items():
         if not low <= found <= high:  # nor what is no number at all
             raise mismatch(name.partition("@")[0], f"{found} is not in {low}..{high:g}", function)

@@ -70,8 +70,8 @@ def how_divided(
 
     values: the arguments that decide, in turn. What must be divided may have parts of one iteration.
 
-    It pays where a tile's time, for the part of a wave that would be empty, is more than `more` cycles and those that
-    the sums take on their way.
+    It pays where a tile's time, for the part of a wave that would be empty, is more than `more` cycles, those that the
+    sums take on their way, and what blocks lose that are out of step, and load tiles that no other wants at that time.
     """
     if (divided := tiles.stream_k.value) is None or min(grid) < 1:
         return None
@@ -83,8 +83,9 @@ def how_divided(
     if blocks > SLOTS or found is None:
         return None
     cost, trips = found
-    fix_up = divided.fix_up_cycles and divided.fix_up_cycles + more  # 0: divided wherever it can be
-    if not (must or cost * (1 - count % blocks / blocks) > fix_up):
+    left = count % blocks / blocks  # of a wave; it and a whole one are shared
+    lost = divided.fix_up_cycles + more + trips * (1 + left) * divided.apart_cycles
+    if not (must or not divided.fix_up_cycles or cost * (1 - left) > lost):  # 0: divided wherever it can be
         return None
     made = Division(count, trips, blocks, 1 if must else SHORTEST)
     return made if made.is_one else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from typing import Any
 
 from wspec.decision import NOT_ASKED, Decision
@@ -16,6 +17,10 @@ class StreamK:
     loop: int  # whose iterations are divided
     fix_up_cycles: float  # that handing a tile's sums on and taking them up costs a block
     sums: int  # of a tile, 32 bits each, that go through the workspace
+    apart_cycles: float = 0.0  # that an iteration takes longer beside blocks that are out of step
+
+
+_DIVIDED = tuple(field.name for field in fields_of(StreamK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,7 @@ class TileLoop:
         if self.coarsening > 1:
             found |= {"coarsening": self.coarsening, "axis": self.axis}
         if (divided := self.stream_k.value) is not None:
-            names = ("loop", "fix_up_cycles", "sums")
-            found["stream_k"] = {name: getattr(divided, name) for name in names}
+            found["stream_k"] = {name: getattr(divided, name) for name in _DIVIDED}
         elif self.stream_k.why_not:
             found["stream_k"] = {"why_not": self.stream_k.why_not}
         return {**found, "cost": self.cost.to_data()}
@@ -55,11 +59,12 @@ class TileLoop:
         rows = top["stream_k"]
         if isinstance(rows, dict) and set(rows) == {"why_not"} and isinstance(rows["why_not"], str):
             return replace(made, stream_k=Decision(None, rows["why_not"]))
-        row = fields(rows, ("loop", "fix_up_cycles", "sums"), "stream_k")
+        row = fields({"apart_cycles": 0.0, **rows} if isinstance(rows, dict) else rows, _DIVIDED, "stream_k")
         divided = StreamK(
             whole(row["loop"], "stream_k.loop"),
             number(row["fix_up_cycles"], "stream_k.fix_up_cycles"),
             whole(row["sums"], "stream_k.sums"),
+            number(row["apart_cycles"], "stream_k.apart_cycles"),
         )
         if divided.loop not in {loop.loop for loop in cost.loops} or coarsening > 1:
             raise wrong("stream_k.loop", divided.loop)

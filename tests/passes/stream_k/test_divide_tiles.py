@@ -17,6 +17,7 @@ from wspec.decision import Decision
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.core import Operation
 from wspec.ir.loc import value_name
+from wspec.model.machine import load_machine
 from wspec.plan.plan import Plan
 from wspec.tile_scheduler import StreamK, TileCost
 from wspec.tile_scheduler.names import PARTIALS, WORDS
@@ -63,6 +64,16 @@ def test_a_product_whose_blocks_walk_is_divided(name: str) -> None:
     said, loop = divided(made.plan), made.plan.tile_loop
     assert loop is not None and said.loop in {one.loop for one in loop.cost.loops}
     assert said.fix_up_cycles > made.plan.prediction.overhead_cycles > 0
+    assert said.apart_cycles >= 0
+
+
+def test_blocks_out_of_step_wait_longer_for_tiles_that_take_as_long_as_products() -> None:
+    """128 x 128 x 64: 32 KiB an iteration, which no other block wants at that time."""
+    machine = load_machine("h200")
+    made = plan_of(ODD["gemm"])
+    apart = 32768 / machine.apart_tma_rate
+    assert divided(made).apart_cycles == pytest.approx(apart - made.prediction.iteration_cycles, rel=0.01)
+    assert divided(plan_of(ODD["gemm"], stream_k=True)).apart_cycles == 0
 
 
 def test_words_for_every_thread_and_room_for_all_sums() -> None:
