@@ -112,6 +112,20 @@ L2_OF_STORED = _set(
     "memory's bytes and times of nine products with and without stores, by ncu (docs/results/drawn.md)",
     "with 1, a plain product over 768 that walks is 30 % too fast on an H200; with 2, one on an H100 is 32 % too slow",
 )  # fmt: skip
+FOUND_REST = _set(
+    "found_rest", 0.5, "part of the loads of the rest of a line that find it in L2, where the load before is over",
+    "plain products A B^T of two stages in tiles 32 deep, seeds 410 (an H100) to 423 (docs/results/drawn.md)",
+    "without it they are 10 % too slow in the mean and up to 36, with 1 on an H200 10 % too fast, on an H100 right",
+)  # fmt: skip
+MEETING = _set(
+    "meeting", 34.0, "cycles for which the warps of a task meet between its products and its waits, one warp group",
+    "two wgmma of 64 columns an iteration with and without bar.sync, an H200 (docs/results/machine.md)",
+    "bar.sync by itself takes 20; by that plain products that walk are 3.4 % too fast, by this 0.7 (163 of four seeds)",
+)  # fmt: skip
+MEETING_MORE = _set(
+    "meeting_more", 18.0, "the same, for each warp group more", "the same, of two warp groups",
+    "8 by itself; plain products of eight warps that walk are 4.4 % too fast by that, by this 1.1",
+)  # fmt: skip
 COPY_RATE = _set(
     "copy_rate", 29.0, "bytes a cycle that the threads of one producer copy with cp.async, one block an SM",
     "products through pointers in tiles of 128x256 and 128x128, K of 32 and 64, three sizes (kernels/matmul.py)",

@@ -10,10 +10,11 @@ from tests.lab.simulate.playing import MACHINE, NUMBERS, after_start, play
 from wspec.lab.simulate import SimulationError
 from wspec.lab.simulate.costs import LOAD, TENSOR
 from wspec.lab.simulate.l2_reuse import Source, arrival
+from wspec.model.fitted import MEETING
 
 DOT = 2 * 64 * 64 * 64 / NUMBERS.flop_16bit  # cycles of a dot of 64 x 64 x 64
 LATENCY = NUMBERS.dot_latency[64]  # of its result
-HANDSHAKE = NUMBERS.named_latency + NUMBERS.mbarrier_latency  # the arriving warps meet, then the waiting ones see it
+HANDSHAKE = MEETING + NUMBERS.mbarrier_latency  # the arriving warps meet, then the waiting ones see it
 TILE = 64 * 64 * 2  # bytes
 ALONE = NUMBERS.at(NUMBERS.measured_mhz, 1 / MACHINE.sm_count)  # where nobody else loads
 ARRIVAL = arrival(TILE, Source(), ALONE)  # of a tile that nobody has loaded before
@@ -65,7 +66,7 @@ def kernel(n):
     wait(full[0], 0)
 """
     result = play(text)
-    meeting = NUMBERS.named_latency  # one thread acts when its warps have met, here twice
+    meeting = MEETING  # one thread acts when its warps have met, here twice
     assert after_start(result) == pytest.approx(
         2 * meeting + TILE / ALONE.load_rate(1, math.inf, (128, 128)) + ARRIVAL.latency
     )
@@ -83,7 +84,7 @@ def kernel(n):
 """
     cycles = after_start(play(text))
     alone = TILE / ALONE.load_rate(1, math.inf, (128, 128))
-    assert 4 * alone < cycles - ARRIVAL.latency < 4 * (alone + NUMBERS.named_latency) + 50
+    assert 4 * alone < cycles - ARRIVAL.latency < 4 * (alone + MEETING) + 50
 
 
 PING_PONG = """
@@ -158,7 +159,7 @@ def kernel(n):
     tma_store(tile)
     store_wait(0)
 """
-    expected = NUMBERS.named_latency + TILE / NUMBERS.store + NUMBERS.store_latency
+    expected = MEETING + TILE / NUMBERS.store + NUMBERS.store_latency
     assert after_start(play(text)) == pytest.approx(expected)
 
 

@@ -17,7 +17,8 @@ from wspec import api, bridge, ir
 from wspec.lab.bench.measured_points import attention_point, matmul_point, points_from_tables
 from wspec.lab.simulate import Edits, Simulator
 from wspec.lab.simulate.actions import Action, Kind
-from wspec.lab.simulate.l2_reuse import Sources
+from wspec.lab.simulate.barrier_steps import COPIES
+from wspec.lab.simulate.l2_reuse import Sources, first_of_lines
 from wspec.lab.simulate.points import Point, read_points, write_points
 from wspec.specs.kernel_file import load_kernel
 
@@ -87,6 +88,19 @@ def test_which_way_the_loop_of_a_product_goes(transposed: bool, kind: str) -> No
     assert {(sources[op].pitch, sources[op].along) for op in in_loops} == {(1, True), (2, transposed)}
 
 
+@pytest.mark.parametrize(
+    ("tile", "found"), [((128, 128, 32, 8, 2, 8), 0.25), ((128, 128, 32, 8, 3, 8), 0.0), ((128, 128, 64, 8, 2, 8), 0.0)]
+)
+def test_the_rest_of_a_line_is_there_where_the_load_before_is_over(tile: tuple[int, ...], found: float) -> None:
+    """Rows of 64 bytes along the loop, in rings of two: half of the loads ask for a rest, and half of these find it."""
+    one = matmul_point((4096, 4096, 4096), True, "bf16", "plain", tile, 500.0)
+    kernel = load_kernel(str(ROOT / one.kernel)).function
+    offline = api.offline(kernel, one.signature, one.constexprs, gate="off", **one.options)
+    loads = [op for op in ir.read(bridge.plain_ttgir(offline.source)).walk() if op.name in COPIES]
+    inside = [op for op in loads if any(around.name == "scf.for" for around in op.ancestors())]
+    assert len(inside) == 2 and {first_of_lines(op) for op in inside} == {1 - found}
+
+
 def work_between_waits(actions: tuple[Action, ...]) -> list[float]:
     """Cycles of arithmetic from each wait for the scores, one dot still running, to the next wait for all dots."""
     found, since = [], None
@@ -119,7 +133,9 @@ def test_a_buffer_is_handed_back_right_behind_the_wait_that_was_moved() -> None:
 
 @pytest.mark.parametrize("dim", (64, 128, 256))
 def test_one_block_is_played_quickly_and_jumps_change_nothing(dim: int) -> None:
-    one, what = simulator(dim, False), point(dim, False, 16384)
+    """As the plan edits its PTX: with all barriers D=256 repeats to 5 in 100,000 only."""
+    one = Simulator(ir.read(module(dim, False)), MACHINE, edits=Edits(elide_barriers=True))
+    what = point(dim, False, 16384)
     taken = []
     for _ in range(3):  # the quickest: a core may have others to serve
         start = time.process_time()

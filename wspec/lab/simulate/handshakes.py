@@ -9,6 +9,7 @@ from wspec.lab.simulate.costs import THREADS, WARP
 from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group, Mbarrier, Named
 from wspec.lab.simulate.timeline import Arrow
+from wspec.model.fitted import MEETING, MEETING_MORE
 
 
 class Handshakes:
@@ -101,27 +102,30 @@ class Handshakes:
     # ---- named barriers
 
     def _sync(self, group: Group, action: Action) -> bool:
-        return self._meet(group, action.a, WARP * group.warps, action.b, "named barrier")
+        return self._meet(group, action.a, WARP * group.warps, action.b, "named barrier", self._named(action.b))
 
     def _named_arrive(self, group: Group, action: Action) -> bool:
         named = group.instance.named.setdefault(action.a, Named())
         named.threads += WARP * group.warps
-        self._release(group, named, action.b, "named barrier")
+        self._release(group, named, action.b, "named barrier", self._named(action.b))
         return True
+
+    def _named(self, threads: int) -> float:
+        return self.numbers.named_latency + (threads / THREADS - 1) * self.numbers.meeting_latency
 
     def _task_sync(self, group: Group, action: Action) -> bool:
         threads = THREADS * -(-group.instance.block.tasks[group.task].warps * WARP // THREADS)
-        own = min(threads, THREADS)
-        return self._meet(group, -1 - group.task, own, threads, "warps of the task")
+        own, latency = min(threads, THREADS), MEETING + (threads / THREADS - 1) * MEETING_MORE
+        return self._meet(group, -1 - group.task, own, threads, "warps of the task", latency)
 
-    def _meet(self, group: Group, number: int, own: int, threads: int, cause: str) -> bool:
+    def _meet(self, group: Group, number: int, own: int, threads: int, cause: str, latency: float) -> bool:
         named = group.instance.named.setdefault(number, Named())
         named.threads += own
         named.waiters.append(group)
-        self._release(group, named, threads, cause)
+        self._release(group, named, threads, cause, latency)
         return False
 
-    def _release(self, last: Group, named: Named, threads: int, cause: str) -> None:
+    def _release(self, last: Group, named: Named, threads: int, cause: str, latency: float) -> None:
         if named.threads < threads:
             return
         named.threads -= threads
@@ -129,5 +133,4 @@ class Handshakes:
         for group in waiters:
             if group is not last:
                 self._arrow((last.track, self.engine.clock.now), group)
-            more = (threads / THREADS - 1) * self.numbers.meeting_latency
-            self.engine.resume_after(self.numbers.named_latency + more, group, cause)
+            self.engine.resume_after(latency, group, cause)

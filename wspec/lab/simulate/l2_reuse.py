@@ -28,7 +28,7 @@ from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import L2_OF_STORED, LOADED
+from wspec.model.fitted import FOUND_REST, L2_OF_STORED, LOADED
 from wspec.model.machine import Machine
 
 NO_PITCHES: Mapping[str, int] = {}
@@ -38,6 +38,7 @@ Tiles = dict[Operation, list[object]]
 ALL = ((0.0, 1.0),)
 """All SMs load from the first tile to the last."""
 _LOOPS = ("scf.for", "scf.while")
+_ONE_AHEAD = 2  # buffers of a ring
 _FEWER = 0.9  # of the SMs that loaded before: a smaller change is none
 
 
@@ -112,7 +113,8 @@ class Sources:
             part = (1 + (max(1.0, count) - 1) * new[op]) / max(1.0, count) / sharers
             pitch = pitches.get(self._descriptor(op), LINE)
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
-            found[op] = Source(sharers, new[op], part, pitch, *runs(tiles), goes_along(op), in_step, ends)
+            cold = new[op] * first_of_lines(op)
+            found[op] = Source(sharers, cold, part, pitch, *runs(tiles), goes_along(op), in_step, ends)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -153,6 +155,19 @@ def goes_along(load: Operation) -> bool:
         elif value.owner.parent_op is loop:
             return True
     return False
+
+
+def first_of_lines(load: Operation) -> float:
+    """The part of its loads that wait for lines of L2: the others find what the one before has brought.
+
+    Those are loads that go along rows shorter than lines, where the one before is over: rings of two buffers, of which
+    one is being read. In deeper rings the rest of a line is asked for while it is on its way.
+    """
+    tile, ring = load.operands[-2], load.operands[-2].op
+    buffers = ring.operands[0].type if ring is not None and ring.name == "ttg.memdesc_index" else tile.type
+    few = isinstance(buffers, MemDescType) and len(buffers.shape) > 2 and buffers.shape[0] <= _ONE_AHEAD
+    rest = max(0.0, 1 - row_bytes(tile.type) / LINE)
+    return 1 - FOUND_REST * rest if few and goes_along(load) else 1.0
 
 
 def new_tiles(
