@@ -115,7 +115,7 @@ L2_OF_STORED = _set(
 FOUND_REST = _set(
     "found_rest", 0.5, "part of the loads of the rest of a line that find it in L2, where the load before is over",
     "plain products A B^T of two stages in tiles 32 deep, seeds 410 (an H100) to 423 (docs/results/drawn.md)",
-    "without it they are 10 % too slow in the mean and up to 36, with 1 on an H200 10 % too fast, on an H100 right",
+    "without it they are 9 % too slow in the mean and up to 35, with 1 on an H200 10 % too fast, on an H100 3 too slow",
 )  # fmt: skip
 MEETING = _set(
     "meeting", 34.0, "cycles for which the warps of a task meet between its products and its waits, one warp group",
