@@ -8,6 +8,7 @@ import pytest
 
 from tests.ptx.judge import judged
 from tests.ptx.shipped_ptx import Pair, pair, variants
+from tests.support.ptx_start import start
 from wspec.bridge.versions import INSTALLED
 from wspec.ptx.flow import blocks_of
 from wspec.ptx.parser import read
@@ -65,25 +66,6 @@ def test_the_table_of_tiles_must_be_known() -> None:
 
 # ------------------------------------------------------------------------------------------- rules, one by one
 
-HEAD = """
-.visible .entry kernel(
-	.param .u64 kernel_param_0
-)
-.reqntid 256
-{
-	.reg .pred %p<9>;
-	mov.u32 	%r1, %tid.x;
-	shr.u32 	%r2, %r1, 5;
-	setp.lt.u32 	%p1, %r2, 4;
-	@%p1 bra 	$L__BB0_1;
-	barrier.sync 	1;
-	barrier.sync 	1;
-OTHER	ret;
-$L__BB0_1:
-	ld.param.b64 	%rd1, [kernel_param_0];
-	barrier.sync 	1;
-	barrier.sync 	1;
-"""
 TAIL = "	ret;\n}\n"
 SYNC = "	bar.sync 	0, 128;\n"
 ARRIVE = "	@%p2 mbarrier.arrive.shared::cta.b64 _, [%r9];\n"
@@ -111,7 +93,7 @@ GONE = "<gone>"
 
 
 def whole(body: str, other: str = "") -> str:
-    return HEAD.replace("OTHER", other) + body + TAIL
+    return start(4, 256, other) + body + TAIL
 
 
 def said(body: str, other: str = "") -> Validation:

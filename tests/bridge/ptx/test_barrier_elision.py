@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.ptx_start import start
 from wspec.bridge.ptx.edits import PtxEdits
 from wspec.ptx.validation.validate import validate
 
@@ -34,25 +35,7 @@ STORE = "	st.shared.b32 	[%r1], %r2;\n"
 ADD = "	add.s32 	%r3, %r4, 8;\n"
 
 
-WIDE = """
-.visible .entry kernel(
-	.param .u64 kernel_param_0
-)
-.reqntid 384
-{
-	.reg .pred %p<9>;
-	mov.u32 	%r1, %tid.x;
-	shr.u32 	%r2, %r1, 5;
-	setp.lt.u32 	%p1, %r2, 8;
-	@%p1 bra 	$L__BB0_9;
-	barrier.sync 	1;
-	barrier.sync 	1;
-	ret;
-$L__BB0_9:
-	ld.param.b64 	%rd1, [kernel_param_0];
-	barrier.sync 	1;
-	barrier.sync 	1;
-"""
+WIDE = start(8, 384)
 """The first eight warps are a task, which goes on."""
 ALL = SYNC.replace("128", "256")
 
@@ -61,7 +44,7 @@ def taken_out(body: str, head: str = HEAD) -> list[bool]:
     """Of each barrier of the warp group in the body: was it taken out? What was may be."""
     whole = head + body + TAIL
     made = PtxEdits(elide_barriers=True).apply(whole)
-    count = made.count("// a barrier of the warp group stood here")
+    count = made.count("// a barrier of the task's threads stood here")
     before, after = whole.split("\n"), made.split("\n")
     assert len(before) == len(after)
     found = [old != new for old, new in zip(before, after, strict=True) if "bar.sync" in old]

@@ -61,7 +61,7 @@ from wspec.ptx.operands import Number
 from wspec.ptx.roles import roles_of
 from wspec.ptx.syntax import Function, Instruction, Module
 
-_STOOD = "\t// a barrier of the warp group stood here that had nothing to order"
+_STOOD = "\t// a barrier of the task's threads stood here that had nothing to order"
 
 
 def drop_idle_barriers(module: Module, lines: Lines) -> list[Instruction]:
