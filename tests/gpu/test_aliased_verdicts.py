@@ -164,6 +164,12 @@ def test_what_is_left_alone_is_the_plain_kernel_whatever_it_leaves() -> None:
     assert verdict(Process(), Process(usual=left(OTHER, specialized=False))) == ([], {what: 1})
 
 
+def test_where_a_guard_had_the_plain_kernel_run_its_blocks_have_raced() -> None:
+    """105011010 or one of its neighbours, once: 33 launches of the plain kernel had agreed, and so had the executor."""
+    what = "the plain kernel leaves other numbers in another process"
+    assert verdict(Process(), Process(overlapping=left(OTHER, specialized=False))) == ([], {what: LAYOUTS})
+
+
 def test_what_the_proof_left_alone_is_not_compared() -> None:
     wrong, seen = verdict(Process(), Process(usual=left(RIGHT, specialized=False)))
     assert wrong == [] and seen == {"steady": LAYOUTS, "left alone": 1}

@@ -107,11 +107,6 @@ LOADED = _set(
     "plain products of seeds 406 to 408 on an H100, their clock given, in steps of 0.25 (docs/results/drawn.md)",
     "with 0 or 0.55 their mean error is 8.0 and 9.2 % for 7.7; of products on an H200 0.35 and 0.55 had the same",
 )  # fmt: skip
-L2_OF_STORED = _set(
-    "l2_of_stored", 2.0, "bytes of L2 that a stored byte takes from what was loaded",
-    "memory's bytes and times of nine products with and without stores, by ncu (docs/results/drawn.md)",
-    "with 1, a plain product over 768 that walks is 30 % too fast on an H200; with 2, one on an H100 is 32 % too slow",
-)  # fmt: skip
 FOUND_REST = _set(
     "found_rest", 0.5, "part of the loads of the rest of a line that find it in L2, where the load before is over",
     "plain products A B^T of two stages in tiles 32 deep, seeds 410 (an H100) to 423 (docs/results/drawn.md)",

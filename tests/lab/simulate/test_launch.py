@@ -24,9 +24,11 @@ from wspec.lab.simulate.l2_reuse import (
     Traffic,
     arrival,
     arrivals,
+    cases,
     groups,
     loading,
     new_tiles,
+    replaced,
     runs,
 )
 from wspec.lab.simulate.points import accuracy, rank_correlation
@@ -248,13 +250,41 @@ def test_new_tiles_are_those_that_l2_no_longer_has() -> None:
 
 
 def test_what_is_stored_takes_the_place_of_tiles() -> None:
-    """Of each wave before: with 10 bytes, two waves of 20 take 60 of L2, not 40 for three tiles in all and no store."""
+    """Tiles of 10 bytes: one is back after a wave, with two loaded meanwhile, and one after two, with three."""
     one = Operation("load")
     waves: list[Tiles] = [{one: wanted} for wanted in ([1, 2], [2, 3], [1, 3])]
-    assert new_tiles(waves, {one: 10}, 50)[one] == pytest.approx((0.5 + 0) / 2)
-    assert new_tiles(waves, {one: 10}, 50, 10)[one] == pytest.approx((0.5 + 0) / 2)
-    assert new_tiles(waves, {one: 10}, 49, 10)[one] == pytest.approx((0.5 + 0.5) / 2)
-    assert new_tiles(waves, {one: 10}, 29, 10)[one] == 1.0
+    assert new_tiles(waves, {one: 10}, 40)[one] == pytest.approx((0.5 + 0) / 2)
+    after_one, after_two = replaced(20 / 40, 10 / 40), replaced(30 / 40, 20 / 40)
+    assert after_one == pytest.approx(1 - math.exp(-0.5)) and after_two == pytest.approx(1 - math.exp(-2))
+    second = (1 + after_one) / 2  # one of its tiles is new, the other was wanted by the wave before
+    third = (after_two + after_one) / 2
+    assert new_tiles(waves, {one: 10}, 40, 10)[one] == pytest.approx((second + third) / 2)
+    assert new_tiles(waves, {one: 10}, 20, 10)[one] == 1.0
+
+
+def test_what_is_loaded_is_all_there_or_none_of_it() -> None:
+    assert replaced(1.0, 0.0) == 0.0 and replaced(1.01, 0.0) == 1.0
+    parts = [replaced(loaded, 0.1) for loaded in (0.0, 0.3, 0.6, 0.9, 1.0)]
+    assert parts == sorted(parts) and parts[0] == pytest.approx(0.1, abs=0.01) and parts[-1] == 1.0
+
+
+def test_a_block_waits_for_the_tile_that_comes_from_memory() -> None:
+    """A third of A is new and nothing of B: for a third of the blocks all loads of A wait, for the others none."""
+    a, b, same = Operation("a"), Operation("b"), Operation("same part of a")
+    origins = {a: Source(cold=1 / 3), b: Source(cold=0.0), same: Source(cold=1 / 3)}
+    (part, with_a), (rest, without) = cases(origins)
+    assert (part, rest) == pytest.approx((1 / 3, 2 / 3))
+    assert [one.cold for one in with_a.values()] == [1.0, 0.0, 1.0]
+    assert [one.cold for one in without.values()] == [0.0, 0.0, 0.0]
+    both = [
+        (weight, [one.cold for one in made.values()])
+        for weight, made in cases({a: Source(cold=0.5), b: Source(cold=0.25)})
+    ]
+    assert both == [(0.25, [1.0, 1.0]), (0.25, [1.0, 0.0]), (0.5, [0.0, 0.0])]
+    few = cases({a: Source(cold=0.02), b: Source(cold=1.0)})
+    assert [(weight, [one.cold for one in made.values()]) for weight, made in few] == [(1.0, [0.0, 1.0])]
+    many = cases({Operation("one"): Source(cold=at / 40) for at in range(40)})
+    assert sum(weight for weight, _ in many) == pytest.approx(1.0)
 
 
 def test_what_is_written_takes_memorys_time() -> None:

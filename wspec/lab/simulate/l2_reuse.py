@@ -3,9 +3,9 @@
 L2 sends so many bytes a cycle of data that nobody else wants; a tile that neighbouring SMs ask for at about the same
 time is read once and sent to all of them, up to what one SM can take (`tma_load.shared_rate` of the machine
 description), and one that SMs further apart ask for is not, or to a few of them (`tma_load.apart_rate`). What no block
-before has loaded comes from memory, and so does what was loaded so long ago that more than L2 keeps was loaded and
-stored since. All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of
-those that run after them.
+before has loaded comes from memory, and so does, of what was loaded before, as much as has been replaced in L2 since.
+All of it is read off the coordinates of the first loads of every block that runs at the beginning, and of those that
+run after them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import networkx as nx
 
@@ -28,7 +29,7 @@ from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import FOUND_REST, L2_OF_STORED, LOADED
+from wspec.model.fitted import FOUND_REST, LOADED
 from wspec.model.machine import Machine
 
 NO_PITCHES: Mapping[str, int] = {}
@@ -39,6 +40,7 @@ ALL = ((0.0, 1.0),)
 """All SMs load from the first tile to the last."""
 _LOOPS = ("scf.for", "scf.while")
 _ONE_AHEAD = 2  # buffers of a ring
+_FEW_BLOCKS = 0.04  # of all
 _FEWER = 0.9  # of the SMs that loaded before: a smaller change is none
 
 
@@ -55,6 +57,7 @@ class Source:
     along: bool = True  # does the loop around the load go along the matrix's rows?
     in_step: float = 1.0  # the part of the blocks that load at the same moments, as they wait for the same tiles
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
+    first: float = 1.0  # the part of the loads of a tile that nobody loaded before that wait for memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,7 @@ class Sources:
     def __init__(self, module: Operation, machine: Machine) -> None:
         self.program, self.kept = Compiler(module, machine, coordinates=True), machine.l2_kept_bytes
         self.sms = machine.sm_count
-        stored = sum(byte_size(op.operands[0].type) for op in module.walk() if op.name in STORES)
-        self.stored = L2_OF_STORED * stored  # bytes of L2 that a block's tile takes
+        self.stored = sum(byte_size(op.operands[0].type) for op in module.walk() if op.name in STORES)
 
     def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
         """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
@@ -113,8 +115,8 @@ class Sources:
             part = (1 + (max(1.0, count) - 1) * new[op]) / max(1.0, count) / sharers
             pitch = pitches.get(self._descriptor(op), LINE)
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
-            cold = new[op] * first_of_lines(op)
-            found[op] = Source(sharers, cold, part, pitch, *runs(tiles), goes_along(op), in_step, ends)
+            new_part, waiting = new[op], first_of_lines(op)
+            found[op] = Source(sharers, new_part, part, pitch, *runs(tiles), goes_along(op), in_step, ends, waiting)
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -175,23 +177,55 @@ def new_tiles(
 ) -> dict[Operation, float]:
     """Of each load, the part of a wave's tiles that L2 no longer has, the mean of all waves but the first.
 
-    It has those of the waves before, as many as together have no more than `kept` bytes; `sizes` are those of all that
-    a block loads between two waves, `stored` what a wave's stores take of L2. Of one wave all tiles are new.
+    What was loaded and stored since a tile was wanted last has replaced a part of it (`replaced`). `sizes` are the
+    bytes of all that a block loads between two waves, `stored` those that a wave stores, `kept` what L2 has room for.
+    Of one wave all tiles are new.
     """
     wanted = [{op: set(tiles) for op, tiles in wave.items()} for wave in waves]
     parts: dict[Operation, list[float]] = {op: [] for op in sizes}
     for at in range(1, len(wanted)):
         known: dict[Operation, set[object]] = {op: set() for op in sizes}
+        sought = {op: set(tiles) for op, tiles in wanted[at].items() if op in parts}
+        new = dict.fromkeys(sought, 0.0)
         for back, wave in enumerate(reversed(wanted[:at]), 1):
-            more = {op: tiles | known[op] for op, tiles in wave.items() if op in known}
-            loaded = sum(sizes[op] * len(tiles) for op, tiles in {**known, **more}.items())
-            if loaded + back * stored > kept:
+            if not any(sought.values()):
                 break
-            known.update(more)
-        for op, tiles in wanted[at].items():
-            if op in parts:
-                parts[op].append(len(tiles - known[op]) / len(tiles))
+            known = {op: tiles | wave.get(op, set()) for op, tiles in known.items()}
+            loaded = sum(sizes[op] * len(tiles) for op, tiles in known.items())
+            gone = replaced(loaded / kept, back * stored / kept)
+            for op, tiles in sought.items():
+                found = tiles & known[op]
+                new[op] += gone * len(found)
+                tiles -= found
+        for op, tiles in sought.items():
+            parts[op].append((new[op] + len(tiles)) / len(wanted[at][op]))
     return {op: statistics.fmean(some) if some else 1.0 for op, some in parts.items()}
+
+
+def replaced(loaded: float, stored: float) -> float:
+    """The part of what L2 had that is gone after so much was loaded and stored, both over what it has room for.
+
+    What is loaded is kept in the order of its use. What is stored takes any place in the rest of the room, and each the
+    same chance to meet what is looked for: of that a part exp(-stored / rest) is left.
+    """
+    rest = 1 - loaded
+    return 1 - math.exp(-stored / rest) if rest > 0 else float(rest < 0 or stored > 0)
+
+
+def cases(origins: Origins) -> list[tuple[float, Origins]]:
+    """(part of the blocks, where their tiles come from): a tile's loads all come from memory, or all from L2.
+
+    A block waits for the later of two tiles, which is later than their means say. Blocks for which the load is new that
+    is new least often are taken to be among those of the others; a case of a few blocks is left to the rest.
+    """
+    ends = sorted({0.0, 1.0, *(source.cold for source in origins.values())})
+    steps = list(pairwise(ends))
+    kept = [(low, high) for low, high in steps if high - low >= _FEW_BLOCKS] or steps
+    whole = sum(high - low for low, high in kept)
+    return [
+        ((high - low) / whole, {op: replace(one, cold=float(one.cold >= high)) for op, one in origins.items()})
+        for low, high in kept
+    ]
 
 
 def groups(tiles: Tiles) -> int:
@@ -264,7 +298,7 @@ def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWA
     slower = max(0.0, size / (numbers.dram * source.sharers) - way)
     queued = 1 + LOADED * traffic.busy
     more = queued * (numbers.dram_latency - numbers.tma_latency) + slower
-    return Arrival(flow, queued * numbers.tma_latency + source.cold * max(0.0, more))
+    return Arrival(flow, queued * numbers.tma_latency + source.cold * source.first * max(0.0, more))
 
 
 def _ids(grid: Grid, start: int, end: int) -> Sequence[Grid]:

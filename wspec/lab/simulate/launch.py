@@ -9,7 +9,7 @@ were played, times are interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from wspec.lab.simulate.actions import Block, Kind, Walked
 from wspec.lab.simulate.costs import LOAD, SCHEDULERS, STORE, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import ALWAYS, NO_PITCHES, UNKNOWN, Origins, Sources, Traffic, arrivals
+from wspec.lab.simulate.l2_reuse import ALWAYS, NO_PITCHES, UNKNOWN, Origins, Sources, Traffic, arrivals, cases
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
 from wspec.lab.simulate.power_drawn import drawn, loaded_bytes
@@ -194,8 +194,9 @@ class _Classes:
     ) -> None:
         self.simulator, self.arguments, self.grid, self.most = simulator, arguments, grid, most
         self.origins = simulator.origins(arguments, grid, most, pitches)
+        self.cases = cases(self.origins)
         self.traffic = Traffic(mhz)
-        self.walker = self._walker(self.traffic)
+        self.walkers = self._walkers(self.traffic)
         self.axes = sorted(simulator.program.axes())
         sizes = [grid[axis] if axis in self.axes else 1 for axis in range(3)]
         self.keys = [(x, y, z) for z in range(sizes[2]) for y in range(sizes[1]) for x in range(sizes[0])]
@@ -208,13 +209,14 @@ class _Classes:
             *range(count)
         ]  # fmt: skip
         self.sharings: list[Sharing] = []  # what they remember serves all classes
-        self.results: dict[tuple[int, int, int], SmResult] = {}  # (position in keys, blocks together, which sharing)
-        self.walked: dict[int, Block] = {}
+        self.results: dict[tuple[int, int, int, int], SmResult] = {}
+        """By (position in keys, blocks together, which sharing, which case)."""
+        self.walked: dict[tuple[int, int], Block] = {}  # by (position in keys, which case)
         self._times: dict[tuple[int, int], float] = {}
         self._with_traffic()
 
-    def _walker(self, traffic: Traffic) -> Walker:
-        return self.simulator.walker(self.arguments, self.grid, self.origins, traffic)
+    def _walkers(self, traffic: Traffic) -> list[Walker]:
+        return [self.simulator.walker(self.arguments, self.grid, origins, traffic) for _, origins in self.cases]
 
     def _with_traffic(self) -> None:
         """Play blocks as tiles come where memory writes as much as the block in the middle stores, and then with the
@@ -222,14 +224,19 @@ class _Classes:
         block was played for one that is."""
         middle = self.sample[len(self.sample) // 2]
         self._play_again(replace(self.traffic, written=self._written(middle)))
-        played = self.result(middle, self.most)
-        if 0 < played.busy[LOAD] <= _BUSY * played.cycles:
-            self._play_again(replace(self.traffic, busy=played.busy[LOAD] / played.cycles))
+        busy = self._over_cases(middle, lambda it: it.busy[LOAD])
+        cycles = self._over_cases(middle, lambda it: it.cycles)
+        if 0 < busy <= _BUSY * cycles:
+            self._play_again(replace(self.traffic, busy=busy / cycles))
+
+    def _over_cases(self, position: int, of: Callable[[SmResult], float]) -> float:
+        """The mean over the cases, of a full SM."""
+        return sum(weight * of(self.result(position, self.most, case=at)) for at, (weight, _) in enumerate(self.cases))
 
     def _play_again(self, traffic: Traffic) -> None:
         """With this on the ways, if tiles come otherwise then."""
-        before, self.traffic, self.walker = self.walker, traffic, self._walker(traffic)
-        if self.walker.arrivals != before.arrivals:
+        before, self.traffic, self.walkers = self.walkers, traffic, self._walkers(traffic)
+        if any(now.arrivals != then.arrivals for now, then in zip(self.walkers, before, strict=True)):
             self.results.clear()
             self.walked.clear()
 
@@ -240,23 +247,29 @@ class _Classes:
         read = sum(size * self.origins.get(op, UNKNOWN).memory for op, size in loaded.items())
         return stored / (stored + read) if read else 0.0
 
-    def block(self, position: int) -> Block:
-        if position not in self.walked:
-            self.walked[position] = self.walker.block(self.keys[position])
-        return self.walked[position]
+    def block(self, position: int, case: int = 0) -> Block:
+        if (position, case) not in self.walked:
+            self.walked[position, case] = self.walkers[case].block(self.keys[position])
+        return self.walked[position, case]
 
-    def result(self, position: int, together: int, which: int = 0) -> SmResult:
-        key = (position, together, which)
+    def result(self, position: int, together: int, which: int = 0, case: int = 0) -> SmResult:
+        key = (position, together, which, case)
         if not self.sharings:
             self.sharings = self.simulator.sharings(self.block(position), self.most)
         if key not in self.results:
-            self.results[key] = self.simulator.play(self.block(position), together, sharing=self.sharings[which])
+            block, sharing = self.block(position, case), self.sharings[which]
+            self.results[key] = self.simulator.play(block, together, sharing=sharing)
         return self.results[key]
 
     def residence(self, position: int, together: int) -> float:
-        """The mean of both ways in which warp groups may share the units: out of step, and in step."""
-        first = _residence(self.result(position, together))
-        return _mean([first, *(_residence(self.result(position, together, i)) for i in range(1, len(self.sharings)))])
+        """The mean of both ways in which warp groups may share the units, out of step and in step, and over where tiles
+        may come from."""
+        self.result(position, together)  # how they may share them
+        ways = range(len(self.sharings))
+        return sum(
+            weight * _mean([_residence(self.result(position, together, i, at)) for i in ways])
+            for at, (weight, _) in enumerate(self.cases)
+        )
 
     def _between(self, position: int) -> list[tuple[int, float]]:
         """The classes that were played around this one, and their weights."""
@@ -320,8 +333,12 @@ class _Classes:
         """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""
         if not part:
             return 0.0
-        block = self._walker(replace(self.traffic, part=part)).block(self.keys[0])
-        return _mean([_residence(self.simulator.play(block, sharing=sharing)) for sharing in self.sharings])
+        found = 0.0
+        for (weight, _), walker in zip(self.cases, self._walkers(replace(self.traffic, part=part)), strict=True):
+            block = walker.block(self.keys[0])
+            times = [_residence(self.simulator.play(block, sharing=sharing)) for sharing in self.sharings]
+            found += weight * _mean(times)
+        return found
 
     def schedule(self) -> float:
         """Block by block; each SM does its blocks at the speed of as many as are there."""
