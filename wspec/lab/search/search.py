@@ -29,7 +29,6 @@ from wspec.tune.variations import together as both
 
 STEPS = 30_000  # of the simulator, in at most two seconds; not a time, so that every machine finds the same plans
 MARGIN = 1.05  # a little more than the mean error of a comparison with the planner's own plan, docs/simulator.md
-KEPT = 5  # runners-up that are shown
 
 
 @dataclass(frozen=True, slots=True)
