@@ -1,4 +1,4 @@
-"""The examples of docs/checker.md are what the checker says of the scripts under `cases/`."""
+"""The examples of docs/findings.md are what the checker says of the scripts under `cases/`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.check.cases import ROOT, cases
 from tests.support.goldens import assert_golden
 from wspec.check import CODES, check
 
-DOCUMENT = ROOT / "docs" / "checker.md"
+DOCUMENT = ROOT / "docs" / "findings.md"
 BLOCK = re.compile(r"<!-- finding ([\w-]+) of ([\w-]+) -->\n```text\n.*?```", re.S)
 
 
