@@ -6,7 +6,7 @@ import functools
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any
 
 from triton import knobs
 
+from wspec.bridge.collector import collect_if_due
 from wspec.bridge.frontend import KernelSource, capability
 from wspec.bridge.ptx.edits import NO_EDITS, PtxEdits
 from wspec.bridge.ptx.shown import shown
@@ -167,11 +168,23 @@ def assemble(ptx: str, source: KernelSource) -> tuple[bytes, str]:
         with open(ptx_path, "w") as file:
             file.write(ptx)
         command = [get_ptxas(source.target.arch).path, *_ptxas_flags(source), ptx_path, "-o", cubin_path]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BridgeError(f"ptxas failed with exit code {done.returncode}", done.stderr)
+        code, log = _waited_for(command)
+        if code != 0:
+            raise BridgeError(f"ptxas failed with exit code {code}", log)
         with open(cubin_path, "rb") as cubin:
-            return cubin.read(), done.stderr
+            return cubin.read(), log
+
+
+def _waited_for(command: Sequence[str]) -> tuple[int, str]:
+    """The exit code of a program, and what it says on stderr."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            collect_if_due()
+            _, log = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+        return process.returncode, log
 
 
 def _ptxas_flags(source: KernelSource) -> list[str]:
