@@ -164,8 +164,8 @@ def test_what_is_left_alone_is_the_plain_kernel_whatever_it_leaves() -> None:
     assert verdict(Process(), Process(usual=left(OTHER, specialized=False))) == ([], {what: 1})
 
 
-def test_where_a_guard_had_the_plain_kernel_run_its_blocks_have_raced() -> None:
-    """105011010 or one of its neighbours, once: 33 launches of the plain kernel had agreed, and so had the executor."""
+def test_what_a_guard_had_run_is_the_plain_kernel_whatever_it_leaves() -> None:
+    """As 105011003 once: 33 launches of the plain kernel had agreed, and the executor finds nothing in one block."""
     what = "the plain kernel leaves other numbers in another process"
     assert verdict(Process(), Process(overlapping=left(OTHER, specialized=False))) == ([], {what: LAYOUTS})
 

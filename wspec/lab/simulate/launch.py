@@ -9,7 +9,7 @@ were played, times are interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -208,7 +208,6 @@ class _Classes:
         self.sample = sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)}) if count > wanted else [
             *range(count)
         ]  # fmt: skip
-        self.sharings: list[Sharing] = []  # what they remember serves all classes
         self.results: dict[tuple[int, int, int, int], SmResult] = {}
         """By (position in keys, blocks together, which sharing, which case)."""
         self.walked: dict[tuple[int, int], Block] = {}  # by (position in keys, which case)
@@ -222,16 +221,28 @@ class _Classes:
         """Play blocks as tiles come where memory writes as much as the block in the middle stores, and then with the
         latency that they have where the way from L2 is as busy as there. Where it is busy for most of the time the
         block was played for one that is."""
-        middle = self.sample[len(self.sample) // 2]
-        self._play_again(replace(self.traffic, written=self._written(middle)))
-        busy = self._over_cases(middle, lambda it: it.busy[LOAD])
-        cycles = self._over_cases(middle, lambda it: it.cycles)
+        self._play_again(replace(self.traffic, written=self._written(self.middle)))
+        played = [self.result(self.middle, self.most, case=at) for at in range(len(self.cases))]
+        busy, cycles = (
+            self._over_cases([one.busy[LOAD] for one in played]),
+            self._over_cases([one.cycles for one in played]),
+        )
         if 0 < busy <= _BUSY * cycles:
             self._play_again(replace(self.traffic, busy=busy / cycles))
 
-    def _over_cases(self, position: int, of: Callable[[SmResult], float]) -> float:
-        """The mean over the cases, of a full SM."""
-        return sum(weight * of(self.result(position, self.most, case=at)) for at, (weight, _) in enumerate(self.cases))
+    @cached_property
+    def middle(self) -> int:
+        """The position of the block in the middle of those that are played."""
+        return self.sample[len(self.sample) // 2]
+
+    @cached_property
+    def sharings(self) -> list[Sharing]:
+        """What they remember serves all classes."""
+        return self.simulator.sharings(self.block(self.middle), self.most)
+
+    def _over_cases(self, values: Sequence[float]) -> float:
+        """The mean of a value for each case."""
+        return sum(weight * value for (weight, _), value in zip(self.cases, values, strict=True))
 
     def _play_again(self, traffic: Traffic) -> None:
         """With this on the ways, if tiles come otherwise then."""
@@ -254,8 +265,6 @@ class _Classes:
 
     def result(self, position: int, together: int, which: int = 0, case: int = 0) -> SmResult:
         key = (position, together, which, case)
-        if not self.sharings:
-            self.sharings = self.simulator.sharings(self.block(position), self.most)
         if key not in self.results:
             block, sharing = self.block(position, case), self.sharings[which]
             self.results[key] = self.simulator.play(block, together, sharing=sharing)
@@ -264,11 +273,9 @@ class _Classes:
     def residence(self, position: int, together: int) -> float:
         """The mean of both ways in which warp groups may share the units, out of step and in step, and over where tiles
         may come from."""
-        self.result(position, together)  # how they may share them
         ways = range(len(self.sharings))
-        return sum(
-            weight * _mean([_residence(self.result(position, together, i, at)) for i in ways])
-            for at, (weight, _) in enumerate(self.cases)
+        return self._over_cases(
+            [_mean([_residence(self.result(position, together, i, at)) for i in ways]) for at in range(len(self.cases))]
         )
 
     def _between(self, position: int) -> list[tuple[int, float]]:
@@ -333,12 +340,13 @@ class _Classes:
         """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""
         if not part:
             return 0.0
-        found = 0.0
-        for (weight, _), walker in zip(self.cases, self._walkers(replace(self.traffic, part=part)), strict=True):
-            block = walker.block(self.keys[0])
-            times = [_residence(self.simulator.play(block, sharing=sharing)) for sharing in self.sharings]
-            found += weight * _mean(times)
-        return found
+        blocks = [walker.block(self.keys[0]) for walker in self._walkers(replace(self.traffic, part=part))]
+        return self._over_cases(
+            [
+                _mean([_residence(self.simulator.play(one, sharing=sharing)) for sharing in self.sharings])
+                for one in blocks
+            ]
+        )
 
     def schedule(self) -> float:
         """Block by block; each SM does its blocks at the speed of as many as are there."""
