@@ -11,10 +11,10 @@ from wspec.decision import NOT_ASKED, Decision
 from wspec.lab.bench import drawn_kernels
 
 
-def decided(rows: int, columns: int, warps: int, **options: Any) -> Decision[bool]:
-    types = {"a_desc": f"tensordesc<bf16[{rows}, 64]>", "b_desc": f"tensordesc<bf16[64, {columns}]>"}
+def decided(rows: int, columns: int, warps: int, depth: int = 64, **options: Any) -> Decision[bool]:
+    types = {"a_desc": f"tensordesc<bf16[{rows}, {depth}]>", "b_desc": f"tensordesc<bf16[{depth}, {columns}]>"}
     types |= {"c_desc": f"tensordesc<bf16[{rows}, {columns}]>", **dict.fromkeys("MNK", "i32:16")}
-    values = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64, "GROUP": 8, "B_BY_ROWS": False}
+    values = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "GROUP": 8, "B_BY_ROWS": False}
     options = {"gate": "off", "num_warps": warps, "num_stages": 3, **options}
     plan = api.offline(drawn_kernels.product_tma, types, values, **options).plan()
     assert plan is not None
@@ -30,6 +30,11 @@ def test_products_that_load_in_time_start_early(rows: int, columns: int, warps: 
 def test_products_that_wait_for_tiles_start_behind_and_say_why(rows: int, columns: int) -> None:
     found = decided(rows, columns, 4)
     assert not found and "cycles to arrive" in found.why_not
+
+
+def test_rows_of_half_a_line_arrive_more_slowly() -> None:
+    assert decided(128, 128, 8) and not decided(128, 128, 8, depth=32)
+    assert decided(128, 256, 8, depth=32)
 
 
 def test_a_person_decides() -> None:

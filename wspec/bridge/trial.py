@@ -3,15 +3,17 @@
 The gate's model is right about kernels like those that it was calibrated with. Of others it may not know what bounds
 them, and a launch's sizes decide too. So a kernel that the model lets through proves itself: of each size, launches are
 timed with events, some of either kind, each of them made once, as it would be anyway. Nobody waits for the card. Where
-the host is slower than the card, its times would be the host's: the card is then kept busy while a launch is made, for
-twice as long as the host took before. While a graph is captured there are no turns.
+the host is slower than the card, its times would be the host's: a card that has nothing left to do is then kept busy
+while a launch is made, for twice as long as the host took before. While a graph is captured there are no turns.
 
-A card that has just begun to work runs at a higher clock than one that has worked for a second, while memory and L2 are
-as fast; so which of two kernels is faster may change. Where the two were close they take turns again, later.
+A card that has just begun to work runs at a higher clock than one that has worked for a tenth of a second, while memory
+and L2 are as fast; so which of two kernels is faster may change. Where the two were close they take turns again, later,
+and then several launches a turn: a launch behind one of the other kernel finds other tiles in L2.
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 import threading
 import time
@@ -35,9 +37,10 @@ QUIET = 3  # launches of a size before its trial: a program that makes no more p
 TOLERANCE = 1.01  # the specialized kernel stays unless it takes longer than this part of the plain one's time
 ATTEMPTS = 3  # rounds of turns in which no times could be told, until the trial ends without them
 AGREED = 8  # sizes in a row that ended alike: others are taken to end so too
-LATER = 8  # times as many launches as until a trial's end, until the next one of that size
-LOOKS = 4  # trials of a size in all
-CLOSE = 1.25  # no clock makes up for more
+LATER = 4  # times as many launches as until a trial's end, until the next one of that size
+ROW = 4  # launches a turn, then; the first one is not timed
+HOT_MS = 2e3  # of launches of a size, after which it has no more trials
+CLOSE = 1.5  # no clock makes up for more: an H200 runs at 1.98 GHz or, for long, at 1.3
 HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own say nothing
 AHEAD = 2.0  # so many times as long as the host takes for a launch the card is kept busy meanwhile
 MOST_BUSY_MS = 1.0
@@ -73,17 +76,24 @@ class Contest:
     """Of one size."""
 
     launches: int = 0
-    turns: list[Turn] = field(default_factory=list)
+    on_trial: int = 0  # launches of the trial that is on
+    turns: list[Turn] = field(default_factory=list)  # those of them that were timed
+    end: Event | None = None  # of the last of them
     host_ms: float = 0.0  # the longest that the host took for a launch on an idle card
     keeps: bool | None = None  # the specialized kernel; None: not settled
     begins: bool = True  # what runs until then is the specialized one
     looks: int = 0  # trials that told something
     next_look: int = 0  # at so many launches; 0: never
 
-    def until_next_look(self) -> Contest | None:
-        """Counts a launch that is made again; None where it is to be timed once more."""
+    def since(self, look: int) -> Contest | None:
+        """Counts a launch that is made again as that look decided; None where it is to be timed, or was since then."""
         self.launches += 1
-        return self if not 0 < self.next_look <= self.launches else None
+        return self if look == self.looks and self.launches < self.next_look else None
+
+    @property
+    def row(self) -> int:
+        """Launches a turn."""
+        return ROW if self.looks else 1
 
 
 def on_trial(
@@ -142,7 +152,8 @@ class Trial:
         if recording.count and (now := recording.now) is not None:
             contest = None if self.certain else self.contests.get((x, y, z, *self._read(rest)))
             now.once |= keeps is None
-            now.relied += [contest.until_next_look] if contest is not None and contest.next_look else []
+            if contest is not None and contest.next_look:
+                now.relied.append(functools.partial(contest.since, contest.looks))
         if keeps:
             self.run(x, y, z, stream, function, packed, *rest)
             return
@@ -177,9 +188,9 @@ class Trial:
             self._start(not self.begins, launch, rest)
         elif not self._is_round_over(contest):
             self._timed(contest, launch, rest)
-        elif not contest.turns[-1].end.query():  # the card has not come that far
+        elif contest.end is not None and not contest.end.query():  # the card has not come that far
             self._start(contest.begins, launch, rest)
-        elif self._can_tell(contest) or len(contest.turns) >= ATTEMPTS * 2 * self.pairs:
+        elif self._can_tell(contest) or contest.on_trial >= ATTEMPTS * self._round(contest):
             self._settle(contest)
             self._start(contest.keeps is True, launch, rest)
         else:
@@ -201,8 +212,15 @@ class Trial:
 
     def _timed(self, contest: Contest, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         """A launch of the one whose turn it is."""
-        ours, start, end = len(contest.turns) % 2 == 0, self.event(), self.event()
-        if contest.host_ms:
+        ours, behind = contest.on_trial // contest.row % 2 == 0, contest.on_trial % contest.row
+        contest.on_trial += 1
+        start, end, before = self.event(), self.event(), contest.end
+        contest.end = end
+        if contest.row > 1 and not behind:
+            self._start(ours, launch, rest)
+            end.record()
+            return
+        if contest.host_ms and (before is None or before.query()):
             self.keep_busy(min(AHEAD * contest.host_ms, MOST_BUSY_MS))
         began = time.perf_counter()
         start.record()
@@ -213,8 +231,12 @@ class Trial:
         contest.host_ms = max(contest.host_ms, 0.0 if was_busy else host_ms)
         contest.turns.append(Turn(start, end, ours, host_ms, was_busy))
 
+    def _round(self, contest: Contest) -> int:
+        """Launches until times are looked at."""
+        return 2 * self.pairs * contest.row
+
     def _is_round_over(self, contest: Contest) -> bool:
-        return len(contest.turns) > 0 and len(contest.turns) % (2 * self.pairs) == 0
+        return contest.on_trial > 0 and contest.on_trial % self._round(contest) == 0
 
     def _can_tell(self, contest: Contest) -> bool:
         return all(len(self._times(contest, ours)) >= self.pairs for ours in (True, False))
@@ -225,6 +247,7 @@ class Trial:
         return [one for one in found if one is not None]
 
     def _settle(self, contest: Contest) -> None:
+        contest.on_trial, contest.end = 0, None
         if not self._can_tell(contest):
             contest.keeps = contest.begins
             return
@@ -232,7 +255,7 @@ class Trial:
         contest.turns.clear()
         contest.keeps = times[0] <= TOLERANCE * times[1]
         contest.looks += 1
-        if contest.looks < LOOKS and times[0] < CLOSE * times[1] < CLOSE**2 * times[0]:
+        if max(times) < CLOSE * min(times) and contest.launches * min(times) < HOT_MS:
             contest.next_look = LATER * contest.launches
         if contest.looks == 1:
             self.in_a_row = self.in_a_row + 1 if contest.keeps == self.last else 1

@@ -59,11 +59,6 @@ def cost(op: Operation, machine: Machine) -> Cost:
     return Cost("fma", count / machine.fma)
 
 
-def loaded_bytes(loop: Operation) -> int:
-    """Bytes of tiles that an iteration loads."""
-    return sum(byte_size(op.results[0].type) for op in loop.walk() if op.name in _LOADS)
-
-
 LINE = 128  # bytes of a line of L2
 
 

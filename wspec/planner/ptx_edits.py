@@ -12,7 +12,7 @@ from wspec.ir.shapes import DOTS
 from wspec.ir.types import TensorType
 from wspec.model.fitted import HELD_SHARE, STARTS_BEHIND
 from wspec.model.machine import Machine
-from wspec.model.operations import iteration, loaded_bytes, loop_work
+from wspec.model.operations import iteration, loop_work
 from wspec.options import Options
 from wspec.plan.plan import Plan
 from wspec.target.hopper import WGMMA_ROWS
@@ -52,10 +52,10 @@ def _early(asked: bool | None, loops: Sequence[Operation], machine: Machine) -> 
         return Decision(True) if asked else NOT_ASKED
     for loop in filter(_shares_tiles, loops):
         work = loop_work(loop, machine)
-        loads, others = loaded_bytes(loop) / machine.tma_rate, max(work.mma, work.compute)
-        if loads > STARTS_BEHIND * others:
+        others = max(work.mma, work.compute)
+        if work.tma > STARTS_BEHIND * others:
             why = (
-                f"an iteration's tiles take {loads:.0f} cycles to arrive and its products {others:.0f}; L2 sends a "
+                f"an iteration's tiles take {work.tma:.0f} cycles to arrive and its products {others:.0f}; L2 sends a "
                 "tile to many SMs at once where blocks run in step, which those that start early do not"
             )
             return Decision(None, why)

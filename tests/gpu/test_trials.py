@@ -1,0 +1,59 @@
+"""Trials on a card: launches that are made again come to the next look, and run what that one decides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import wspec
+from tests.bridge.sample_kernels import GEMM_BLOCKS, gemm
+from wspec.bridge import trial
+from wspec.bridge.overlap_guard import Plain
+from wspec.bridge.trial import Contest, Trial
+
+pytestmark = pytest.mark.gpu
+SIZE = 2048
+
+
+def test_looks_come_again_though_launches_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    settle = Trial._settle
+
+    def decide(self: Trial, contest: Contest) -> None:
+        settle(self, contest)
+        contest.keeps = len(looks) == 0  # the specialized kernel after the first look, the plain one since
+        looks.append(contest.launches)
+
+    ways = Counter[str]()
+    start, call = Plain.start, Trial.__call__
+
+    def plain(self: Plain, *args: Any) -> None:
+        ways["plain"] += 1
+        start(self, *args)
+
+    def ordinary(self: Trial, *args: Any) -> None:
+        ways["ordinary"] += 1
+        call(self, *args)
+
+    monkeypatch.setattr(trial, "CLOSE", 1e3)
+    monkeypatch.setattr(Trial, "_settle", decide)
+    monkeypatch.setattr(Trial, "__call__", ordinary)
+    monkeypatch.setattr(Plain, "start", plain)
+    torch.manual_seed(0)
+    a, b = (torch.randn(SIZE, SIZE, device="cuda", dtype=torch.float16) for _ in range(2))
+    c = torch.empty(SIZE, SIZE, device="cuda", dtype=torch.float16)
+    left, right = TensorDescriptor.from_tensor(a, [128, 64]), TensorDescriptor.from_tensor(b, [64, 128])
+    kernel = wspec.compile(gemm)
+    for number in range(3000):
+        kernel[(SIZE // 128, SIZE // 128)](left, right, c, SIZE, SIZE, **GEMM_BLOCKS, num_warps=8)
+        if number % 100 == 0:
+            torch.testing.assert_close(c, a @ b, rtol=1e-2, atol=2e-1)
+            c.zero_()
+    first, second, third = looks[:3]
+    assert second > trial.LATER * first and third > trial.LATER * second
+    assert ways["ordinary"] < 1000, "most launches are made again without looking"
+    assert ways["plain"] >= 2 * trial.ROW, "some of either kind are timed"
