@@ -18,7 +18,7 @@ from wspec.lab.bench.measured_points import attention_point, matmul_point, point
 from wspec.lab.simulate import Edits, Simulator
 from wspec.lab.simulate.actions import Action, Kind
 from wspec.lab.simulate.barrier_steps import COPIES
-from wspec.lab.simulate.l2_reuse import Sources, first_of_lines
+from wspec.lab.simulate.l2_reuse import Matrix, Sources, first_of_lines
 from wspec.lab.simulate.points import Point, read_points, write_points
 from wspec.specs.kernel_file import load_kernel
 
@@ -83,9 +83,30 @@ def test_which_way_the_loop_of_a_product_goes(transposed: bool, kind: str) -> No
     text = (
         bridge.plain_ttgir(offline.source) if plain else bridge.final_ttgir(offline.dump("specialized"), offline.source)
     )
-    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, {"a_desc": 1, "b_desc": 2})
+    matrices = {"a_desc": Matrix(1), "b_desc": Matrix(2)}
+    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, matrices)
     in_loops = [op for op in sources if any(around.name == "scf.for" for around in op.ancestors())]
-    assert {(sources[op].pitch, sources[op].along) for op in in_loops} == {(1, True), (2, transposed)}
+    assert {(sources[op].matrix.pitch, sources[op].along) for op in in_loops} == {(1, True), (2, transposed)}
+
+
+@pytest.mark.parametrize("kind", ["plain", "specialized"])
+def test_tiles_that_reach_past_the_end(kind: str) -> None:
+    """Of A's rows of tiles of 128 the last one has 32 rows: of its boxes of 64 one is half empty and one is all."""
+    one = matmul_point((544, 4096, 1024), True, "bf16", kind, (128, 128, 64, 8, 3, 8), 500.0)
+    offline = api.offline(
+        load_kernel(str(ROOT / one.kernel)).function, one.signature, one.constexprs, gate="off", **one.options
+    )
+    text = (
+        bridge.plain_ttgir(offline.source)
+        if kind == "plain"
+        else bridge.final_ttgir(offline.dump("specialized"), offline.source)
+    )
+    rows = {"a_desc": Matrix(rows=544), "b_desc": Matrix(rows=4096)}
+    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, rows)
+    inside = [op for op in sources if any(around.name == "scf.for" for around in op.ancestors())]
+    found = sorted((sources[op].clipped, sources[op].past) for op in inside)
+    expected = [(0.0, 0.0), (0.2, 0.75)] if kind == "plain" else [(0.0, 0.0), (0.2, 0.5), (0.2, 1.0)]
+    assert found == [pytest.approx(one, abs=0.01) for one in expected]
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,29 @@ def test_a_block_waits_for_the_tile_that_comes_from_memory() -> None:
     assert sum(weight for weight, _ in many) == pytest.approx(1.0)
 
 
+def test_blocks_whose_tiles_reach_past_the_end_are_played_apart() -> None:
+    a, b = Operation("a"), Operation("b")
+    (rest, whole), (part, cut) = cases({a: Source(cold=0.0, clipped=0.2, past=0.75), b: Source(cold=0.0)})
+    assert (rest, part) == pytest.approx((0.8, 0.2))
+    assert [one.clipped for one in whole.values()] == [0.0, 0.0] and [one.clipped for one in cut.values()] == [1.0, 0.0]
+    four = cases({a: Source(cold=0.5, clipped=0.2, past=0.75), b: Source(cold=0.0)})
+    assert [weight for weight, _ in four] == pytest.approx([0.4, 0.4, 0.1, 0.1])
+
+
+def test_rows_past_the_end_come_at_their_own_rate() -> None:
+    def way(row: int, **cut: float) -> float:
+        one = Source(neighbours=8.0, memory=0.0, cold=0.0, **cut)
+        return dict(arrival(32768, one, NUMBERS, row=row).flow.busy)[LOAD]
+
+    for row in (64, 128):
+        past = 32768 / NUMBERS.past_rate(row)
+        assert way(row, clipped=1.0, past=0.75) == pytest.approx(0.25 * way(row) + 0.75 * past)
+        assert way(row, clipped=0.0, past=0.75) == way(row) < past
+    assert NUMBERS.past_rate(64) == NUMBERS.past_rate(128) / 2 == NUMBERS.past / 2
+    alone = NUMBERS.at(NUMBERS.measured_mhz, 1 / 132)
+    assert alone.past_rate(128) == NUMBERS.load_most
+
+
 def test_what_is_written_takes_memorys_time() -> None:
     """Of loads that wait for memory, not of those that wait for L2."""
     streamed, reused = (Source(neighbours=1.0, memory=part, cold=0.0) for part in (1.0, 0.1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wspec.lab.simulate.costs import LINE, LOAD, numbers, row_class
-from wspec.lab.simulate.l2_reuse import Source, arrival
+from wspec.lab.simulate.l2_reuse import Matrix, Source, arrival
 from wspec.model.machine import load_machine
 
 NUMBERS = numbers(load_machine("h200"))
@@ -25,7 +25,7 @@ def test_what_neighbours_want_comes_as_it_was_measured() -> None:
 
 
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:
-    of_l2 = Source(sharers, cold=0.0, memory=0.0, pitch=pitch, neighbours=sharers)
+    of_l2 = Source(sharers, cold=0.0, memory=0.0, matrix=Matrix(pitch), neighbours=sharers)
     return dict(arrival(TILE, of_l2, NUMBERS, row=row).flow.busy)[LOAD]
 
 

@@ -89,6 +89,10 @@ class DrawnProduct(Shape):
         wide = self.k if self.by_rows else self.n
         return {"a_desc": HALF * self.k, "b_desc": HALF * wide, "c_desc": HALF * self.n}
 
+    @property
+    def heights(self) -> dict[str, int]:
+        return product_heights(self.m, self.n, self.k, self.by_rows)
+
     def points(self) -> list[Point]:
         return [point for tile in self.tiles for point in _both(str(self), self._point(tile), _in_words(tile))]
 
@@ -107,6 +111,7 @@ class DrawnProduct(Shape):
             "arguments": {"M": self.m, "N": self.n, "K": self.k},
             "grid": (min(SMS, count) if self.form == "product_persistent" else count, 1, 1),
             "pitches": self.pitches,
+            "heights": self.heights,
         }
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:
@@ -261,5 +266,13 @@ def _attention(draw: random.Random, at: int, tiles: int) -> Shape:
 
 
 def moved_here(point: Point) -> Point:
-    """A point of a file, whose kernel is looked for where it is now."""
-    return replace(point, kernel=_kernel(point.kernel.rpartition(":")[2]))
+    """A point of a file, whose kernel is looked for where it is now; older files do not say heights."""
+    at, heights = point.arguments, point.heights
+    if "b_desc" in point.signature:
+        heights = product_heights(int(at["M"]), int(at["N"]), int(at["K"]), bool(point.constexprs["B_BY_ROWS"]))
+    return replace(point, kernel=_kernel(point.kernel.rpartition(":")[2]), heights=heights)
+
+
+def product_heights(m: int, n: int, k: int, by_rows: bool) -> dict[str, int]:
+    """Rows of the matrices of a product, by their descriptors."""
+    return {"a_desc": m, "b_desc": n if by_rows else k, "c_desc": m}

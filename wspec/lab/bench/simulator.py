@@ -81,7 +81,7 @@ class Predictor:
             tiles, simulator.program.names, point.arguments, point.grid, slots, shared=blocks > 1
         )
         clock = (self.at_clock and point.clock_mhz) or self.clock_mhz
-        return simulator.predict(arguments, grid, clock_mhz=clock, pitches=point.pitches)
+        return simulator.predict(arguments, grid, clock_mhz=clock, matrices=point.matrices)
 
     def _compile(self, point: Point) -> tuple[Simulator, TileLoop | None, int]:
         """The simulator; how blocks take tiles, if they walk through tiles; blocks on an SM."""

@@ -18,6 +18,7 @@ from wspec.lab.calibrate.tiles import (
     ONE_MIB,
     PARAMS,
     ROW,
+    ROWS,
     SIZES,
     Matrix,
     Walk,
@@ -163,6 +164,8 @@ def quantities() -> tuple[Quantity, ...]:
     found.append(Quantity("shared_rate", "bytes/clk/SM", what, "sharers"))
     what = "each of all SMs, blocks whose number has the same remainder by so many over the same 256 KiB in L2, 16 KiB"
     found.append(Quantity("apart_rate", "bytes/clk/SM", what, "owners"))
+    what = "each of all SMs, a box of 128 rows past the end of the matrix"
+    found.append(Quantity("past_rate", "bytes/clk/SM", what))
     found.append(Quantity("issue", "cycles", "one turn of a warp that loads: wait for a place, expect, issue a box"))
     found.append(Quantity("dram_total", "GB/s", "all SMs together, from memory (dram_rate by globaltimer)", "KiB"))
     return tuple(found)
@@ -184,6 +187,7 @@ def measure(bench: Bench) -> Samples:
         found["shared_rate"][sharers] = _rate(matrix, 16 * KIB, "shared_rate", sharers)[0]
     for owners in OWNERS:
         found["apart_rate"][owners] = _rate(matrix, 16 * KIB, "apart_rate", owners=owners)[0]
+    found["past_rate"][0] = _rate(matrix, 16 * KIB, "past_rate")[0]
     smallest = SIZES[0]  # so small that the warp is what takes the time
     found["issue"][0] = [smallest * KIB / rate for rate in found["alone_rate"][smallest]]
     return found
@@ -221,6 +225,8 @@ def _rate(matrix: Matrix, size: int, name: str, sharers: int = 1, owners: int = 
                 walk = Walk(size, 256 * KIB // size, 1, 256 * KIB // size, sharers=sharers)
             elif name == "apart_rate":
                 walk = Walk(size, 256 * KIB // size, 1, 256 * KIB // size, owners=owners)
+            elif name == "past_rate":
+                walk = Walk(size, 1, 0, 0, ROWS)
             else:
                 walk = Walk(size, ONE_MIB // size, 1, 0)
             out = bench.run("tma_load_rate", matrix.arguments(walk, reps), 4 * blocks, grid=blocks).reshape(-1, 4)

@@ -75,6 +75,7 @@ class Numbers:
     load_own: Mapping[tuple[int, int], float]  # the same by `row_class`
     load_near: Mapping[tuple[int, int, bool], float]  # of what eight neighbours want, by that and `along`
     load_most: float  # bytes that an SM can take
+    past: float  # bytes of rows past the end of a matrix, an SM of a full grid, all of which load such rows
     merged: Mapping[int, float]  # by how many neighbours want the same, the part of the way from one to the other
     merged_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
@@ -131,6 +132,7 @@ class Numbers:
             load=more * self.load,
             load_own=_times(more, self.load_own),
             load_near=_times(more, self.load_near),
+            past=more * self.past,
             dram=more * self.dram,
             tma_latency=self.tma_latency / faster,
             dram_latency=self.dram_latency / faster,
@@ -153,6 +155,10 @@ class Numbers:
         near = self.load_near.get((*kind, along), self.load_most)
         merged = max(_between(self.merged, neighbours, 0.0), _between(self.merged_apart, apart, 0.0))
         return min(own + merged * (near - own), self.most_rate(kind))
+
+    def past_rate(self, row_bytes: int) -> float:
+        """Bytes a cycle that an SM gets of rows past the end of a matrix: of short rows as many rows."""
+        return min(self.past, self.load_most) * min(1.0, row_bytes / LINE)
 
     def most_rate(self, kind: tuple[int, int]) -> float:
         """Bytes a cycle that an SM can take, the others idle, of tiles of that `row_class`."""
@@ -230,6 +236,7 @@ class _Source:
             load=own,
             load_own={kind: min(rate, near.get((*kind, True), rate)) for kind, rate in self._rows("own").items()},
             load_near=near,
+            past=self.one("tma_load.past_rate", own),
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             merged=_parts(shared, own, shared.get(_GROUP, machine.tma_rate)),
             merged_apart=self._apart(own, near.get((LINE, LINE, True), machine.tma_rate)),

@@ -32,8 +32,18 @@ from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, W
 from wspec.model.fitted import FOUND_REST, LOADED
 from wspec.model.machine import Machine
 
-NO_PITCHES: Mapping[str, int] = {}
-"""All rows begin at lines of L2."""
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What lies behind a descriptor."""
+
+    pitch: int = LINE  # bytes from row to row
+    rows: float = math.inf
+
+
+Matrices = Mapping[str, Matrix]
+"""By the names of descriptors; of those that are not there all rows begin at lines of L2, and no tile ends behind."""
+NONE_KNOWN: Matrices = {}
 Tiles = dict[Operation, list[object]]
 """Of each load, coordinates."""
 ALL = ((0.0, 1.0),)
@@ -51,13 +61,15 @@ class Source:
     sharers: float = 1.0  # blocks of a wave that want a tile; the mean over tiles
     cold: float = 1.0  # the part of the tiles that nobody loaded before, in all waves but the first
     memory: float = 1.0  # the part of all that is loaded that memory has to send
-    pitch: int = 128  # bytes from row to row of the matrix
+    matrix: Matrix = Matrix()
     neighbours: float = 1.0  # of those that follow each other; the mean over runs
     apart: float = math.inf  # blocks from the beginning of a run to that of the next one that wants the tile; median
     along: bool = True  # does the loop around the load go along the matrix's rows?
     in_step: float = 1.0  # the part of the blocks that load at the same moments, as they wait for the same tiles
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
     first: float = 1.0  # the part of the loads of a tile that nobody loaded before that wait for memory
+    clipped: float = 0.0  # the part of the tiles that reach past the end of the matrix
+    past: float = 0.0  # the part of the rows of such a tile that lies there
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +107,8 @@ class Sources:
         self.sms = machine.sm_count
         self.stored = sum(byte_size(op.operands[0].type) for op in module.walk() if op.name in STORES)
 
-    def of(self, arguments: Arguments, grid: Grid, at_once: int, pitches: Mapping[str, int] = NO_PITCHES) -> Origins:
-        """Where `at_once` blocks run at a time; `pitches` are in bytes, by the names of descriptors."""
+    def of(self, arguments: Arguments, grid: Grid, at_once: int, matrices: Matrices = NONE_KNOWN) -> Origins:
+        """Where `at_once` blocks run at a time."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         touched = self._touched(walker, _ids(grid, 0, at_once))
         waves, rounds = touched.waves, touched.rounds
@@ -113,10 +125,13 @@ class Sources:
                 continue
             sharers = len(tiles) / len(set(tiles))
             part = (1 + (max(1.0, count) - 1) * new[op]) / max(1.0, count) / sharers
-            pitch = pitches.get(self._descriptor(op), LINE)
+            matrix = matrices.get(self._descriptor(op), Matrix())
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
             new_part, waiting = new[op], first_of_lines(op)
-            found[op] = Source(sharers, new_part, part, pitch, *runs(tiles), goes_along(op), in_step, ends, waiting)
+            cut = past_the_end([tile for wave in waves for tile in wave.get(op, ())], op, matrix)
+            found[op] = Source(
+                sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut
+            )
         return found
 
     def _descriptor(self, load: Operation) -> str:
@@ -172,6 +187,17 @@ def first_of_lines(load: Operation) -> float:
     return 1 - FOUND_REST * rest if few and goes_along(load) else 1.0
 
 
+def past_the_end(tiles: Sequence[object], load: Operation, matrix: Matrix) -> tuple[float, float]:
+    """(The part of the tiles that reach past the matrix' last row, the mean part of the rows of these that lies
+    there), from their coordinates."""
+    kind = load.operands[-2].type
+    if not isinstance(kind, MemDescType) or len(kind.shape) < 2 or math.isinf(matrix.rows):
+        return 0.0, 0.0
+    rows, starts = kind.shape[-2], [tile[-2] for tile in tiles if isinstance(tile, tuple) and len(tile) > 1]
+    parts = [min(1.0, (start + rows - matrix.rows) / rows) for start in starts if start + rows > matrix.rows]
+    return len(parts) / max(1, len(tiles)), statistics.fmean(parts) if parts else 0.0
+
+
 def new_tiles(
     waves: Sequence[Tiles], sizes: Mapping[Operation, int], kept: float, stored: float = 0.0
 ) -> dict[Operation, float]:
@@ -213,19 +239,33 @@ def replaced(loaded: float, stored: float) -> float:
 
 
 def cases(origins: Origins) -> list[tuple[float, Origins]]:
-    """(part of the blocks, where their tiles come from): a tile's loads all come from memory, or all from L2.
+    """(part of the blocks, where their tiles come from): a tile's loads all come from memory, or all from L2, and all
+    of its tiles reach past the end of their matrix, or none.
 
     A block waits for the later of two tiles, which is later than their means say. Blocks for which the load is new that
-    is new least often are taken to be among those of the others; a case of a few blocks is left to the rest.
+    is new least often are taken to be among those of the others, and likewise those whose tiles reach past the end; a
+    case of a few blocks is left to the rest.
     """
-    ends = sorted({0.0, 1.0, *(source.cold for source in origins.values())})
-    steps = list(pairwise(ends))
+    cold, clipped = (_nested([getattr(source, name) for source in origins.values()]) for name in ("cold", "clipped"))
+    return [
+        (
+            new * cut,
+            {
+                op: replace(one, cold=float(one.cold >= at), clipped=float(one.clipped >= end))
+                for op, one in origins.items()
+            },
+        )
+        for cut, end in reversed(clipped)
+        for new, at in cold
+    ]
+
+
+def _nested(parts: Sequence[float]) -> list[tuple[float, float]]:
+    """(Part of the blocks, how large a part of `parts` has to be to hold for them)."""
+    steps = list(pairwise(sorted({0.0, 1.0, *parts})))
     kept = [(low, high) for low, high in steps if high - low >= _FEW_BLOCKS] or steps
     whole = sum(high - low for low, high in kept)
-    return [
-        ((high - low) / whole, {op: replace(one, cold=float(one.cold >= high)) for op, one in origins.items()})
-        for low, high in kept
-    ]
+    return [((high - low) / whole, high) for low, high in kept]
 
 
 def groups(tiles: Tiles) -> int:
@@ -286,14 +326,15 @@ def row_bytes(type: Type) -> int:
 
 def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWAYS, row: int = LINE) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once, and it has
-    time for that while nothing is written.
+    time for that while nothing is written. Rows past the end of the matrix come at a rate of their own.
 
     Latency grows with the part of the time for which the way is busy.
     """
-    kind = row_class(row, source.pitch)
+    kind, past = row_class(row, source.matrix.pitch), source.clipped * source.past
     most = numbers.most_rate(kind)
     rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along)
-    way = size * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))
+    way = size * (1 - past) * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))
+    way += size * past / numbers.past_rate(row)
     flow = arriving(size, way, numbers, most)
     slower = max(0.0, size / (numbers.dram * source.sharers) - way)
     queued = 1 + LOADED * traffic.busy

@@ -18,7 +18,17 @@ from wspec.lab.simulate.actions import Block, Kind, Walked
 from wspec.lab.simulate.costs import LOAD, SCHEDULERS, STORE, TENSOR, UNITS, numbers
 from wspec.lab.simulate.dispatch import dispatch
 from wspec.lab.simulate.engine import Engine
-from wspec.lab.simulate.l2_reuse import ALWAYS, NO_PITCHES, UNKNOWN, Origins, Sources, Traffic, arrivals, cases
+from wspec.lab.simulate.l2_reuse import (
+    ALWAYS,
+    NONE_KNOWN,
+    UNKNOWN,
+    Matrices,
+    Origins,
+    Sources,
+    Traffic,
+    arrivals,
+    cases,
+)
 from wspec.lab.simulate.occupancy import blocks_per_sm
 from wspec.lab.simulate.power import Draw
 from wspec.lab.simulate.power_drawn import drawn, loaded_bytes
@@ -101,11 +111,9 @@ class Simulator:
         """The actions of one block."""
         return self.walker(arguments, grid, self.origins(arguments, grid, self.blocks_per_sm)).block(program_id)
 
-    def origins(
-        self, arguments: Arguments, grid: Grid, together: int, pitches: Mapping[str, int] = NO_PITCHES
-    ) -> Origins:
+    def origins(self, arguments: Arguments, grid: Grid, together: int, matrices: Matrices = NONE_KNOWN) -> Origins:
         """Where tiles come from in a launch of which so many blocks share an SM."""
-        return self.sources.of(arguments, grid, self.machine.sm_count * together, pitches)
+        return self.sources.of(arguments, grid, self.machine.sm_count * together, matrices)
 
     @property
     def limits(self) -> Limits:
@@ -143,20 +151,19 @@ class Simulator:
         grid: Grid,
         together: int | None = None,
         clock_mhz: float = 0.0,
-        pitches: Mapping[str, int] = NO_PITCHES,
+        matrices: Matrices = NONE_KNOWN,
     ) -> Prediction:
         """A launch with these integers, by name. `together` blocks share an SM.
 
-        `pitches` are the bytes from row to row of the matrices behind descriptors, by their names. A clock that is not
-        given is the one that the launch comes out to have.
+        A clock that is not given is the one that the launch comes out to have.
         """
         if clock_mhz:
-            return self._predict(arguments, grid, together, clock_mhz, pitches)
+            return self._predict(arguments, grid, together, clock_mhz, matrices)
         power, guess = self.numbers.power, self.numbers.multiplying_mhz
-        first = self._predict(arguments, grid, together, guess, pitches)
+        first = self._predict(arguments, grid, together, guess, matrices)
         drawn = power.mhz(first.draw)
         other = drawn if abs(drawn - guess) > _FAR * guess else (1 - _FAR) * guess
-        second = self._predict(arguments, grid, together, other, pitches)
+        second = self._predict(arguments, grid, together, other, matrices)
         # The clock that comes out is taken to lie on a line over the one that is given: where are both the same?
         slope = min(_STEEPEST, (power.mhz(second.draw) - drawn) / (other - guess))
         clock = min((drawn - slope * guess) / (1 - slope), power.light_mhz)
@@ -166,11 +173,11 @@ class Simulator:
         return replace(made, cycles=made.cycles_at(clock), clock_mhz=clock)
 
     def _predict(
-        self, arguments: Arguments, grid: Grid, together: int | None, mhz: float, pitches: Mapping[str, int]
+        self, arguments: Arguments, grid: Grid, together: int | None, mhz: float, matrices: Matrices
     ) -> Prediction:
         total = grid[0] * grid[1] * grid[2]
         most = min(together or self.blocks_per_sm, max(1, -(-total // self.machine.sm_count)))
-        classes = _Classes(self, arguments, grid, most, pitches, mhz)
+        classes = _Classes(self, arguments, grid, most, matrices, mhz)
         if len(classes.keys) > 1 and total <= self.machine.sm_count * most:
             cycles = classes.together()
         else:
@@ -190,10 +197,10 @@ class _Classes:
     """The classes of blocks of a launch, and how long each takes."""
 
     def __init__(
-        self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, pitches: Mapping[str, int], mhz: float
+        self, simulator: Simulator, arguments: Arguments, grid: Grid, most: int, matrices: Matrices, mhz: float
     ) -> None:
         self.simulator, self.arguments, self.grid, self.most = simulator, arguments, grid, most
-        self.origins = simulator.origins(arguments, grid, most, pitches)
+        self.origins = simulator.origins(arguments, grid, most, matrices)
         self.cases = cases(self.origins)
         self.traffic = Traffic(mhz)
         self.walkers = self._walkers(self.traffic)

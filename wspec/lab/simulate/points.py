@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from wspec.lab.simulate.costs import LINE
+from wspec.lab.simulate.l2_reuse import Matrices, Matrix
 from wspec.model.machine import description_of
 
 
@@ -40,10 +42,17 @@ class Point:
     samples_us: tuple[float, ...] = ()  # one a round, in which the plans of a shape took turns; none: not kept
     pitches: Mapping[str, int] = field(default_factory=dict)  # descriptor -> bytes from row to row; else a multiple of
     # 128 bytes
+    heights: Mapping[str, int] = field(default_factory=dict)  # descriptor -> rows; else no tile reaches past the last
 
     def with_options(self, **options: Any) -> Point:
         """The same launch of a kernel compiled with other options."""
         return replace(self, options={**self.options, **options})
+
+    @property
+    def matrices(self) -> Matrices:
+        """What lies behind its descriptors, as far as that is known."""
+        names = {*self.pitches, *self.heights}
+        return {name: Matrix(self.pitches.get(name, LINE), self.heights.get(name, math.inf)) for name in names}
 
     @property
     def compiled(self) -> str:
