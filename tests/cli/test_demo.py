@@ -60,12 +60,18 @@ def test_demo_on_a_card(card: list[Any]) -> None:
     assert "1.25 x the plain kernel at the same tile" in out and "as accurate as the plain one" in out
 
 
-def test_demo_that_is_wrong(card: list[Any]) -> None:
+@pytest.fixture
+def right_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the test before has seen it to be."""
+    monkeypatch.setattr(demo_command, "_on_the_cpu", lambda variant: 0)
+
+
+def test_demo_that_is_wrong(card: list[Any], right_on_the_cpu: None) -> None:
     card[0] = 0.5
     said = wspec("demo")
     assert said.code == 1 and "WRONG" in said.out
 
 
-def test_demo_whose_output_is_not_written(card: list[Any]) -> None:
+def test_demo_whose_output_is_not_written(card: list[Any], right_on_the_cpu: None) -> None:
     card[0] = float("nan")
     assert wspec("demo").code == 1

@@ -25,7 +25,7 @@ def live_registers(code: c.Code) -> list[tuple[int, ...]]:
             before = read | (after & ~written)
             if before != live[at]:
                 live[at], changed = before, True
-    numbers = {bits: tuple(r for r in range(code.registers) if bits >> r & 1) for bits in timed(set(live[:count]))}
+    numbers = {bits: registers(bits) for bits in timed(set(live[:count]))}
     return [numbers[bits] for bits in live[:count]]
 
 
@@ -41,6 +41,16 @@ def gathered(own: Sequence[int], after: Sequence[Sequence[int]]) -> list[int]:
             if found != bits[at]:
                 bits[at], changed = found, True
     return bits
+
+
+def registers(bits: int) -> tuple[int, ...]:
+    """Whose bits are set, ascending."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return tuple(found)
 
 
 def _bits(registers: list[int]) -> int:
