@@ -54,16 +54,16 @@ def test_a_demo_that_is_wrong_on_the_cpu(card: list[Any], monkeypatch: pytest.Mo
     assert said.code == 1 and "\nwrong: o_desc of the plain kernel" in said.out and "on a card" not in said.out
 
 
-def test_demo_on_a_card(card: list[Any]) -> None:
+@pytest.fixture
+def right_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tests/cli/test_compile.py sees it to be."""
+    monkeypatch.setattr(demo_command, "_on_the_cpu", lambda variant: 0)
+
+
+def test_demo_on_a_card(card: list[Any], right_on_the_cpu: None) -> None:
     out = done("demo", "--head-dim", "128")
     assert "on a card: batch 1, 16 heads, 64 keys, bf16" in out
     assert "1.25 x the plain kernel at the same tile" in out and "as accurate as the plain one" in out
-
-
-@pytest.fixture
-def right_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the test before has seen it to be."""
-    monkeypatch.setattr(demo_command, "_on_the_cpu", lambda variant: 0)
 
 
 def test_demo_that_is_wrong(card: list[Any], right_on_the_cpu: None) -> None:
