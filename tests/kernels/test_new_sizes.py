@@ -308,7 +308,7 @@ def test_few_far_sizes_write_tables(
 
 @pytest.mark.parametrize(
     ("head_dim", "causal", "most"),
-    [(64, True, 6), (128, False, 6), pytest.param(128, True, 6, marks=pytest.mark.slow)],
+    [(64, True, 6), *(pytest.param(128, causal, 6, marks=pytest.mark.slow) for causal in (False, True))],
 )
 def test_few_long_lengths_write_tables_and_all_stay(card: Card, head_dim: int, causal: bool, most: int) -> None:
     """Of 20 between 16,384 and 131,072 with four heads; nor do those between them write more. Once all were launched

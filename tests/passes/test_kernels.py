@@ -54,13 +54,13 @@ def assert_specialized(case: Case) -> None:
         assert set(found.ptxas_notes) <= case.notes, "ptxas took the asynchrony away from tensor core instructions"
 
 
-@pytest.mark.parametrize("case", TAKEN[::3], ids=str)
+@pytest.mark.parametrize("case", TAKEN[::4], ids=str)
 def test_specialized(case: Case) -> None:
     assert_specialized(case)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for at, case in enumerate(TAKEN) if at % 3], ids=str)
+@pytest.mark.parametrize("case", [case for at, case in enumerate(TAKEN) if at % 4], ids=str)
 def test_specialized_too(case: Case) -> None:
     assert_specialized(case)
 
