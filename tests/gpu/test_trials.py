@@ -1,4 +1,4 @@
-"""Trials on a card: launches that are made again come to the next look, and run what that one decides."""
+"""Trials on a card: launches that are made again without looking come to the next look all the same."""
 
 from __future__ import annotations
 

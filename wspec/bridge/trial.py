@@ -76,9 +76,9 @@ class Contest:
     """Of one size."""
 
     launches: int = 0
-    on_trial: int = 0  # launches of the trial that is on
+    tried: int = 0  # launches of the trial that is on
     turns: list[Turn] = field(default_factory=list)  # those of them that were timed
-    end: Event | None = None  # of the last of them
+    end: Event | None = None  # of the last launch of the trial, timed or not
     host_ms: float = 0.0  # the longest that the host took for a launch on an idle card
     keeps: bool | None = None  # the specialized kernel; None: not settled
     begins: bool = True  # what runs until then is the specialized one
@@ -190,7 +190,7 @@ class Trial:
             self._timed(contest, launch, rest)
         elif contest.end is not None and not contest.end.query():  # the card has not come that far
             self._start(contest.begins, launch, rest)
-        elif self._can_tell(contest) or contest.on_trial >= ATTEMPTS * self._round(contest):
+        elif self._can_tell(contest) or contest.tried >= ATTEMPTS * self._round(contest):
             self._settle(contest)
             self._start(contest.keeps is True, launch, rest)
         else:
@@ -212,14 +212,15 @@ class Trial:
 
     def _timed(self, contest: Contest, launch: tuple[Any, ...], rest: Sequence[Any]) -> None:
         """A launch of the one whose turn it is."""
-        ours, behind = contest.on_trial // contest.row % 2 == 0, contest.on_trial % contest.row
-        contest.on_trial += 1
-        start, end, before = self.event(), self.event(), contest.end
+        ours, behind = contest.tried // contest.row % 2 == 0, contest.tried % contest.row
+        contest.tried += 1
+        before, end = contest.end, self.event()
         contest.end = end
         if contest.row > 1 and not behind:
             self._start(ours, launch, rest)
             end.record()
             return
+        start = self.event()
         if contest.host_ms and (before is None or before.query()):
             self.keep_busy(min(AHEAD * contest.host_ms, MOST_BUSY_MS))
         began = time.perf_counter()
@@ -236,7 +237,7 @@ class Trial:
         return 2 * self.pairs * contest.row
 
     def _is_round_over(self, contest: Contest) -> bool:
-        return contest.on_trial > 0 and contest.on_trial % self._round(contest) == 0
+        return contest.tried > 0 and contest.tried % self._round(contest) == 0
 
     def _can_tell(self, contest: Contest) -> bool:
         return all(len(self._times(contest, ours)) >= self.pairs for ours in (True, False))
@@ -247,7 +248,7 @@ class Trial:
         return [one for one in found if one is not None]
 
     def _settle(self, contest: Contest) -> None:
-        contest.on_trial, contest.end = 0, None
+        contest.tried, contest.end = 0, None
         if not self._can_tell(contest):
             contest.keeps = contest.begins
             return

@@ -84,7 +84,7 @@ HELD_SHARE = _set(
 STARTS_BEHIND = _set(
     "starts_behind", 1.2, "times as long as products and arithmetic that tiles must take to arrive for blocks to start "
     "when the kernel before them has ended",
-    "313 products drawn at random, tiles of 64x64 to 128x256 (docs/results/products.md); any number from 1.16 to 1.26 "
+    "185 products drawn at random, tiles of 64x64 to 128x256 (docs/results/products.md); any number from 1.16 to 1.26 "
     "parts these alike",
     _NOT_TRIED,
 )  # fmt: skip

@@ -89,10 +89,6 @@ class DrawnProduct(Shape):
         wide = self.k if self.by_rows else self.n
         return {"a_desc": HALF * self.k, "b_desc": HALF * wide, "c_desc": HALF * self.n}
 
-    @property
-    def heights(self) -> dict[str, int]:
-        return product_heights(self.m, self.n, self.k, self.by_rows)
-
     def points(self) -> list[Point]:
         return [point for tile in self.tiles for point in _both(str(self), self._point(tile), _in_words(tile))]
 
@@ -111,7 +107,7 @@ class DrawnProduct(Shape):
             "arguments": {"M": self.m, "N": self.n, "K": self.k},
             "grid": (min(SMS, count) if self.form == "product_persistent" else count, 1, 1),
             "pitches": self.pitches,
-            "heights": self.heights,
+            "heights": product_heights(self.m, self.n, self.k, self.by_rows),
         }
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:

@@ -24,8 +24,8 @@ AGREE = 0.03
 """Relative difference that results of two plans may have: ||a - b|| / ||b||; bfloat16 gives about 0.005."""
 
 SETTLED, SETTLED_S = 1800, 1.0
-"""Launches after which a kernel that is on trial (`wspec.bridge.trial`) has been looked at four times, and seconds
-after which no more are made: by either it has been looked at when the card was warm."""
+"""Launches after which a kernel that is on trial (`wspec.bridge.trial`) has been looked at three or four times, and
+seconds after which no more are made: by either it has been looked at when the card was warm."""
 
 WARM = 2
 """Rounds that do not count: while inputs are made the card rests, and then runs at a higher clock for a while."""
