@@ -246,7 +246,8 @@ def cases(origins: Origins) -> list[tuple[float, Origins]]:
     is new least often are taken to be among those of the others, and likewise those whose tiles reach past the end; a
     case of a few blocks is left to the rest.
     """
-    cold, clipped = (_nested([getattr(source, name) for source in origins.values()]) for name in ("cold", "clipped"))
+    cold = _nested([source.cold for source in origins.values()])
+    clipped = _nested([source.clipped for source in origins.values()])
     return [
         (
             new * cut,
