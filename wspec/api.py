@@ -20,7 +20,6 @@ from wspec.outcome import Report
 from wspec.plan.plan import Plan, PlanError
 from wspec.proof import prove
 from wspec.tile_scheduler import LaunchWay
-from wspec.tune.candidates import tuning
 from wspec.verdict import Judge
 
 _NEVER_TUNED = ("disabled", "not-hopper", "triton-version")
@@ -266,6 +265,8 @@ class _Compiler:
         reason = result.reason.code if result.reason is not None else ""
         if not self.options.tune or self.given_plan is not None or reason in _NEVER_TUNED:
             return self._on_trial(kernel, source, result)
+        from wspec.tune.candidates import tuning
+
         return bridge.tuned(kernel, tuning(source, result, self.here, self._with_plan, announce))
 
     def _on_trial(self, kernel: Any, source: KernelSource, result: Result) -> Any:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from wspec import bridge, ir
-from wspec.bridge import Group, KernelSource, Resources, Result
+from wspec.bridge import Group, KernelSource, Result
 from wspec.diagnostics import Remark, in_words, render
 from wspec.ir.core import Operation
 from wspec.model.machine import Machine, load_machine
 from wspec.options import Options
-from wspec.pipeline import prepare
 from wspec.plan.plan import Plan
-from wspec.planner.tile_loops import walk_tiles
-from wspec.show.tables import plan_view
 from wspec.tile_scheduler import fastest
+
+if TYPE_CHECKING:
+    from wspec.bridge import Resources
 
 TEXT_WIDTH = 150
 Launch = tuple[tuple[int, int, int], Mapping[int, int]]
@@ -128,6 +128,9 @@ def operations(source: KernelSource, plan: Plan | None = None, promoted: bool = 
     Numbers count the walk of the kernel's function, with descriptors in the place of pointers where it is `promoted`,
     and with the loop over tiles and the team where the plan has them.
     """
+    from wspec.pipeline import prepare
+    from wspec.planner.tile_loops import walk_tiles
+
     module = ir.read(bridge.ttgir(source))
     prepare(module, Options(promote=promoted))
     if plan is not None:
@@ -138,6 +141,8 @@ def operations(source: KernelSource, plan: Plan | None = None, promoted: bool = 
 
 def plan_text(plan: Plan, found: Mapping[int, Operation], machine: Machine) -> str:
     """The plan's tables, as the command line shows them, without colours."""
+    from wspec.show.tables import plan_view
+
     screen = Console(file=io.StringIO(), width=TEXT_WIDTH, color_system=None)
     with screen.capture() as caught:
         screen.print(plan_view(plan, found, machine))

@@ -1,17 +1,22 @@
-"""The checker, as the bridge asks it: about the module that is compiled, for a limited time."""
+"""The checker, as the bridge asks it: about the module that is compiled, for a limited time.
+
+It is imported when there is something to check: a launch from the cache needs none of it.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wspec import bridge, ir
 from wspec.bridge import Proof
 from wspec.bridge.collector import collector_paused
-from wspec.check import Finding, Report, check
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.shared_memory import Placement
+
+if TYPE_CHECKING:
+    from wspec.check import Report
 
 _GENERIC = '"builtin.module"('  # how a module begins in generic form
 LIMIT_S = 10.0  # of CPU time; a launch waits for it: most kernels take 20 to 200 ms, rings of 12 tiles up to 4 s
@@ -39,6 +44,8 @@ def checked(
 
     Undecided where Triton cannot say: it refuses the module. `placing` is asked instead of `bridge.placement`.
     """
+    from wspec.check import Finding, check
+
     start = time.thread_time()
 
     def left() -> float:

@@ -1,25 +1,27 @@
-"""The compiler, as the bridge asks it: TTGIR text in, a verdict out. Needs neither torch nor the kernel itself."""
+"""The compiler, as the bridge asks it: TTGIR text in, a verdict out. Needs neither torch nor the kernel itself.
+
+Planner and passes are imported when there is something to compile: a launch from the cache needs none of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wspec import ir
-from wspec.bridge import OUT_OF_TIME, PtxEdits, Verdict
+from wspec import bridge, ir
 from wspec.diagnostics import Declined, Remark
 from wspec.ir.loc import value_name
 from wspec.ir.shapes import DOTS
 from wspec.model.machine import load_machine
 from wspec.options import Options
-from wspec.pipeline import prepare, specialize, undivided
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan, is_shallow
 from wspec.plan.registers import launch_registers
-from wspec.planner.decide import function_of
-from wspec.planner.launch_ways import launch_ways, may_choose
 from wspec.tile_scheduler import TABLE, LaunchWay
+
+if TYPE_CHECKING:
+    from wspec.bridge import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,19 @@ class Judge:
     name: str = ""  # of an alternative: the options that make it
 
     def __call__(self, text: str) -> Verdict:
+        from wspec.pipeline import specialize
+
         if not self.options.specialize and self.plan is None:
             why = Remark("disabled", "no kernel is divided into tasks (specialize=False or WSPEC_SPECIALIZE=0)")
-            return Verdict(None, remarks=(why,))
+            return bridge.Verdict(None, remarks=(why,))
         more: dict[str, Any] = {"plan": self.plan, "keep_stages": self.keep_stages, "verify": self.verify}
         outcome = specialize(ir.read(text), self.options, **more)
         module = ir.print_module(outcome.module) if outcome.module is not None else None
         found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
         if found is None:
-            return Verdict(module, remarks=remarks, stages=stages)
+            return bridge.Verdict(module, remarks=remarks, stages=stages)
         constant = None if outcome.module is None else _table(outcome.module)
-        edits = PtxEdits(
+        edits = bridge.PtxEdits(
             found.elide_barriers,
             found.hold_waits,
             bool(found.programmatic_launch),
@@ -51,7 +55,7 @@ class Judge:
             constant,
         )
         ways = () if module is None or self.plan is not None else self._ways(text, found)
-        return Verdict(
+        return bridge.Verdict(
             module, found.to_text(), remarks, found.tile_loop, found.blocks_per_sm, stages, edits, outcome.disjoint,
             ways, outcome.promotion,
         )  # fmt: skip
@@ -65,6 +69,8 @@ class Judge:
             return None
         if not self.options.promote and not any(name in ttgir for name in DOTS):
             return None  # most kernels
+        from wspec.pipeline import undivided
+
         try:
             made = undivided(lambda: ir.read(ttir()), ir.read(ttgir), self.options)
         except Declined:
@@ -72,10 +78,13 @@ class Judge:
         if made is None:
             return None
         text = ir.print_module(made.module)
-        return Verdict(text, remarks=made.remarks, disjoint=made.disjoint, promotion=made.promotion)
+        return bridge.Verdict(text, remarks=made.remarks, disjoint=made.disjoint, promotion=made.promotion)
 
     def _ways(self, text: str, plan: Plan) -> tuple[LaunchWay, ...]:
         """What launches may choose between; nothing else is made while plans are measured."""
+        from wspec.pipeline import prepare
+        from wspec.planner.launch_ways import launch_ways, may_choose
+
         if self.options.tune or not may_choose(plan, self.options):
             return ()
         module = ir.read(text)
@@ -98,7 +107,7 @@ class Judge:
         plan, options = Plan.from_text(verdict.plan), self.options
         if code == "shared-memory":
             return self._in_turn(self._smaller(plan))
-        if code == OUT_OF_TIME:
+        if code == bridge.OUT_OF_TIME:
             return self._in_turn([{"depth": 2}] if options.depth is None else [])
         one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
         if code == "check-undecided":
@@ -163,5 +172,7 @@ class Judge:
 
 def _table(module: ir.Operation) -> int | None:
     """The number of the argument that is the table of tiles; None where blocks do not walk through tiles."""
+    from wspec.planner.decide import function_of
+
     args = function_of(module).regions[0].block.args
     return next((arg.index for arg in args if value_name(arg.location) == TABLE), None)

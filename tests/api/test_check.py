@@ -42,7 +42,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[Report]:
         reports.append(check(module, limit_s=limit_s, disjoint=disjoint, placement=placement))
         return reports[-1]
 
-    monkeypatch.setattr(proof, "check", counted)
+    monkeypatch.setattr("wspec.check.check", counted)
     return reports
 
 
@@ -60,7 +60,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[Operation], None])
         mutate(made[-1].module)
         return made[-1]
 
-    monkeypatch.setattr("wspec.verdict.specialize", wrong)
+    monkeypatch.setattr("wspec.pipeline.specialize", wrong)
     return made
 
 
@@ -224,7 +224,7 @@ def fails(*_: object, **__: object) -> Report:
 @pytest.mark.parametrize("mode", ["strict", "errors"])
 def test_a_failure_of_the_checker(mode: str, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(proof, "check", fails)
+        broken.setattr("wspec.check.check", fails)
         report = asked(check=mode).outcome()
     assert not report.specialized and report.reason is not None
     assert (report.reason.code, report.reason.severity) == ("internal-error", "error")
@@ -236,7 +236,7 @@ def test_a_failure_of_the_checker(mode: str, monkeypatch: pytest.MonkeyPatch, fr
 
 
 def test_a_failure_that_cannot_be_written_down(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
-    monkeypatch.setattr(proof, "check", fails)
+    monkeypatch.setattr("wspec.check.check", fails)
     fresh_cache.mkdir(parents=True, exist_ok=True)
     (fresh_cache / "wspec-reproducers").write_text("in the way")
     report = asked().outcome()

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def specialize(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeSpecialize:
     fake = FakeSpecialize()
-    monkeypatch.setattr("wspec.verdict.specialize", fake)
+    monkeypatch.setattr("wspec.pipeline.specialize", fake)
     monkeypatch.setattr(api, "_announced", set())
     return fake
 
@@ -130,7 +130,7 @@ def test_declined_by_exception(monkeypatch: pytest.MonkeyPatch, fresh_cache: Pat
     def decline(*args: object, **kwargs: object) -> FakeOutcome:
         raise Declined(Remark("short-loop", "too short"))
 
-    monkeypatch.setattr("wspec.verdict.specialize", decline)
+    monkeypatch.setattr("wspec.pipeline.specialize", decline)
     report = wspec.offline(add, ADD_SIGNATURE).outcome()
     assert report.reason is not None and report.reason.code == "short-loop"
 
@@ -317,7 +317,7 @@ def test_a_plan_reaches_the_compiler_and_the_cache_key(monkeypatch: pytest.Monke
         seen.append(plan)
         return FakeOutcome(module, plan, (Remark("specialized", "done"),))
 
-    monkeypatch.setattr("wspec.verdict.specialize", specialize)
+    monkeypatch.setattr("wspec.pipeline.specialize", specialize)
     path = fresh_cache.parent / "plan.toml"
     path.write_text(plan.to_text())
     for given in (plan, plan.to_text(), path):

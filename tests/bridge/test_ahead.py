@@ -38,13 +38,13 @@ def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that this process compiles itself."""
     names: list[str] = []
-    real = compile._Job.finished
+    real = compile.Job.finished
 
     def counted(job: Any, *args: Any) -> Any:
         names.append(job.source.name)
         return real(job, *args)
 
-    monkeypatch.setattr(compile._Job, "finished", counted)
+    monkeypatch.setattr(compile.Job, "finished", counted)
     return names
 
 

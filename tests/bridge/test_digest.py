@@ -11,7 +11,7 @@ from triton.runtime import cache as triton_cache
 
 from tests.bridge.sample_kernels import gemm_source
 from wspec import api, bridge
-from wspec.bridge import backend, cache, digest
+from wspec.bridge import backend, cache, digest, obtaining
 from wspec.bridge import compile as compiling
 from wspec.options import Options
 
@@ -36,7 +36,8 @@ def test_the_first_steps_are_made_once(hashed: bool, monkeypatch: pytest.MonkeyP
         return bridge.lower(source)
 
     monkeypatch.setattr(compiling, "lower", lower)
-    monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
+    for module in (obtaining, compiling):
+        monkeypatch.setattr(module, "is_library_hashed", lambda: hashed)
     compiler = api._Compiler(Options(gate="off"))
     first, _ = compiler.obtain(gemm_source())
     assert len(lowered) == 1
@@ -61,7 +62,8 @@ def test_a_kernel_that_is_new_does_not_wait_for_its_key(
     monkeypatch.setattr(compiling, "finish", noting("finish", backend.finish))
     monkeypatch.setattr(cache, "key", noting("key", cache.key))
     monkeypatch.setattr(cache, "_shared", {})
-    monkeypatch.setattr(compiling, "is_library_hashed", lambda: hashed)
+    for module in (obtaining, compiling):
+        monkeypatch.setattr(module, "is_library_hashed", lambda: hashed)
     compiler = api._Compiler(Options(gate="off"))
     made, _ = compiler.obtain(gemm_source())
     assert made.specialized and steps == (["key", "finish"] if hashed else ["finish", "key"])

@@ -31,7 +31,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> FakeDriver:
 @pytest.fixture
 def specialize(monkeypatch: pytest.MonkeyPatch) -> FakeSpecialize:
     fake = FakeSpecialize()
-    monkeypatch.setattr("wspec.verdict.specialize", fake)
+    monkeypatch.setattr("wspec.pipeline.specialize", fake)
     return fake
 
 

@@ -128,7 +128,7 @@ def test_a_kernel_that_the_checker_refuses(monkeypatch: pytest.MonkeyPatch, fres
         drop_arrive(made.module)
         return made
 
-    monkeypatch.setattr("wspec.verdict.specialize", wrong)
+    monkeypatch.setattr("wspec.pipeline.specialize", wrong)
     said = wspec("compile", KERNEL)
     assert said.code == 1 and ": left as it was\n" in said.out and "[check-failed]" in said.out
     assert "\nchecker: 1 error, " in said.out and said.fact("USETMAXREG") == "0"

@@ -250,7 +250,7 @@ def test_a_pass_that_fails(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of ours")
 
-    monkeypatch.setattr("wspec.verdict.specialize", broken)
+    monkeypatch.setattr("wspec.pipeline.specialize", broken)
     said = wspec("compile", f"{ELEMENTWISE}:add_kernel")
     assert said.code == 1 and "[internal-error]" in said.out and "wspec-reproducers" in said.out
 

@@ -10,7 +10,7 @@ import torch
 import wspec
 from wspec.bridge import from_arguments
 from wspec.bridge.launch import compile_plain
-from wspec.bridge.ptx.programmatic_launch import WAIT
+from wspec.ir.assembly import WAIT
 from wspec.kernels import persistent
 from wspec.kernels.matmul import Config as Tile
 from wspec.kernels.quantized import (

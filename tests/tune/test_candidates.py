@@ -92,7 +92,8 @@ def test_variations_have_names_of_their_own(attention: dict[str, Plan]) -> None:
 
 def test_a_launch_loads_no_simulator() -> None:
     """What `wspec.compile` needs, with tuning: neither simulator nor search nor reports of them."""
-    code = "import sys, wspec.api; print(*sorted(name for name in sys.modules if name.startswith('wspec.')))"
+    code = "import sys, wspec.api, wspec.tune.candidates; from wspec.bridge.ahead import COMPILER; "
+    code += "[__import__(name) for name in COMPILER]; print(*sorted(one for one in sys.modules if one[:6] == 'wspec.'))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "wspec.tune.candidates" in loaded
     assert not [

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from wspec.bridge.cache import key as cache_key
     from wspec.bridge.card import card_name
     from wspec.bridge.choice import choosing, launch_of
-    from wspec.bridge.compile import OUT_OF_TIME, Verdict, judge, kernel_location, obtain
+    from wspec.bridge.compile import OUT_OF_TIME, Verdict, judge
     from wspec.bridge.everywhere import Switch
+    from wspec.bridge.files import kernel_location
     from wspec.bridge.frontend import HOPPER, KernelSource, from_arguments, from_signature, lower, plain_ttgir, ttgir
     from wspec.bridge.launch import (
         WspecFunction,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         replace_innermost,
         require_jit,
     )
+    from wspec.bridge.obtaining import obtain
     from wspec.bridge.outermost import answer
     from wspec.bridge.overlap_guard import names_of
     from wspec.bridge.persistent import load_kernel
@@ -55,11 +57,13 @@ _NAMES = {
     "cache": "Group Result",
     "card": "card_name",
     "choice": "choosing launch_of",
-    "compile": "OUT_OF_TIME Verdict judge kernel_location obtain",
+    "compile": "OUT_OF_TIME Verdict judge",
     "everywhere": "Switch",
+    "files": "kernel_location",
     "frontend": "HOPPER KernelSource from_arguments from_signature lower plain_ttgir ttgir",
     "launch": "WspecFunction current_target fill_in host_descriptor innermost is_autotuner is_gluon is_interpreted "
     "load_plain place_of replace_innermost require_jit",
+    "obtaining": "obtain",
     "outermost": "answer",
     "overlap_guard": "names_of",
     "persistent": "load_kernel",

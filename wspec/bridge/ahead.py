@@ -19,17 +19,22 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wspec.bridge import cache
-from wspec.bridge.compile import Compiler, compile_lowered, elsewhere, may_reuse, not_asked
+from wspec.bridge.files import elsewhere
 from wspec.bridge.frontend import KernelSource, from_arguments, lower
 from wspec.bridge.launch import current_target, fill_in, innermost, with_configuration
+from wspec.bridge.obtaining import not_asked
 from wspec.bridge.proof import Checker
 from wspec.options import Options
 
+if TYPE_CHECKING:
+    from wspec.bridge.compile import Compiler
+
 _PRODUCTS = ("tt.dot", "ttng.warp_group_dot")  # a kernel without any is declined before a process has started
-_NEEDED = ("wspec.bridge.compile", "wspec.pipeline", "wspec.proof")  # imported once, before the processes fork
+COMPILER = ("wspec.bridge.compile", "wspec.pipeline", "wspec.planner.launch_ways", "wspec.check")
+"""Imported once, before the processes fork, with the modules of compiler and checker."""
 
 
 class CompilesAhead:
@@ -67,7 +72,7 @@ def compile_ahead(
     processes start.
     """
     jobs = len(os.sched_getaffinity(0)) if options.compile_jobs is None else options.compile_jobs
-    if jobs < 2 or not may_reuse(options) or not cache.is_on_disk():
+    if jobs < 2 or not cache.may_reuse(options) or not cache.is_on_disk():
         return 0
     missing = _missing(sources, options, plan)
     pool = _Workers(jobs, [compiler, checker])
@@ -82,6 +87,8 @@ def compile_ahead(
             if not pool.started:
                 pool.start()
             else:
+                from wspec.bridge.compile import compile_lowered
+
                 request = elsewhere(source), ttir, text, options, compiler, checker, key
                 pool.ask(key, pickle.dumps((compile_lowered, request)))
                 cache.note_stored(source, options, plan)  # which takes a source that was not sent elsewhere
@@ -136,7 +143,7 @@ class _Workers:
 
     def start(self) -> None:
         """Begin to import the compiler there."""
-        modules = dict.fromkeys((*_NEEDED, *(one.__module__ for one in self._functions)))
+        modules = dict.fromkeys((*COMPILER, *(one.__module__ for one in self._functions)))
         command = [sys.executable, "-m", "wspec.bridge.worker", str(self._jobs), *modules]
         paths = os.pathsep.join(filter(None, sys.path))
         environment = {**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}

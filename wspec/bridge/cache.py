@@ -9,12 +9,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import triton
 from triton import knobs
 
-from wspec.bridge.backend import Finished
 from wspec.bridge.digest import triton_key, wspec_digest
 from wspec.bridge.files import files_of, moved
 from wspec.bridge.frontend import KernelSource
@@ -26,6 +25,9 @@ from wspec.ir.rows import Apart
 from wspec.ir.stages import NUM_STAGES
 from wspec.options import Options
 from wspec.tile_scheduler import LaunchWay, TileLoop
+
+if TYPE_CHECKING:
+    from wspec.bridge.backend import Finished
 
 get_cache_invalidating_env_vars = internal("triton._C.libtriton", "get_cache_invalidating_env_vars")
 FileCacheManager = internal("triton.runtime.cache", "FileCacheManager")
@@ -98,6 +100,11 @@ def seems_stored(source: KernelSource, options: Options, plan: str) -> bool:
 def sha256(*parts: str) -> str:
     """A digest of texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def may_reuse(options: Options) -> bool:
+    """May a result be taken from the cache?"""
+    return options.cache and options.dump is None and not knobs.compilation.always_compile
 
 
 def load(key: str, source: KernelSource) -> tuple[Result, Group] | None:
@@ -225,6 +232,12 @@ def load_shared(share: str, key: str, source: KernelSource, plan: str, module: s
         return _write(key, source, result, own)
     except OSError:
         return None
+
+
+def load_awaited(key: str, source: KernelSource) -> tuple[Result, Group] | None:
+    """What is stored under `key`, or will be when another process is done with it."""
+    found = load(key, source)
+    return load(key, source) if found is None and wait_for(key) else found
 
 
 def expect(key: str, done: threading.Event) -> None:

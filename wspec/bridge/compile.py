@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from triton import knobs
-
 from wspec.bridge import cache
 from wspec.bridge.backend import Finished, finish
-from wspec.bridge.cache import Group, Result
-from wspec.bridge.collector import collector_paused
-from wspec.bridge.digest import hash_library_ahead, is_library_hashed
-from wspec.bridge.files import files_of, line_of
+from wspec.bridge.cache import Group, Result, may_reuse
+from wspec.bridge.digest import is_library_hashed
+from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource, lower
 from wspec.bridge.isolate import finish_isolated
 from wspec.bridge.plain import PlainSpills
@@ -29,13 +25,12 @@ from wspec.bridge.sass.resources import sass
 from wspec.bridge.sass.spills import spills_while_multiplying
 from wspec.bridge.text import BridgeError
 from wspec.bridge.undivided import with_descriptors_alone
-from wspec.bridge.versions import unknown_version
 from wspec.diagnostics import Declined, Remark
 from wspec.host_descriptors import Promotion, compared
 from wspec.ir.disjoint import NONE, Disjoint
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
-from wspec.target.hopper import ARCH, ARCH_NAME, BACKEND, BLOCK_SHARED_BYTES, BLOCK_THREADS
+from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS
 from wspec.tile_scheduler import LaunchWay, TileLoop
 
 
@@ -66,38 +61,12 @@ OUT_OF_TIME = "out-of-time"  # the code that stands for what was not proved in t
 _PATIENCE_S = 12.0  # of processor time, after which no further alternative is begun: compiling must end
 
 
-def obtain(
-    source: KernelSource, options: Options, compiler: Compiler, checker: Checker, plan: str = ""
-) -> tuple[Result, Group]:
-    """The result for `source`, from the cache or made now. Raises only what Triton's own front end raises.
-
-    A failure of ours is not stored: it may be the machine's (no space, a killed ptxas, no time to check), and it is a
-    bug otherwise. An error that the checker found is: the same kernel has it again.
-    """
-    hindered = not_asked(source, options)
-    if hindered is not None:
-        return Result(False, (hindered,)), {}
-    try:
-        return _Job(source, options, compiler, checker, plan).obtained()
-    except OSError as error:  # no space, no permission: where the plain kernel is in the cache, it runs
-        where = f" ({error.filename})" if error.filename else ""
-        message = f"{source.name} is not specialized: {error.strerror or error}{where}"
-        note = "TRITON_CACHE_DIR, TMPDIR and the option dump name the folders that are written to"
-        remark = Remark("cache-unusable", message, kernel_location(source), note=note, severity="error")
-        return Result(False, (remark,)), {}
-
-
 def compile_lowered(
     source: KernelSource, ttir: str, text: str, options: Options, compiler: Compiler, checker: Checker, key: str
 ) -> tuple[Result, Group]:
     """From TTIR and TTGIR of `source` to a result, stored under `key`. The source may be one of `elsewhere`."""
     verdict = judge(source, text, compiler, options)
-    return _Job(source, options, compiler, checker).compiled(ttir, text, lambda: key, verdict)
-
-
-def may_reuse(options: Options) -> bool:
-    """May a result be taken from the cache?"""
-    return options.cache and options.dump is None and not knobs.compilation.always_compile
+    return Job(source, options, compiler, checker).compiled(ttir, text, lambda: key, verdict)
 
 
 Key = Callable[[], str]
@@ -120,7 +89,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class Job:
     """A kernel to be compiled, and who compiles and checks it."""
 
     source: KernelSource
@@ -133,24 +102,20 @@ class _Job:
     def place(self) -> FileLoc:
         return kernel_location(self.source)
 
-    def obtained(self) -> tuple[Result, Group]:
+    def obtained(self, key: Key, looked: bool) -> tuple[Result, Group]:
+        """Made now, or by another process since. `looked`: the cache has been asked."""
         source, options, plan = self.source, self.options, self.plan
-        hash_library_ahead()
-        key = functools.cache(lambda: cache.key(source, options, plan))
-        with collector_paused():
-            begun = self._begun()
-            if may_reuse(options) and (begun.verdict is None or is_library_hashed()):
-                found = cache.load(key(), source)
-                if found is None and cache.wait_for(key()):
-                    found = cache.load(key(), source)
-                if found is not None:
-                    if begun.lowered is not None:
-                        cache.note_stored(source, options, plan)
-                    return found
-            made = self._made(key, begun)
-            if made[1]:
-                cache.note_stored(source, options, plan)
-            return made
+        begun = _Begun() if looked else self._begun()
+        if may_reuse(options) and not looked and (begun.verdict is None or is_library_hashed()):
+            found = cache.load_awaited(key(), source)
+            if found is not None:
+                if begun.lowered is not None:
+                    cache.note_stored(source, options, plan)
+                return found
+        made = self._made(key, begun)
+        if made[1]:
+            cache.note_stored(source, options, plan)
+        return made
 
     def _begun(self) -> _Begun:
         """What can be done while the first key of a process still waits for the digest of libtriton.
@@ -291,44 +256,6 @@ def _processor_seconds() -> float:
 
 def _spilled(made: _Made) -> int:
     return spill_bytes(made.result.ptxas_log)
-
-
-def not_asked(source: KernelSource, options: Options) -> Remark | None:
-    """Why the compiler is not even asked."""
-    place = kernel_location(source)
-    if not options.enabled:
-        return Remark("disabled", "wspec is turned off (enabled=False or WSPEC_ENABLED=0)", place)
-    if (source.target.backend, source.target.arch) != (BACKEND, ARCH) or source.options.arch != ARCH_NAME:
-        target = f"{source.target.backend}:{source.target.arch}"
-        return Remark("not-hopper", f"the target is {target}; wspec specializes for cuda:90", place)
-    unknown = unknown_version()
-    if unknown is not None:
-        return replace(unknown, location=place)
-    overridden = source.options.ir_override or knobs.compilation.override or source.options.instrumentation_mode
-    if overridden or knobs.runtime.add_stages_inspection_hook is not None:
-        return Remark("disabled", "Triton's own compilation is overridden or instrumented", place)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Stands for a kernel's function in a process that has not loaded it."""
-
-    name: str
-    place: FileLoc
-    files: tuple[str, ...]
-
-
-def elsewhere(source: KernelSource) -> KernelSource:
-    """The source without its function, as it can be sent to another process."""
-    return replace(source, ast=Elsewhere(source.name, kernel_location(source), files_of(source)))
-
-
-def kernel_location(source: KernelSource) -> FileLoc:
-    """The line of the kernel's `def`."""
-    if isinstance(source.ast, Elsewhere):
-        return source.ast.place
-    return line_of(source.ast.fn)
 
 
 # ------------------------------------------------------------------------------------------ our own failures

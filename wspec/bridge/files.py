@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -77,3 +77,24 @@ def _moved(location: Location, names: dict[str, str]) -> Location:
     if place is None or place.file not in names:
         return location
     return FileLoc(names[place.file], place.line, place.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Stands for a kernel's function in a process that has not loaded it."""
+
+    name: str
+    place: FileLoc
+    files: tuple[str, ...]
+
+
+def elsewhere(source: KernelSource) -> KernelSource:
+    """The source without its function, as it can be sent to another process."""
+    return replace(source, ast=Elsewhere(source.name, kernel_location(source), files_of(source)))
+
+
+def kernel_location(source: KernelSource) -> FileLoc:
+    """The line of the kernel's `def`."""
+    if isinstance(source.ast, Elsewhere):
+        return source.ast.place
+    return line_of(source.ast.fn)

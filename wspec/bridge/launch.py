@@ -19,12 +19,11 @@ from wspec.bridge.files import line_of
 from wspec.bridge.frontend import HOPPER, KernelSource
 from wspec.bridge.launcher import Starts, has_hooks, starts
 from wspec.bridge.proof import Checker
-from wspec.bridge.ptx.programmatic_launch import WAIT
-from wspec.bridge.sass.miscompiled import of_plain
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
 from wspec.bridge.without_request import WithoutRequest, asks, error_in, failed
 from wspec.diagnostics import Remark, bad_input
+from wspec.ir.assembly import WAIT
 from wspec.ir.loc import FileLoc
 from wspec.options import Options
 
@@ -105,6 +104,8 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
 
 def load_plain(source: KernelSource) -> Any:
     """What Triton makes of the kernel as it was, with a launch that costs less."""
+    from wspec.bridge.sass.miscompiled import of_plain
+
     kernel, fn = compile_plain(source), source.ast.fn
     found = LaunchableKernel(kernel.src, kernel.metadata_group)
     if isinstance(fn, WspecFunction):

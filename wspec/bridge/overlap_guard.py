@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wspec.bridge.compile import kernel_location
+from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, load_plain
 from wspec.bridge.recording import recording

@@ -15,7 +15,7 @@ from typing import Any
 from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge.compile import kernel_location
+from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.ground import grounds
 from wspec.bridge.launch import Run, around

@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from wspec.bridge.backend import Finished, Text
 from wspec.bridge.reproducer import failure, first_line, plain_runs, write_reproducer
 from wspec.bridge.text import words_go_with_others
 from wspec.diagnostics import Remark, render
@@ -15,6 +15,9 @@ from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import Location
 from wspec.ir.rows import Apart
 from wspec.options import Options
+
+if TYPE_CHECKING:
+    from wspec.bridge.backend import Finished, Text
 
 NOT_CHECKED = "not checked (check=off)"
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
-from wspec.bridge.compile import kernel_location
+from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, is_hooked
 from wspec.bridge.launcher import keep

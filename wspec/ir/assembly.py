@@ -12,5 +12,8 @@ A warp goes on when the words of all its lanes are set.
 SET_WORD = "{ mov.b32 $0, 1; st.release.gpu.global.b32 [$1], $0; }"
 """Set such a word, when all that the thread has stored before can be seen; a result, a pointer."""
 
+WAIT = "griddepcontrol.wait;"
+"""Wait for the end of the kernels before this one, in one that may start while they run."""
+
 MEMORY_FROM_HERE = "wspec: from here on memory is used that other kernels may have written"
 """The comment that marks such a place in a task, in an instruction that does nothing."""

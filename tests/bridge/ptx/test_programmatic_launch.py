@@ -12,7 +12,7 @@ import triton
 import wspec
 from wspec.bridge.launch import LaunchableKernel, lies_evenly
 from wspec.bridge.ptx.edits import PtxEdits
-from wspec.bridge.ptx.programmatic_launch import WAIT
+from wspec.ir.assembly import WAIT
 from wspec.kernels import matmul
 
 HEAD = """

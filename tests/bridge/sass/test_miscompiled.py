@@ -294,7 +294,8 @@ def test_a_binary_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, fresh_cac
         without.setattr(miscompiled, "sass", fails)
         assert asked().specialized, "nvdisasm is not needed"
         without.setattr(miscompiled, "decoded", lambda _: None)
-        without.setattr(package.bridge.compile, "may_reuse", lambda _: False)
+        without.setattr("wspec.bridge.obtaining.may_reuse", lambda _: False)
+        without.setattr("wspec.bridge.compile.may_reuse", lambda _: False)
         report = asked()
         assert not report.specialized and report.reason is not None
         assert report.reason.code == "internal-error" and "OSError: no nvdisasm" in report.reason.message

@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wspec.bridge.ptx.code import Lines, line_at
-from wspec.ir.assembly import MEMORY_FROM_HERE
+from wspec.ir.assembly import MEMORY_FROM_HERE, WAIT
 from wspec.ptx.effects import ACCESSES, space
 from wspec.ptx.operands import Number
 from wspec.ptx.syntax import Instruction, Label, Module
 
-WAIT = "griddepcontrol.wait;"
 _BOTH = f"\t{WAIT}\n\tgriddepcontrol.launch_dependents;\n"
 _MARK = f"// {MEMORY_FROM_HERE}"
 _ASSEMBLY_ENDS = "// end inline asm"

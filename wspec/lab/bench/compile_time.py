@@ -58,7 +58,7 @@ STEPS = (
     Step("front end to TTGIR", OURS, "wspec.bridge.compile", "lower"),
     Step("read TTGIR", OURS, "wspec.ir", "read"),
     Step("plan", OURS, "wspec.pipeline", "decide"),
-    Step("passes", OURS, "wspec.verdict", "specialize"),
+    Step("passes", OURS, "wspec.pipeline", "specialize"),
     Step("print TTGIR", OURS, "wspec.ir", "print_module"),
     Step("TTGIR into libtriton, finishing passes", OURS, "wspec.bridge.backend", "_finishing"),
     Step("final TTGIR for the checker", OURS, "wspec.bridge.backend", "reparse"),
@@ -136,7 +136,9 @@ def child(kernel: str) -> dict[str, list[float]]:
 
 
 def _import_compiler() -> None:
-    for name in ("wspec.pipeline", "wspec.proof"):
+    from wspec.bridge.ahead import COMPILER
+
+    for name in COMPILER:
         importlib.import_module(name)
 
 
