@@ -16,13 +16,14 @@ from wspec.target.hopper import WARP_GROUP, WGMMA_ROWS
 
 
 def choose_replicas(
-    function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options
+    function: Operation, loops: list[Operation], sites: list[Site], warps: int, options: Options, most: int = 2
 ) -> tuple[int, dict[int, int]]:
-    """How many warp groups share the tile, and the sliced dimension of each load and store that is sliced."""
+    """How many warp groups share the tile, `most` where nobody asks for more, and the sliced dimension of each load and
+    store that is sliced."""
     if (team := size_of(function)) > 1:
         return _of_team(function, sites, warps, team, options)
-    rows = min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
-    wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, 2))
+    rows = lowest(loops)
+    wanted = options.consumers if options.consumers is not None else max(1, min(rows // WGMMA_ROWS, most))
     if wanted > 1:
         outcome = slicing_for(function, sites, wanted)
         if not isinstance(outcome, Conflict):
@@ -38,6 +39,16 @@ def choose_replicas(
             "use num_warps=4 or num_warps=8",
         )  # fmt: skip
     return 1, {}
+
+
+def lowest(loops: list[Operation]) -> int:
+    """Rows of the lowest tile that the loops multiply."""
+    return min(shape_of(dot.result.type)[0] for loop in loops for dot in loop.walk() if dot.name in DOTS)
+
+
+def can_be_narrowed(function: Operation, factor: int) -> bool:
+    """Can one of `factor` times as few warps hold what the kernel's warps hold?"""
+    return factor == 1 or _layout_problem(function, {}, 1, factor) is None
 
 
 def _of_team(

@@ -16,6 +16,7 @@ from wspec import bridge
 from wspec.execute import ExecutionError, FirstReady, Kernel, Priorities, ProgramError, Random, Schedule
 from wspec.execute import one_thread as executor_thread
 from wspec.ir import print_module, read
+from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, replace_uses
 from wspec.kernels import attention, elementwise, examples, matmul
 from wspec.lab.persistent_launch import even_launch
@@ -75,6 +76,10 @@ def share(output: examples.Output) -> float:
 @functools.cache
 def subject(file: str, kernel: str, variant: str, **options: Any) -> Subject:
     signature = variant_signature(ROOT / "kernels" / f"{file}.toml", kernel, variant, vars(MODULES[file]))
+    return _made(file, kernel, signature, options)
+
+
+def _made(file: str, kernel: str, signature: Signature, options: Mapping[str, Any]) -> Subject:
     source = bridge.from_signature(
         getattr(MODULES[file], kernel), signature.types, {**signature.values, **signature.options}
     )
@@ -189,6 +194,24 @@ def test_heads(heads: int, kv_heads: int, batch: int) -> None:
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (128, 256, 64), (256, 272, 640)])
 def test_products(m: int, n: int, k: int) -> None:
     check(("matmul", "matmul_descriptor_kernel", "bf16"), 5, iter((Random(0), Priorities(1))), m=m, n=n, k=k)
+
+
+def test_one_warp_group_does_what_eight_warps_did() -> None:
+    """A narrow product in long steps."""
+    bf16 = variant_signature(ROOT / "kernels" / "matmul.toml", "matmul_descriptor_kernel", "bf16", vars(matmul))
+    boxes = {"a_desc": (128, 128), "b_desc": (128, 64), "c_desc": (128, 64)}
+    types = {name: f"tensordesc<bf16[{rows}, {columns}]>" for name, (rows, columns) in boxes.items()}
+    narrow = bf16.updated(Signature(types, {"BLOCK_N": 64, "BLOCK_K": 128}))
+    assert narrow.options["num_warps"] == 8
+    one = _made("matmul", "matmul_descriptor_kernel", narrow, {})
+    assert len(ws.task_blocks(ws.find(read(one.text)))) == 2
+    for schedule in (FirstReady(), Random(1), Priorities(1)):
+        example = one.example(7, {"m": 144, "n": 96, "k": 320})
+        one.run(one.plain, example)
+        expected = bits(example)
+        example = one.example(7, {"m": 144, "n": 96, "k": 320})
+        shares = one.run(one.specialized, example, schedule)
+        assert all(value <= 1 for value in shares.values()) and all(map(torch.equal, bits(example), expected))
 
 
 @pytest.mark.parametrize("seed", range(2))

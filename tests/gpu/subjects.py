@@ -86,6 +86,7 @@ ATTENTION = (
 MATMUL = (
     matmul.Config(64, 64, 64, num_warps=4, num_stages=2),
     matmul.Config(128, 128, 64, num_warps=4, num_stages=3),
+    matmul.Config(128, 64, 128, num_warps=8, num_stages=3),
     matmul.Config(128, 256, 64, num_warps=8, num_stages=3),
 )
 

@@ -150,6 +150,19 @@ def test_consumers_are_as_many_as_asked_for(consumers: int) -> None:
     assert_sound(made.module, made.plan)
 
 
+@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize(("columns", "depth", "groups"), [(64, 128, 1), (32, 128, 1), (64, 64, 2), (128, 64, 2)])
+def test_narrow_products_in_long_steps_are_for_one_group(columns: int, depth: int, groups: int, warps: int) -> None:
+    types = {"a_desc": desc(128, depth), "b_desc": desc(depth, columns), "c_desc": desc(128, columns), "k": "i32:16"}
+    values = {"BM": 128, "BN": columns, "BK": depth, "num_warps": warps}
+    case = dataclasses.replace(ODD["gemm"], types=types, values=values)
+    made = outcome(case, gate="off")
+    assert made.plan is not None and made.module is not None
+    assert (made.plan.consumer.replicas, made.plan.consumer.warps) == (groups, 4)
+    assert_sound(made.module, made.plan)
+    assert plan_of(case, gate="off", consumers=2).consumer.replicas == 2
+
+
 def test_more_consumers_than_the_tile_has_rows_for() -> None:
     remark = reason(ODD["gemm"], consumers=3)
     assert remark.code == "not-partitionable"

@@ -34,9 +34,9 @@ def kept_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
     kept = _Kept(folder)
     for name in ("make_llir", "make_ptx"):
         patch.setattr(CUDABackend, name, kept.step(getattr(CUDABackend, name)))
-    for module in (backend, compiler):
-        names = {name: value for name, value in vars(subprocess).items() if not name.startswith("__")}
-        patch.setattr(module, "subprocess", _Programs(**{**names, "run": kept.run}))
+    names = {name: value for name, value in vars(subprocess).items() if not name.startswith("__")}
+    patch.setattr(compiler, "subprocess", _Programs(**{**names, "run": kept.run}))
+    patch.setattr(backend, "_waited_for", functools.partial(kept.waited_for, backend._waited_for))
 
 
 class _Programs(SimpleNamespace):
@@ -81,12 +81,25 @@ class _Kept:
         if subprocess.run is not _RUN or not is_known:  # a test has its own
             return subprocess.run(command, *more, **options)
         out = Path(command[-1])
-        text, asked = Path(command[-3]).read_bytes(), [*command[:-3], options.get("capture_output")]
-        tool = os.stat(command[0])
-        done, cubin = self._answer(make, "ptxas", text, asked, tool.st_mtime_ns, tool.st_size)
+        done, cubin = self._answer(make, *_asked(command), options.get("capture_output"))
         if done.returncode == 0 and not out.exists():
             out.write_bytes(cubin)
         return done
+
+    def waited_for(
+        self, function: Callable[[Sequence[str]], tuple[int, str]], command: Sequence[str]
+    ) -> tuple[int, str]:
+        """The same of wspec's own ptxas: its exit code, and what it says."""
+        out = Path(command[-1])
+
+        def make() -> tuple[SimpleNamespace, str, bytes]:
+            code, log = function(command)
+            return SimpleNamespace(returncode=code), log, out.read_bytes() if code == 0 else b""
+
+        done, log, cubin = self._answer(make, "waited for", *_asked(command))
+        if done.returncode == 0 and not out.exists():
+            out.write_bytes(cubin)
+        return done.returncode, log
 
     def _answer(self, make: Callable[[], Any], *known: object) -> Any:
         place = self.folder / hashlib.sha256(repr((triton.__version__, known)).encode()).hexdigest()
@@ -98,6 +111,12 @@ class _Kept:
             mine.write_bytes(pickle.dumps(found))
             mine.replace(place)
         return found
+
+
+def _asked(command: Sequence[str]) -> list[object]:
+    """The text that ptxas is given, how it is asked, and which it is."""
+    tool = os.stat(command[0])
+    return ["ptxas", Path(command[-3]).read_bytes(), list(command[:-3]), tool.st_mtime_ns, tool.st_size]
 
 
 def _settings() -> list[object]:

@@ -86,9 +86,13 @@ def useful_depth(loops: list[Operation], blocks: int, machine: Machine) -> int:
 
     Less is not there in time. With more SMs get out of step, and L2 sends a tile that many want more often.
     """
+    return min(MAX_DEPTH, math.ceil(steps_on_the_way(loops, blocks, machine)) + 2)
+
+
+def steps_on_the_way(loops: list[Operation], blocks: int, machine: Machine) -> float:
+    """Steps of the loop of shortest steps whose tiles must be on their way, for each of the blocks that share an SM."""
     shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
-    ahead = ON_THE_WAY / machine.tma_rate / (blocks * max(shortest, 1.0))
-    return min(MAX_DEPTH, math.ceil(round(ahead, 3)) + 2)
+    return round(ON_THE_WAY / machine.tma_rate / (blocks * max(shortest, 1.0)), 3)
 
 
 def block_smem(machine: Machine, blocks: int) -> int:

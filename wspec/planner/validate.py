@@ -125,9 +125,10 @@ def _fits_kernel(plan: Plan, function: Operation) -> None:
 
 def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Machine) -> None:
     consumer, producer = plan.consumer, plan.producer
-    allowed = (WARP_GROUP,) if consumer.replicas > 1 else (plan.source_warps,)
+    allowed = (WARP_GROUP,) if consumer.replicas > 1 else (WARP_GROUP, plan.source_warps)
     if consumer.warps not in allowed:
-        raise mismatch("tasks.warps", f"a consumer has {allowed[0]} warps here, found {consumer.warps}", function)
+        said = " or ".join(map(str, dict.fromkeys(allowed)))
+        raise mismatch("tasks.warps", f"a consumer has {said} warps here, found {consumer.warps}", function)
     if producer.warps not in (1, 2, 4) or producer.replicas != 1:
         raise mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
     for task in (consumer, producer):
