@@ -85,6 +85,16 @@ class Options:
             optional=True,
         ),
     )
+    raster: bool | None = _option(
+        None,
+        Spec(
+            bool,
+            "where blocks walk through tiles, the launch may have those beside each other share the larger operand, in "
+            "place of the order of the grid. auto: where a loop waits for what it loads, and one operand is larger; "
+            "1: wherever it can be",
+            optional=True,
+        ),
+    )
     overlap: bool = _option(True, Spec(bool, "software pipelining inside a consumer: QK of the next tile over softmax"))
     chain: str = _option(
         "auto",
@@ -279,6 +289,7 @@ class OptionArguments(TypedDict, total=False):
     coarsening: int | None
     epilogue_overlap: bool | None
     stream_k: bool | None
+    raster: bool | None
     overlap: bool
     chain: str
     value_depth: int | None

@@ -16,7 +16,7 @@ from wspec.bridge import HOPPER, fill_table
 from wspec.bridge.text import generic_text, reparse
 from wspec.execute import Kernel
 from wspec.ir import read
-from wspec.tile_scheduler import SLOTS, Division, Order, coarse, ordered_table
+from wspec.tile_scheduler import SLOTS, Division, Numbering, Order, coarse, ordered_table
 from wspec.tile_scheduler.division import divided_table
 from wspec.tile_scheduler.launch import flat
 
@@ -24,9 +24,18 @@ from wspec.tile_scheduler.launch import flat
 @pytest.fixture
 def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The kernel, interpreted, and what it calls."""
-    for name in ("_before", "_rank", "_ranked", "_common", "_in_window"):
+    for name in ("_before", "_rank", "_ranked", "_common", "_in_window", "_numbered"):
         monkeypatch.setattr(fill_table, name, InterpretedFunction(getattr(fill_table, name).fn))
     return InterpretedFunction(fill_table.fill_table.fn)
+
+
+def drawn_numbering(draw: random.Random, tiles: int) -> Numbering | None:
+    """Of planes that so many tiles are one or several of."""
+    shared, kept = draw.choice(
+        [(a, b) for a in range(1, tiles + 1) for b in range(1, tiles // a + 1) if not tiles % (a * b)]
+    )
+    down = draw.random() < 0.5
+    return draw.choice([None, Numbering(shared, kept, draw.randint(1, shared if down else kept), down)])
 
 
 def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int, axis: int) -> list[int]:
@@ -37,7 +46,7 @@ def written(fill: Any, order: Order, grid: tuple[int, int, int], coarsening: int
     return table.tolist()
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(36))
 def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     draw = random.Random(seed)
     sizes = draw.randint(1, 40), draw.randint(1, 9), draw.randint(1, 3)
@@ -48,6 +57,8 @@ def test_it_writes_what_numpy_makes(fill: Any, seed: int) -> None:
     along = draw.choice([None, 0, 1, 2])
     blocks = min(draw.randint(1, 30), math.prod(sizes))
     order = Order(sizes, blocks, along, along is not None and draw.random() < 0.5, draw.random() < 0.5)
+    if along is None and coarsening == 1:
+        order = order._replace(numbering=drawn_numbering(draw, math.prod(sizes)))
     expected = ordered_table(order, grid, coarsening, axis)
     assert written(fill, order, grid, coarsening, axis) == expected.tolist()
 
@@ -101,13 +112,14 @@ def test_it_divides_as_numpy_does(divide: Kernel, seed: int) -> None:
     y, z = draw.choice([(1, 1), (draw.randint(1, 4), draw.randint(1, 3))])
     x = draw.randint(blocks // (y * z) + 1, 5 * blocks // (y * z) + 2)
     how = Division(x * y * z, trips, blocks, shortest)
-    table = divided_table((z, y, x), trips, blocks, shortest)
+    numbering = drawn_numbering(draw, x * y * z)
+    table = divided_table((z, y, x), trips, blocks, shortest, numbering)
     assert how.is_one == (table is not None)
     if table is None:
         return
     expected = flat((x, y, z), table, 1, 0)
     found = torch.full((how.words,), 99, dtype=torch.int32)
-    given = fill_table.divided_numbers(how, fill_table.Grids((x, y, z), (0, 0, 0), 1, 0))
+    given = fill_table.divided_numbers(how, fill_table.Grids((x, y, z), (0, 0, 0), 1, 0), numbering)
     given = dict(zip(fill_table.DIVIDED, given, strict=True))
     divide.run((fill_table.divided_programs(how), 1, 1), {"table_ptr": found, **given})
     assert found.tolist() == expected.tolist()

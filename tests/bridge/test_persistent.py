@@ -22,6 +22,7 @@ from wspec.decision import Decision
 from wspec.lab.persistent_launch import even_table
 from wspec.tile_scheduler import (
     LoopCost,
+    Raster,
     StreamK,
     TileCost,
     TileLoop,
@@ -55,10 +56,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
                 table = ordered_table(order._replace(sizes=sizes, blocks=blocks(sizes, slots)), grid, coarsening, axis)
                 put(address + 4 * row.apart * at, table)
 
-        def divide(self, address: int, how: Any, row: Grids, _: int) -> None:
+        def divide(self, address: int, how: Any, row: Grids, _: int, numbering: Any = None) -> None:
             card.divided += 1
             for at, grid in enumerate(grids_of(row)):
-                table = divided_table(grid[::-1], how.trips, how.blocks, how.shortest)
+                table = divided_table(grid[::-1], how.trips, how.blocks, how.shortest, numbering)
                 if table is not None:
                     put(address + 4 * row.apart * at, flat(grid, table, 1, 0))
 
@@ -207,6 +208,17 @@ def falling(coarsening: int) -> TileLoop:
     return TileLoop(TileCost(1.0, (LoopCost(4, 10.0, (Trips(0, 5, 2),)),), scalars), coarsening, 0)
 
 
+def in_raster(tiles: TileLoop) -> TileLoop:
+    """Of tiles that a grid numbers four down, then to the right as far as argument 0 goes by 64."""
+    scalars = (
+        Scalar("program_id", 32, (), 0), Scalar("argument", 32, (), 0), Scalar("constant", 32, (), 16),
+        Scalar("constant", 32, (), 4), Scalar("divsi", 32, (1, 2)), Scalar("remsi", 32, (0, 4)),
+        Scalar("divsi", 32, (5, 3)), Scalar("divsi", 32, (0, 4)), Scalar("muli", 32, (7, 3)),
+        Scalar("remsi", 32, (5, 3)), Scalar("addi", 32, (8, 9)),
+    )  # fmt: skip
+    return replace(tiles, raster=Decision(Raster(10, 6, scalars)))
+
+
 def is_right(found: Tables, table: Any, grid: tuple[int, int, int], value: int = 4096) -> bool:
     """What numpy makes for the launch, with tiles divided if they are?"""
     loop = found.tiles
@@ -240,15 +252,27 @@ def test_every_launch_has_its_own_table(device: SimpleNamespace, monkeypatch: py
     monkeypatch.setattr(persistent, "KEPT_BYTES", draw.choice([8192, 1 << 20]))
     monkeypatch.setattr(table_memory, "FIRST_BYTES", 1024)
     monkeypatch.setattr(table_memory, "MOST_BYTES", 2048)
-    loops = TileLoop(TileCost(1.0)), falling(1), falling(3), divided_loop(), up_and_down()
+    loops = [TileLoop(TileCost(1.0)), falling(1), falling(3), divided_loop(), up_and_down()]
+    loops += [in_raster(TileLoop(TileCost(1.0))), in_raster(divided_loop())]
     found = tables(loops[seed % len(loops)], {"n": "i32"})
     steps = [None, *((draw.randint(0, 2), draw.randint(1, 5)) for _ in range(3))]
     for _ in range(200):
-        grid = draw.randint(1, 40), draw.choice([1, 2, 6, 7]), draw.choice([1, 1, 4, 5])
+        grid = draw.choice([draw.randint(1, 40), 40, 80]), draw.choice([1, 2, 6, 7]), draw.choice([1, 1, 4, 5])
         value = draw.choice([640, 1280])
-        key = 0, STREAM, grid, (value,) if found.tiles.cost.parameters else ()
+        key = 0, STREAM, grid, (value,) if found.tiles.parameters else ()
         held, table = found.of(key, step) if (step := draw.choice(steps)) else found.get(STREAM, grid, (value,))
         assert table.entry() is held and is_right(found, table, grid, value)
+
+
+def test_tiles_in_raster_order_have_tables_of_their_own(device: SimpleNamespace) -> None:
+    """One grid by numbers that say something else of its tiles; and no row is written, since of others it says less."""
+    found = tables(in_raster(TileLoop(TileCost(1.0))), {"n": "i32"})
+    made = [found.of((0, STREAM, (80, 1, 1), (n,)), (0, 1))[1] for n in (640, 320, 640, 656)]
+    assert device.filled == 3 and made[0].address == made[2].address != made[1].address
+    ours, theirs, _, none = (ctypes.string_at(one.address, 4 * 8 * 20) for one in made)
+    assert len({ours, theirs, none}) == 3
+    assert is_right(found, made[0], (80, 1, 1), 640) and is_right(found, made[1], (80, 1, 1), 320)
+    assert none == launch_table(TileLoop(TileCost(1.0)), (80, 1, 1), {}, SMS)[1].tobytes()[: len(none)]
 
 
 def test_a_row_waits_until_a_launch_stands_behind_the_writing(device: SimpleNamespace) -> None:

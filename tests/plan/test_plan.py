@@ -16,7 +16,7 @@ from wspec.ir.numbering import fingerprint, id_of, number
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, i32
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Channel, LoopSchedule, Plan, PlanError, Prediction, Task, source_warps
-from wspec.tile_scheduler import LoopCost, StreamK, TileCost, TileLoop
+from wspec.tile_scheduler import LoopCost, Raster, StreamK, TileCost, TileLoop
 from wspec.tile_scheduler.costs import Trips
 from wspec.tile_scheduler.scalars import Scalar
 
@@ -77,13 +77,16 @@ def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True, fill=Fill.COMPUTED)
     pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC, barriers="a")
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
-    tiles = TileLoop(TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),)), stream_k=Decision(StreamK(2, 1.0, 1)))
+    places = Raster(0, 1, (Scalar("program_id", 32, (), 0), Scalar("constant", 32, (), 1)))
+    cost = TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),))
+    tiles = TileLoop(cost, stream_k=Decision(StreamK(2, 1.0, 1)), raster=Decision(places))
     alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)
     said = {"epilogue_overlap": Decision(None, "-"), "subtiling": Decision(True), "ping_pong": Decision(True)}
     said |= {"programmatic_launch": Decision(True), "shared_barriers": Decision(True)}
     plan = sample(channels=(chain, pieces), prediction=slower, packed=(5,), tile_loop=tiles, **said)
     text = plan.to_text() + sample(tile_loop=alone).to_text()
-    for kind in (Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, TileCost, LoopCost):
+    kinds = Plan, Task, Channel, LoopSchedule, Prediction, Decision, TileLoop, StreamK, Raster, TileCost, LoopCost
+    for kind in kinds:
         for field in dataclasses.fields(kind):
             assert field.name in text
 

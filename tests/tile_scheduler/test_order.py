@@ -18,7 +18,9 @@ from wspec.tile_scheduler.sampled import compiled, four_lines
 from wspec.tile_scheduler.scalars import Scalar
 
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4))
-orders = st.builds(Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans(), st.booleans())
+orders = st.builds(
+    Order, sizes, st.integers(1, 30), st.sampled_from([None, 0, 1, 2]), st.booleans(), st.booleans(), st.none()
+)
 
 
 def numbers(order: Order, found: Array) -> Array:

@@ -14,8 +14,9 @@ import triton.language as tl
 
 from wspec.bridge.everywhere import OWN
 from wspec.bridge.launcher import quick
-from wspec.tile_scheduler import SLOTS, Division, Order
+from wspec.tile_scheduler import SLOTS, Division, Numbering, Order
 from wspec.tile_scheduler.order import LINES, SPARED
+from wspec.tile_scheduler.raster import KEPT
 
 ENTRY = 8  # int32 of an entry and of the header
 ENTRY_CYCLES = 15.0
@@ -24,9 +25,10 @@ ENTRY_CYCLES = 15.0
 _BLOCK = 256  # entries of a program
 _SPARED = tl.constexpr(SPARED)
 _LINES = tl.constexpr(LINES)
+_KEPT = tl.constexpr(KEPT)
 _NUMBERS = [
     "gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "slots", "along", "second", "third", "coarsening", "axis",
-    "ordered", "rising", "shared",
+    "ordered", "rising", "shared", "in_raster", "in_kept", "group", "down",
 ]  # fmt: skip
 
 
@@ -104,17 +106,39 @@ def _in_window(turn, tiles, blocks, size, windows, length, rising, by_lines):
     return at, line
 
 
+@triton.jit
+def _numbered(turn, in_raster, in_kept, group, down):
+    """The number of the tile whose turn it is, in raster order (`Numbering.numbers`), unless `in_raster` is 0."""
+    if in_raster > 0:
+        plane = turn // (in_raster * in_kept)
+        inside = turn - plane * (in_raster * in_kept)
+        chunk = inside // (_KEPT * in_raster)
+        inside -= chunk * (_KEPT * in_raster)
+        width = tl.minimum(in_kept - chunk * _KEPT, _KEPT)
+        one = inside // width
+        other = inside - one * width + chunk * _KEPT
+        along = tl.where(down == 1, one, other)
+        across = tl.where(down == 1, other, one)
+        length = tl.where(down == 1, in_raster, in_kept)
+        others = tl.where(down == 1, in_kept, in_raster)
+        first = along - along % group
+        number = plane * (in_raster * in_kept) + first * others + along - first
+        turn = number + across * tl.minimum(length - first, group)
+    return turn
+
+
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
     table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, slots, along, second, third, coarsening, axis, ordered, rising,
-    shared, BLOCK: tl.constexpr,
+    shared, in_raster, in_kept, group, down, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.ordered_table`: a header, then as many entries for each block, one of them behind its last tile.
 
     Of a row of grids that begins with one and goes by steps, as many as programs have a second number; tables are
     `apart` int32.
     slots: blocks that run at a time; along: the axis along which tiles are numbered first, then the `second`. ordered,
-    rising, shared: 0 or 1. Entries are (x, y, z, n, 0, 0, -1, -1).
+    rising, shared: 0 or 1. in_raster, in_kept, group, down: a `Numbering`; 0: none. Entries are
+    (x, y, z, n, 0, 0, -1, -1).
     """
     gx += tl.program_id(1) * by_x
     gy += tl.program_id(1) * by_y
@@ -154,8 +178,9 @@ def fill_table(
     if ordered == 1:
         at, line = _in_window(turn, tiles, blocks, size, windows, length, rising, by_lines)
     else:
-        at = turn % length
-        line = turn // length
+        number = _numbered(turn, in_raster, in_kept, group, down)
+        at = number % length
+        line = number // length
     after = line // width
     line = line % width
     x = tl.where(along == 0, at, tl.where(second == 0, line, after))
@@ -183,7 +208,10 @@ def fill_table(
             tl.store(table_ptr + unused, rows * 0)
 
 
-DIVIDED = ["gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "trips", "blocks", "shortest"]
+DIVIDED = [
+    "gx", "gy", "gz", "by_x", "by_y", "by_z", "apart", "trips", "blocks", "shortest", "in_raster", "in_kept", "group",
+    "down",
+]  # fmt: skip
 SOME = 32  # blocks whose entries a program writes
 
 
@@ -208,7 +236,8 @@ def _share(block, shared, trips, blocks, shortest):
 
 @triton.jit(do_not_specialize=DIVIDED)
 def fill_divided(
-    table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, trips, blocks, shortest, SLOTS: tl.constexpr, SOME: tl.constexpr
+    table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, trips, blocks, shortest, in_raster, in_kept, group, down,
+    SLOTS: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """`tile_scheduler.divided_launch`: a header, then as many entries for each block; of a row of grids, as above.
 
@@ -242,6 +271,7 @@ def fill_divided(
         is_tile = row < number
         tile = tl.where(is_first, divided, tl.where(is_rest, divided - 1, before + at))
         tile = tl.where(row < early, row * blocks + block, start + tile)
+        tile = _numbered(tl.where(is_tile, tile, 0), in_raster, in_kept, group, down)
         tile = tl.where(is_tile, tile, 0)
         whole = is_tile & ~is_first & ~is_rest
         entry_ptr = table_ptr + (block * rows + row + 1) * 8
@@ -279,13 +309,18 @@ def numbers(order: Order, row: Grids, slots: int, coarsening: int, axis: int) ->
     """What `fill_table` takes for orders like that, in turn."""
     return (
         *row.first, *row.by, row.apart, slots, *order.dimensions, coarsening, axis, int(order.axis is not None),
-        int(order.rising), int(order.shared),
+        int(order.rising), int(order.shared), *_numbering(order.numbering),
     )  # fmt: skip
 
 
-def divided_numbers(how: Division, row: Grids) -> tuple[int, ...]:
+def _numbering(found: Numbering | None) -> tuple[int, ...]:
+    """What both kernels take for tiles in raster order."""
+    return (0, 0, 1, 0) if found is None else (found.shared, found.kept, found.group, int(found.down))
+
+
+def divided_numbers(how: Division, row: Grids, numbering: Numbering | None = None) -> tuple[int, ...]:
     """What `fill_divided` takes, in turn."""
-    return *row.first, *row.by, row.apart, how.trips, how.blocks, how.shortest
+    return *row.first, *row.by, row.apart, how.trips, how.blocks, how.shortest, *_numbering(numbering)
 
 
 def divided_programs(how: Division) -> int:
@@ -330,7 +365,7 @@ class Filler:
             None, None, None, address, *numbers(order, row, slots, coarsening, axis), _BLOCK,
         )  # fmt: skip
 
-    def divide(self, address: int, how: Division, row: Grids, stream: int) -> None:
+    def divide(self, address: int, how: Division, row: Grids, stream: int, numbering: Numbering | None = None) -> None:
         """The same of launches whose last tiles are divided. Nothing reads what is written for grids that cannot be."""
         if self._divided is None:
             with self._lock:
@@ -338,7 +373,7 @@ class Filler:
         kernel, run = self._divided
         run(
             divided_programs(how), row.many, 1, stream, kernel.function, kernel.packed_metadata,
-            None, None, None, address, *divided_numbers(how, row), SLOTS, SOME,
+            None, None, None, address, *divided_numbers(how, row, numbering), SLOTS, SOME,
         )  # fmt: skip
 
 

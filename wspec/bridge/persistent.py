@@ -183,11 +183,11 @@ class Tables:
 
     def __init__(self, tiles: TileLoop, slots: Sequence[Slot | None], blocks_per_sm: int) -> None:
         self.tiles = tiles
-        self.slots = [(index, slots[index]) for index in tiles.cost.parameters]
+        self.sampler = Sampler(tiles.cost, tiles.raster.value)
+        self.slots = [(index, slots[index]) for index in self.sampler.parameters]
         self.blocks_per_sm = blocks_per_sm
         self.exact = bool(tiles.stream_k)  # how tiles are divided depends on each number, how they are ordered does not
-        self.read = reader([slot for _, slot in self.slots], nearly=not self.exact)
-        self.sampler = Sampler(tiles.cost)
+        self.read = reader([slot for _, slot in self.slots], nearly=not (self.exact or tiles.raster))
         self.known: dict[Key, Table] = {}
         self.entries: dict[Kind, _Entry] = {}  # of which many launches have the same
         self.rows = Rows()  # of those the ones that have tables of several grids
@@ -254,8 +254,9 @@ class Tables:
         if stream == PER_THREAD:  # which names another stream in each thread
             with in_stream(device, stream):
                 return self._of_its_own(key, direction, slots)
-        how = how_divided(self.tiles, grid, values, slots) if self.exact else None
-        what, step = _what(key, direction, how), step if direction is not None else None  # the host makes one
+        how = how_divided(self.tiles, grid, self.sampler.of_cost(values), slots) if self.exact else None
+        in_row = direction is not None and direction[2] is None  # the host makes one, or grids differ in their numbers
+        what, step = _what(key, direction, how), step if in_row else None
         found = None if step is None else self.rows.find((device, stream), grid, step, what)
         if found is None and (one := self.entries.get((device, stream, grid, 1, None, what))) is not None:
             found = one, 0
@@ -339,7 +340,7 @@ class Tables:
         if how is None:
             filler(device).fill(address, order, row, slots, tiles.coarsening, tiles.axis, stream)
         else:
-            filler(device).divide(address, how, row, stream)
+            filler(device).divide(address, how, row, stream, direction[2])
         return self._kept(kind, _Entry(memory, address, 4 * apart))
 
     def _kept(self, kind: Kind, entry: _Entry) -> _Entry:
@@ -369,13 +370,14 @@ class Tables:
 
     def _by_host(self, grid: tuple[int, int, int], values: Sequence[int], slots: int) -> Any:
         """By the host, where no formula says what stands in it."""
-        return launch_table(self.tiles, grid, dict(zip(self.tiles.cost.parameters, values, strict=True)), slots)[1]
+        return launch_table(self.tiles, grid, dict(zip(self.sampler.parameters, values, strict=True)), slots)[1]
 
     def _order(self, grid: tuple[int, int, int], direction: Direction, slots: int) -> Order:
         """In which the card writes the tiles of a launch."""
         tiles = self.tiles
         sizes, blocks = coarse(grid, tiles.coarsening, tiles.axis), blocks_of(tiles, grid, slots)
-        return Order(sizes, blocks, *direction, shared=self.blocks_per_sm > 1)
+        along, rising, numbering = direction
+        return Order(sizes, blocks, along, rising, self.blocks_per_sm > 1, numbering)
 
     def _of_its_own(self, key: Key, direction: Direction | None, slots: int) -> Found:
         """In memory of its own of torch's current stream, for one launch."""
@@ -401,7 +403,7 @@ class Tables:
         device, _, grid, values = key
         slots = multiprocessors(device) * self.blocks_per_sm
         direction = self.sampler.direction(grid, values)
-        how = how_divided(self.tiles, grid, values, slots, more=CLEARING) if self.exact else None
+        how = how_divided(self.tiles, grid, self.sampler.of_cost(values), slots, more=CLEARING) if self.exact else None
         what = _what(key, direction, how)
         with self.lock:
             streams = {kind[1] for kind in self.entries if kind[0] == device}
@@ -417,7 +419,7 @@ class Tables:
 def _what(key: Key, direction: Direction | None, how: Division | None) -> Any:
     """What a table depends on beside the grid: how tiles are divided, or in which order they go, or the numbers."""
     if how is not None:
-        return how.trips, how.shortest, "divided"
+        return how.trips, how.shortest, "divided", direction and direction[2]
     return direction or (key[3],)
 
 

@@ -82,10 +82,10 @@ def walked_launch(
     if tiles is None:
         launched, even = even_table(grid, slots)
         return {**hidden, TABLE: even.tolist()}, launched
-    decide = [names[position] for position in tiles.cost.parameters]
+    decide = [names[position] for position in tiles.parameters]
     if missing := [name for name in decide if name not in arguments]:
         raise bad_input(f"what a tile costs depends on {missing[0]}", f"give it, for example --set {missing[0]}=4096")
-    values = {at: int(arguments[name]) for at, name in zip(tiles.cost.parameters, decide, strict=True)}
+    values = {at: int(arguments[name]) for at, name in zip(tiles.parameters, decide, strict=True)}
     count, table = chosen_launch(tiles, grid, values, slots, shared=shared)
     return {**hidden, TABLE: table.tolist()}, (count, 1, 1)
 
@@ -121,11 +121,10 @@ def executed_launch(
     coarsening, axis = (tiles.coarsening, tiles.axis) if tiles is not None else (1, 0)
     names = [parameter.name for parameter in parameters]
     if tiles is not None and (divided := tiles.stream_k.value) is not None and PARTIALS in names:
-        cost = tiles.cost
         by_position = {parameter.values[0].index: arguments.get(parameter.name) for parameter in parameters}
-        values = {at: value for at in cost.parameters if isinstance(value := by_position.get(at), int)}
+        values = {at: value for at in tiles.parameters if isinstance(value := by_position.get(at), int)}
         x, y, z = (*grid, 1, 1, 1)[:3]
-        known = len(values) == len(cost.parameters)
+        known = len(values) == len(tiles.parameters)
         if known and (found := divided_launch(tiles, (x, y, z), values, BLOCKS, must=True)) is not None:
             memory = np.zeros(partials_words(divided, BLOCKS), np.int32)
             return (found[0], 1, 1), {TABLE: found[1], PARTIALS: memory}

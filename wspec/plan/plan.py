@@ -18,7 +18,7 @@ from wspec.decision import NOT_ASKED, Decision
 from wspec.ir.core import Operation
 from wspec.plan.fill import Fill
 from wspec.target.hopper import WARP_GROUP
-from wspec.tile_scheduler import StreamK, TileLoop
+from wspec.tile_scheduler import Raster, StreamK, TileLoop
 
 VERSION = 3  # of a plan's text
 
@@ -169,6 +169,13 @@ class Plan:
             self.tile_loop.stream_k
             if self.tile_loop is not None
             else Decision(None, "blocks do not walk through tiles")
+        )
+
+    @property
+    def raster(self) -> Decision[Raster]:
+        """Are blocks beside each other to share the larger operand?"""
+        return (
+            self.tile_loop.raster if self.tile_loop is not None else Decision(None, "blocks do not walk through tiles")
         )
 
     def regions(self) -> tuple[tuple[Task, int], ...]:

@@ -100,7 +100,9 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
     if tiles is None:
         return plan
     at_any_cost = options.stream_k is True
-    plan = with_costs(function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost)
+    plan = with_costs(
+        function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost, raster=options.raster
+    )
     if why := why_not(OVERLAP, plan):
         return replace(plan, epilogue_overlap=Decision(None, why))
     return choose_epilogue_overlap(function_of(looped), plan, machine, options)

@@ -20,6 +20,7 @@ from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.passes.tile_coarsening.coarsen_tiles import coarsen_tiles
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
+from wspec.planner.raster import choose_raster
 from wspec.tile_scheduler import StreamK, TileCost, TileLoop, tile_cost
 
 WHOLE = TileLoop(TileCost(0.0))
@@ -48,13 +49,18 @@ def has_no_tile_loop(function: Operation) -> bool:
     return all(not any(op.name == "scf.for" for op in loop.ancestors()) for loop in hot_loops(function))
 
 
-def with_costs(function: Operation, machine: Machine, plan: Plan, *, at_any_cost: bool = False) -> Plan:
-    """The plan with what a tile costs; `function`: the kernel without the loop. `at_any_cost`: dividing is free."""
+def with_costs(
+    function: Operation, machine: Machine, plan: Plan, *, at_any_cost: bool = False, raster: bool | None = None
+) -> Plan:
+    """The plan with what a tile costs, and in which order tiles go, as `choose_raster` takes `raster`.
+
+    `function`: the kernel without the loop. `at_any_cost`: dividing is free.
+    """
     assert plan.tile_loop is not None
     tiles = replace(plan.tile_loop, cost=cost_of_tiles(function, machine, plan))
     if tiles.stream_k:
         tiles = replace(tiles, stream_k=Decision(_fix_up(function, machine, plan, at_any_cost)))
-    return replace(plan, tile_loop=tiles)
+    return replace(plan, tile_loop=replace(tiles, raster=choose_raster(function, tiles, machine, raster)))
 
 
 def cost_of_tiles(function: Operation, machine: Machine, plan: Plan) -> TileCost:
@@ -80,14 +86,27 @@ def _fix_up(function: Operation, machine: Machine, plan: Plan, at_any_cost: bool
 
 
 def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:
-    """A plan that is given must say of divided tiles what the kernel is, before it has a loop over tiles.
+    """A plan that is given must say of divided tiles, and of places, what the kernel is, before it has a loop over
+    tiles.
 
     Blocks write into memory that others read by what it says. Raises Declined.
     """
-    wrong = _wrong_division(function, machine, plan)
-    if wrong:
-        note = "edit the plan or make it anew"
-        raise Declined(Remark("plan-mismatch", f"plan: tile_loop.stream_k: {wrong}", function.location, note=note))
+    for field, wrong in (
+        ("stream_k", _wrong_division(function, machine, plan)),
+        ("raster", _wrong_raster(function, machine, plan)),
+    ):
+        if wrong:
+            note = "edit the plan or make it anew"
+            raise Declined(Remark("plan-mismatch", f"plan: tile_loop.{field}: {wrong}", function.location, note=note))
+
+
+def _wrong_raster(function: Operation, machine: Machine, plan: Plan) -> str:
+    if plan.tile_loop is None or (said := plan.tile_loop.raster.value) is None:
+        return ""
+    right = choose_raster(function, plan.tile_loop, machine, True)
+    if right.value is None:
+        return right.why_not
+    return "" if right.value.scalars == said.scalars else "must have the scalars that its tiles' places come from"
 
 
 def _wrong_division(function: Operation, machine: Machine, plan: Plan) -> str:

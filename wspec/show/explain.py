@@ -54,6 +54,13 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         )
     elif plan.persistent and (why := plan.stream_k.why_not):
         said.append(f"no tile is divided between blocks: {why}")
+    if plan.raster:
+        said.append(
+            "blocks beside each other share the larger operand, which L2 then sends once, unless the order of the grid "
+            "has them do so already"
+        )
+    elif plan.persistent and (why := plan.raster.why_not):
+        said.append(f"tiles go in the order of the grid: {why}")
     return said + _edits(plan)
 
 
@@ -196,6 +203,8 @@ def changes(plan: Plan) -> list[str]:
         said.append("each tile finished before the next one begins: --epilogue-overlap 0")
     if plan.stream_k:
         said.append("every tile done by one block: --stream-k 0; divided wherever that can be: --stream-k 1")
+    if plan.raster:
+        said.append("tiles in the order of the grid: --raster 0")
     if plan.shared_barriers:
         said.append("a barrier of its own for every tile: --shared-barriers 0")
     if plan.hold_waits:

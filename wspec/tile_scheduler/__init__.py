@@ -14,6 +14,7 @@ from wspec.tile_scheduler.launch import (
 from wspec.tile_scheduler.launch_way import NEAR, LaunchWay, Ranking, fastest, near
 from wspec.tile_scheduler.names import PARTIALS, SLOTS, TABLE
 from wspec.tile_scheduler.order import Order
+from wspec.tile_scheduler.raster import Numbering, Raster
 from wspec.tile_scheduler.sampled import Direction, Sampler, coarse
 from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
@@ -27,8 +28,10 @@ __all__ = [
     "Division",
     "LaunchWay",
     "LoopCost",
+    "Numbering",
     "Order",
     "Ranking",
+    "Raster",
     "Sampler",
     "StreamK",
     "TileCost",

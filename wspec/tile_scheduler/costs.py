@@ -8,7 +8,7 @@ for every tile; `TileCost.unknown` says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -126,26 +126,21 @@ class TileCost:
 
     def to_data(self) -> dict[str, Any]:
         """As numbers, texts and lists, for a file."""
-        scalars = [[s.name, s.bits, s.value, list(s.operands)] for s in self.scalars]
         loops = [
             {"loop": x.loop, "cycles": x.cycles, "factors": [_factor_row(f) for f in x.factors], "unknown": x.unknown}
             for x in self.loops
         ]
-        return {"fixed": self.fixed, "loops": loops, "scalars": scalars}
+        return {"fixed": self.fixed, "loops": loops, "scalars": scalar_rows(self.scalars)}
 
     @staticmethod
     def from_data(data: Any) -> TileCost:
         """Read `to_data`'s form. Raises ValueError saying what is wrong with it."""
         top = fields(data, ("fixed", "loops", "scalars"), "the top level")
-        scalars: list[Scalar] = []
-        for at, row in enumerate(_list(top["scalars"], "scalars")):
-            scalars.append(_scalar(row, f"scalars[{at}]"))
-            if problem := scalars[-1].problem(at):
-                raise ValueError(f"a tile's cost: scalars[{at}]: {problem}")
+        scalars = scalars_from(top["scalars"])
         loops = [_loop(x, f"loops[{i}]", len(scalars)) for i, x in enumerate(_list(top["loops"], "loops"))]
         if len({loop.loop for loop in loops}) != len(loops):
             raise ValueError("a tile's cost: a loop occurs twice")
-        return TileCost(number(top["fixed"], "fixed"), tuple(loops), tuple(scalars))
+        return TileCost(number(top["fixed"], "fixed"), tuple(loops), scalars)
 
 
 # ------------------------------------------------------------------------------------------ from a function
@@ -245,6 +240,21 @@ def number(data: Any, where: str) -> float:
     if type(data) not in (int, float) or not 0 <= data <= _LARGEST:
         raise wrong(where, data)
     return float(data)
+
+
+def scalar_rows(scalars: Iterable[Scalar]) -> list[list[Any]]:
+    """Scalars for a file."""
+    return [[one.name, one.bits, one.value, list(one.operands)] for one in scalars]
+
+
+def scalars_from(data: Any) -> tuple[Scalar, ...]:
+    """Read the form of `scalar_rows`. Raises ValueError saying what is wrong with it."""
+    scalars: list[Scalar] = []
+    for at, row in enumerate(_list(data, "scalars")):
+        scalars.append(_scalar(row, f"scalars[{at}]"))
+        if problem := scalars[-1].problem(at):
+            raise ValueError(f"a tile's cost: scalars[{at}]: {problem}")
+    return tuple(scalars)
 
 
 def _truth(data: Any, where: str) -> bool:

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wspec.tile_scheduler.raster import Numbering
+
 Table = npt.NDArray[np.int32]
 _Indices = npt.NDArray[np.int64]
 FIELDS = 8  # x, y, z, n, first, end, from, to
@@ -73,10 +75,12 @@ class Division:
         return FIELDS * (1 + self.rows * self.blocks)
 
 
-def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int = SHORTEST) -> Table | None:
+def divided_table(
+    shape: tuple[int, ...], trips: int, blocks: int, shortest: int = SHORTEST, numbering: Numbering | None = None
+) -> Table | None:
     """[rows + 1, blocks, FIELDS] for tiles [gz, gy, gx] of so many iterations each; None if nothing is to be divided.
 
-    As `wspec.tile_scheduler.make_table` gives it, with the parts.
+    As `wspec.tile_scheduler.make_table` gives it, with the parts. With a `numbering` tiles go in raster order.
     """
     how = Division(int(np.prod(shape)), trips, blocks, shortest)
     if not how.is_one:
@@ -95,7 +99,7 @@ def divided_table(shape: tuple[int, ...], trips: int, blocks: int, shortest: int
     table = np.zeros((how.rows, blocks, FIELDS), np.int32)
 
     def put(row: _Indices, column: _Indices, tile: _Indices, *parts: _Indices | int) -> None:
-        z, y, x = np.unravel_index(tile, shape)
+        z, y, x = np.unravel_index(tile if numbering is None else numbering.numbers(tile), shape)
         for field, value in zip((0, 1, 2, 4, 5, 6, 7), (x, y, z, *parts), strict=True):
             table[row, column, field] = value
 

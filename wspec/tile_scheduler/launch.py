@@ -28,7 +28,8 @@ def launch_table(
     is divided. Raises ValueError as that does.
     """
     blocks = blocks_of(tiles, grid, slots)
-    order = Sampler(tiles.cost).order(grid, values, blocks, tiles.coarsening, tiles.axis) if min(grid) > 0 else None
+    sampler = Sampler(tiles.cost, tiles.raster.value)
+    order = sampler.order(grid, values, blocks, tiles.coarsening, tiles.axis) if min(grid) > 0 else None
     if order is not None:
         order = order._replace(shared=shared)
         return blocks, ordered_table(order, grid, tiles.coarsening, tiles.axis)
@@ -59,7 +60,10 @@ def divided_launch(
     found = how_divided(tiles, grid, [values[at] for at in tiles.cost.parameters], slots, must=must)
     if found is None:
         return None
-    table = divided_table(grid[::-1], found.trips, found.blocks, found.shortest)
+    sampler = Sampler(tiles.cost, tiles.raster.value)
+    direction = sampler.direction(grid, [values[at] for at in sampler.parameters])
+    numbering = None if direction is None else direction[2]
+    table = divided_table(grid[::-1], found.trips, found.blocks, found.shortest, numbering)
     return None if table is None else (found.blocks, flat(grid, table, 1, 0))
 
 

@@ -26,7 +26,7 @@ what its place says: by cost some blocks always get a dear tile and a cheap one 
 they part, and by a model of the cache read what a line has from memory once more; by lines each gets all kinds in turn,
 and so do blocks that move on in rows (up to 1.05 times as fast as blocks that do not, on an H200).
 
-Tiles that all cost the same go around in the order of the launch.
+Tiles that all cost the same go around in the order of the launch, or in raster order (raster.py).
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from wspec.tile_scheduler.raster import Numbering
 
 Array = npt.NDArray[np.int64]
 _DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
@@ -58,6 +60,7 @@ class Order(NamedTuple):
     axis: int | None = None  # on which the cost depends; None: all tiles cost the same
     rising: bool = False  # the dearest tile is the last one of the axis
     shared: bool = False  # blocks share SMs
+    numbering: Numbering | None = None  # of tiles that all cost the same, where they go in raster order
 
     @property
     def tiles(self) -> int:
@@ -132,7 +135,8 @@ class Order(NamedTuple):
         along, second, third = self.dimensions
         length, width = self.sizes[along], self.sizes[second]
         if self.axis is None:
-            at, line = turn % length, turn // length
+            number = turn if self.numbering is None else self.numbering.numbers(turn)
+            at, line = number % length, number // length
         else:
             size, count = self.window
             window = np.minimum(turn // size, count - 1)

@@ -14,10 +14,13 @@ from typing import Any
 
 from wspec.tile_scheduler.costs import Branch, Grid, TileCost
 from wspec.tile_scheduler.order import Order
+from wspec.tile_scheduler.raster import Numbering, Raster, Reader
 from wspec.tile_scheduler.scalars import Scalar
 
-Direction = tuple[int | None, bool]  # the axis on which costs depend, if there is one, and whether they rise on it
-_EVEN: Direction = None, False
+Direction = tuple[int | None, bool, Numbering | None]
+"""The axis on which costs depend, if there is one, whether they rise on it, and how tiles that go in raster order are
+numbered."""
+_EVEN: Direction = None, False, None
 
 _QUOTIENT = "({0} // {1} if {0} >= 0 else -(-{0} // {1}))"
 _OPERATIONS = {
@@ -81,9 +84,9 @@ def four_lines(costs: Sequence[TileCost], along: int) -> list[str]:
 def _direction_sampler(cost: TileCost, along: int) -> Callable[[int, int, int, Sequence[int]], Direction | None]:
     """What an order says of costs; None where they rise and fall. That is told by four tiles."""
     lines = [
-        "if t0_0 == t0_1 == t0_2 == t0_3: return None, False",
-        f"if t0_0 <= t0_1 <= t0_2 <= t0_3: return {along}, True",
-        f"return ({along}, False) if t0_0 >= t0_1 >= t0_2 >= t0_3 else None",
+        "if t0_0 == t0_1 == t0_2 == t0_3: return None, False, None",
+        f"if t0_0 <= t0_1 <= t0_2 <= t0_3: return {along}, True, None",
+        f"return ({along}, False, None) if t0_0 >= t0_1 >= t0_2 >= t0_3 else None",
     ]
     made: Callable[[int, int, int, Sequence[int]], Direction | None]
     made = compiled("gx, gy, gz, values", [*four_lines((cost,), along), *lines])
@@ -113,7 +116,7 @@ def compiled(arguments: str, lines: Sequence[str]) -> Any:
     return space["sample"]
 
 
-def _taken(cost: TileCost) -> list[str]:
+def _taken(cost: TileCost | Raster) -> list[str]:
     """A line that takes the arguments that decide out of `values`, if there are any."""
     names = "".join(f"v{at}, " for at in cost.parameters)
     return [f"{names}= values"] if names else []
@@ -138,29 +141,57 @@ def _total(cost: TileCost) -> tuple[list[str], str]:
     return lines, " + ".join(total)
 
 
-def _name(cost: TileCost, at: int) -> str:
+def _name(cost: TileCost | Raster, at: int) -> str:
     scalar = cost.scalars[at]
     return _NAMES[scalar.name](scalar.value) if scalar.name in _NAMES else f"s{at}"
 
 
-def _line(cost: TileCost, at: int) -> list[str]:
+def _line(cost: TileCost | Raster, at: int) -> list[str]:
     """What computes a scalar; nothing for what has a name."""
     scalar = cost.scalars[at]
     return [] if scalar.name in _NAMES else [f"s{at} = {_text(cost, scalar)}"]
 
 
-def _text(cost: TileCost, scalar: Scalar) -> str:
+def _text(cost: TileCost | Raster, scalar: Scalar) -> str:
     names = [_name(cost, at) for at in scalar.operands]
     if scalar.name == "cmpi":
         return f"-({names[0]} {_COMPARISONS[scalar.value]} {names[1]})"
     return _OPERATIONS[scalar.name].format(*names)
 
 
+Picked = Callable[[Sequence[int]], Sequence[int]]
+
+
+def _shared_parameters(cost: TileCost, raster: Raster | None) -> tuple[tuple[int, ...], Picked, Picked]:
+    """Those of both, and what takes each one's values out of theirs."""
+    theirs = () if raster is None else raster.parameters
+    found = tuple(sorted({*cost.parameters, *theirs}))
+    return found, _picking(found, cost.parameters), _picking(found, theirs)
+
+
+def _picking(given: tuple[int, ...], wanted: tuple[int, ...]) -> Picked:
+    if given == wanted:
+        return lambda values: values
+    places = [given.index(one) for one in wanted]
+    return lambda values: [values[at] for at in places]
+
+
+@lru_cache(maxsize=256)
+def raster_reader(raster: Raster) -> Reader:
+    """What reads off how a grid numbers its tiles."""
+    lines = [*_taken(raster), *(line for at in range(len(raster.scalars)) for line in _line(raster, at))]
+    found = f"return {_name(raster, raster.shared)}, {_name(raster, raster.kept)}"
+    return Reader(compiled("x, y, z, gx, gy, gz, values", [*lines, found]))
+
+
 class Sampler:
     """What a kernel's tiles cost, asked again and again."""
 
-    def __init__(self, cost: TileCost) -> None:
+    def __init__(self, cost: TileCost, raster: Raster | None = None) -> None:
+        """Where there is a `raster`, tiles that all cost the same go in its order."""
         self.cost = cost
+        self.parameters, self.of_cost, self._of_raster = _shared_parameters(cost, raster)
+        self._reader = None if raster is None else raster_reader(raster)
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
         one = len(self.axes) < 2
@@ -174,18 +205,24 @@ class Sampler:
 
         None where a formula does not say: costs depend on several axes, or rise and fall. That is told by four tiles.
         """
-        found = self.direction(grid, [values[at] for at in self.cost.parameters])
+        found = self.direction(grid, [values[at] for at in self.parameters])
         if found is None:
             return None
-        return Order(coarse(grid, coarsening, axis), blocks, *found)
+        along, rising, numbering = found
+        return Order(coarse(grid, coarsening, axis), blocks, along, rising, numbering=numbering)
 
     def direction(self, grid: Grid, values: Sequence[int]) -> Direction | None:
         """What an `Order` says of costs: on which axis they depend, if there is one, and whether they rise on it.
 
-        values: the arguments that decide, in turn.
+        values: the arguments that decide, in turn: `parameters`.
         """
+        if self._reader is not None:
+            numbering = self._reader.numbering(grid, self._of_raster(values))
+            if numbering is not None:
+                return None, False, numbering
         if not self.axes:
             return _EVEN
+        values = self.of_cost(values)
         sample, (x, y, z) = self._direction, grid
         if sample is None or x < 1 or y < 1 or z < 1:
             return None
@@ -197,6 +234,7 @@ class Sampler:
     def mean(self, grid: Grid, values: Sequence[int]) -> float:
         """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
         be told."""
+        values = self.of_cost(values)
         sample, (x, y, z) = self._mean, grid
         if sample is None or x < 1 or y < 1 or z < 1:
             return 0.0

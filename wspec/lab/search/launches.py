@@ -63,7 +63,7 @@ def arguments_of(launch: Launch, simulator: Simulator, plan: Plan | None) -> tup
     arguments: dict[str, Any] = {name: launch.length for name in simulator.missing({}) if name != TABLE}
     if plan is None or plan.tile_loop is None:
         return arguments, launch.grid
-    values = dict.fromkeys(plan.tile_loop.cost.parameters, launch.length)
+    values = dict.fromkeys(plan.tile_loop.parameters, launch.length)
     slots, shared = simulator.machine.sm_count * simulator.blocks_per_sm, simulator.blocks_per_sm > 1
     blocks, table = chosen_launch(plan.tile_loop, launch.grid, values, slots, shared=shared)
     return {**arguments, TABLE: table.tolist()}, (blocks, 1, 1)
