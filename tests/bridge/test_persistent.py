@@ -216,7 +216,7 @@ def in_raster(tiles: TileLoop) -> TileLoop:
         Scalar("divsi", 32, (5, 3)), Scalar("divsi", 32, (0, 4)), Scalar("muli", 32, (7, 3)),
         Scalar("remsi", 32, (5, 3)), Scalar("addi", 32, (8, 9)),
     )  # fmt: skip
-    return replace(tiles, raster=Decision(Raster(10, 6, scalars)))
+    return replace(tiles, raster=Decision(Raster(10, 6, scalars, 4, 2048, 1024, 1 << 20)))
 
 
 def is_right(found: Tables, table: Any, grid: tuple[int, int, int], value: int = 4096) -> bool:

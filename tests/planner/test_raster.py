@@ -95,7 +95,9 @@ def test_a_grid_of_two_axes() -> None:
     types = {"a_desc": desc(64, 64), "b_desc": desc(64, 128), "c_desc": desc(64, 128), "k": "i32:16"}
     tiles = tile_loop(Case("axes", on_two_axes, types, {"BM": 64, "BN": 128, "BK": 64, "num_warps": 4}))
     sampler = Sampler(tiles.cost, tiles.raster.value)
-    found = sampler.direction((64, 48, 1), [512] * len(sampler.parameters))
+    alone = sampler.direction((64, 48, 1), [512] * len(sampler.parameters))
+    assert alone is not None and alone[2] is None, "neighbours share the larger operand, and L2 holds all"
+    found = sampler.direction((64, 48, 1), [8192] * len(sampler.parameters))
     assert found is not None and found[2] is not None
     assert (found[2].shared, found[2].kept, found[2].group, found[2].down) == (48, 64, 64, False)
 

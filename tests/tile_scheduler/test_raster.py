@@ -130,8 +130,19 @@ def test_a_group_that_another_launch_had_is_tried_first() -> None:
     assert one.numbering((4096, 1, 1), ()) == numbering and len(asked) < first
 
 
+WHOLE = {"shared": 0, "kept": 1, "loop": 3, "shared_bytes": 16, "kept_bytes": 8, "l2_bytes": 99}
+PLACE = ["program_id", 32, 0, []]
+
+
+def test_what_l2_has_room_for() -> None:
+    found = Raster.from_data({**WHOLE, "scalars": [PLACE, PLACE]})
+    assert Raster.from_data(found.to_data()) == found
+    assert found.fits(Numbering(2, 2, 1, True), 2) and not found.fits(Numbering(2, 2, 1, True), 3)
+
+
 @pytest.mark.parametrize(
-    "data", [[], {}, {"shared": 0, "kept": 1, "scalars": []}, {"shared": 0, "kept": True, "scalars": [["x"]]}]
+    "data",
+    [[], {}, {**WHOLE, "scalars": []}, {**WHOLE, "kept": True, "scalars": [PLACE]}, {**WHOLE, "scalars": [["x"]]}],
 )
 def test_a_text_that_is_wrong(data: Any) -> None:
     with pytest.raises(ValueError, match="a tile's cost"):

@@ -29,6 +29,7 @@ class Machine:
     registers: int
     smem_bytes: int
     max_registers_thread: int
+    l2_bytes: int
     l2_kept_bytes: float  # of data that SMs everywhere read, which both halves of L2 keep
     mma_flop_16bit: float
     mma_flop_8bit: float
@@ -126,6 +127,7 @@ def _machine(data: dict[str, Any]) -> Machine:
         registers=sm["registers"],
         smem_bytes=sm["smem_bytes"],
         max_registers_thread=sm["max_registers_thread"],
+        l2_bytes=data["l2"]["bytes"],
         l2_kept_bytes=data["l2"]["bytes"] / data["l2"]["copies"],
         mma_flop_16bit=flop("bf16_ss", 16),
         mma_flop_8bit=flop("s8_ss", 32),

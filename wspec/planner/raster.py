@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from wspec.decision import Decision
 from wspec.ir.core import Operation
+from wspec.ir.numbering import id_of
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.plan.fill import Fill, fill_of
@@ -32,8 +33,9 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     if len(loads) != 2 or any(fill_of(op) is not Fill.TMA for op in loads):
         return Decision(None, "a step of its loop does not load one tile each of two tensors through descriptors")
     small, large = sorted(loads, key=lambda op: byte_size(op.result.type))
-    sizes, work = [byte_size(op.result.type) for op in (small, large)], loop_work(loops[0], machine)
-    if not asked and sizes[1] < LARGER * sizes[0]:
+    less, more = byte_size(small.result.type), byte_size(large.result.type)
+    work = loop_work(loops[0], machine)
+    if not asked and more < LARGER * less:
         return Decision(None, "its operands are about as large as each other")
     if not asked and work.tma <= max(work.mma, work.compute):
         return Decision(None, "its loop does not wait for what it loads")
@@ -42,7 +44,7 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     if shared is None or kept is None or shared == kept:
         return Decision(None, "the places of its tiles are not one coordinate each, known before the launch")
     scalars, moved = slice.kept((shared, kept))
-    return Decision(Raster(moved[shared], moved[kept], scalars))
+    return Decision(Raster(moved[shared], moved[kept], scalars, id_of(loops[0]), more, less, machine.l2_bytes))
 
 
 def _place(load: Operation, slice: Slice) -> int | None:

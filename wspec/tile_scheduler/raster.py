@@ -11,9 +11,10 @@
 
 L2 sends once what blocks of neighbouring numbers ask for at the same time, and to each what those further apart want.
 So neighbours share the tile that is larger, and of the smaller ones `KEPT` stay in L2 while blocks go along the other
-axis. Any order is right, as tiles do not know of each other; which one a grid's numbers stand for is read off the
-coordinates of a few tiles, and where that is not understood they go as they are numbered. docs/results/products.md has
-what it brings.
+axis. Where neighbours share the larger one already, and L2 has room for everything, longer runs of them are better
+still, and are left alone. Any order is right, as tiles do not know of each other; which one a grid's numbers stand for
+is read off the coordinates of a few tiles, and where that is not understood they go as they are numbered.
+docs/results/products.md has what it brings.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ _FEWEST, _MOST = 4, 32  # tiles that a kernel may keep to by itself, for its own
 @dataclass(frozen=True, slots=True)
 class Raster:
     """Two coordinates of a tile, as positions in `scalars`: of the larger operand, which neighbours are to share, and
-    of the smaller one."""
+    of the smaller one; and how much of either the loop `loop` loads in a step."""
 
     shared: int
     kept: int
     scalars: tuple[Scalar, ...]
+    loop: int
+    shared_bytes: int
+    kept_bytes: int
+    l2_bytes: int
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -50,18 +55,26 @@ class Raster:
 
     def to_data(self) -> dict[str, Any]:
         """As numbers, texts and lists, for a file."""
-        return {"shared": self.shared, "kept": self.kept, "scalars": scalar_rows(self.scalars)}
+        return {name: getattr(self, name) for name in _WHOLE} | {"scalars": scalar_rows(self.scalars)}
 
     @staticmethod
     def from_data(data: Any) -> Raster:
         """Read `to_data`'s form. Raises ValueError saying what is wrong with it."""
-        row = fields(data, ("shared", "kept", "scalars"), "raster")
+        row = fields(data, (*_WHOLE, "scalars"), "raster")
         scalars = scalars_from(row["scalars"])
-        shared, kept = whole(row["shared"], "raster.shared"), whole(row["kept"], "raster.kept")
-        for at in (shared, kept):
+        found = Raster(scalars=scalars, **{name: whole(row[name], f"raster.{name}") for name in _WHOLE})
+        for at in (found.shared, found.kept):
             if not 0 <= at < len(scalars):
                 raise ValueError("a tile's cost: raster: a scalar that does not exist")
-        return Raster(shared, kept, scalars)
+        return found
+
+    def fits(self, numbering: Numbering, trips: int) -> bool:
+        """Has L2 room for all that a plane of tiles reads?"""
+        step = numbering.shared * self.shared_bytes + numbering.kept * self.kept_bytes
+        return trips * step <= self.l2_bytes
+
+
+_WHOLE = ("shared", "kept", "loop", "shared_bytes", "kept_bytes", "l2_bytes")
 
 
 class Numbering(NamedTuple):

@@ -191,7 +191,7 @@ class Sampler:
         """Where there is a `raster`, tiles that all cost the same go in its order."""
         self.cost = cost
         self.parameters, self.of_cost, self._of_raster = _shared_parameters(cost, raster)
-        self._reader = None if raster is None else raster_reader(raster)
+        self._raster, self._reader = raster, None if raster is None else raster_reader(raster)
         self.axes = sorted({scalar.value for scalar in cost.scalars if scalar.name == "program_id"})
         self.along = self.axes[0] if self.axes else 0  # the axis on which costs depend, if there is one
         one = len(self.axes) < 2
@@ -218,7 +218,7 @@ class Sampler:
         """
         if self._reader is not None:
             numbering = self._reader.numbering(grid, self._of_raster(values))
-            if numbering is not None:
+            if numbering is not None and (numbering.down or not self._fits(numbering, grid, values)):
                 return None, False, numbering
         if not self.axes:
             return _EVEN
@@ -230,6 +230,12 @@ class Sampler:
             return sample(x, y, z, values)
         except (ArithmeticError, ValueError):
             return None
+
+    def _fits(self, numbering: Numbering, grid: Grid, values: Sequence[int]) -> bool:
+        """Does L2 hold what all tiles read?"""
+        assert self._raster is not None
+        found = even_tiles(self.cost, self._raster.loop, grid, self.of_cost(values))
+        return found is not None and self._raster.fits(numbering, found[1])
 
     def mean(self, grid: Grid, values: Sequence[int]) -> float:
         """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
