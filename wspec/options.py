@@ -89,9 +89,9 @@ class Options:
         None,
         Spec(
             bool,
-            "where blocks walk through tiles, the launch may have those beside each other share the larger operand, in "
-            "place of the order of the grid. auto: where a loop waits for what it loads, and one operand is larger; "
-            "1: wherever it can be",
+            "where blocks walk through tiles, the launch may have those beside each other share an operand, whatever "
+            "the order of the grid. auto: the larger one, where a loop waits for what it loads, or one in groups of "
+            "tiles, where the grid has none; 1: the larger one",
             optional=True,
         ),
     )

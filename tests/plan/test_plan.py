@@ -77,7 +77,7 @@ def test_every_field_stands_in_the_text() -> None:
     chain = Channel("p", (4,), 2, 1024, source="lead", readers=("mma",), result=1, private=True, fill=Fill.COMPUTED)
     pieces = Channel("b", (6,), 2, 1024, fill=Fill.CP_ASYNC, barriers="a")
     slower = Prediction(chain_cycles=1.0, chain_note="too slow")
-    places = Raster(0, 1, (Scalar("program_id", 32, (), 0), Scalar("constant", 32, (), 1)), 2, 64, 32, 1)
+    places = Raster(0, 1, (Scalar("program_id", 32, (), 0), Scalar("constant", 32, (), 1)), 2, 64, 32, 1, True)
     cost = TileCost(0.0, (LoopCost(2, 1.0, unknown="-"),))
     tiles = TileLoop(cost, stream_k=Decision(StreamK(2, 1.0, 1)), raster=Decision(places))
     alone = TileLoop(TileCost(0.0), coarsening=2, axis=1)

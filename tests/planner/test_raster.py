@@ -44,7 +44,7 @@ def shared_first(tiles: TileLoop, m: int, n: int, box: tuple[int, int]) -> Any:
     """What a launch does about the order of its tiles."""
     assert tiles.raster.value is not None
     sampler = Sampler(tiles.cost, tiles.raster.value)
-    numbers = dict(zip(sampler.parameters, (m, n, 512), strict=True))
+    numbers = dict(zip(sampler.parameters, (m, n, 2048), strict=True))
     found = sampler.direction((-(-m // box[0]) * -(-n // box[1]), 1, 1), [numbers[at] for at in sampler.parameters])
     assert found is not None
     return found[2]
@@ -62,8 +62,6 @@ def test_rows_that_take_more_bytes_are_shared() -> None:
 @pytest.mark.parametrize(
     ("case", "options", "why"),
     [
-        (product(128, 128, 64), {}, "its operands are about as large as each other"),
-        (product(128, 256, 64, num_warps=8), {}, "its loop does not wait for what it loads"),
         (product(128, 64, 64), {"raster": False}, "raster=0 leaves tiles in the order of the grid"),
         (our_attention(64, True, "bf16"), {}, "the kernel has 2 loops that multiply"),
     ],
@@ -75,11 +73,19 @@ def test_why_tiles_go_as_they_are_numbered(case: Case, options: dict[str, Any], 
     assert made.plan.raster.value is None and made.plan.raster.why_not.startswith(why)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(128, 128), (64, 64), (256, 128)])
+def test_where_neither_is_larger_groups_are_left_alone(rows: int, columns: int) -> None:
+    """Or where the loop waits for its products; and a grid without groups gets some."""
+    box, warps = (rows, columns), 8 if rows > 128 else 4
+    assert shared_first(tile_loop(product(*box, 64, num_warps=warps)), 16384, 16384, box) is None
+    ungrouped = tile_loop(product(*box, 64, num_warps=warps, GROUP_M=1))
+    assert shared_first(ungrouped, 16384, 16384, box).group == 16384 // columns
+    assert shared_first(ungrouped, 1024, 8192, box) is None, "L2 holds it all"
+
+
 def test_it_can_be_asked_for() -> None:
-    case = product(256, 128, 64, num_warps=8)
-    assert tile_loop(case).raster.why_not == "its loop does not wait for what it loads"
-    assert shared_first(tile_loop(case, raster=True), 4096, 4096, (256, 128)) is not None
-    assert shared_first(tile_loop(product(128, 128, 64), raster=True), 4096, 4096, (128, 128)) is None, "as good"
+    asked = tile_loop(product(256, 128, 64, num_warps=8), raster=True)
+    assert shared_first(asked, 4096, 4096, (256, 128)) is not None
 
 
 @triton.jit

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from wspec.tile_scheduler.raster import KEPT, Numbering, Raster, Reader
 
 Grid = tuple[int, int, int]
+WHOLE = {"shared": 0, "kept": 1, "loop": 3, "shared_bytes": 16, "kept_bytes": 8, "l2_bytes": 99, "larger": True}
+PLACE = ["program_id", 32, 0, []]
 
 
 @st.composite
@@ -81,13 +83,20 @@ def test_neighbours_that_share_the_smaller_operand(shared: int, kept: int, group
     got = places(numbering).numbering((shared * kept, 1, 1), ())
     if group == 1:  # from left to right, as far as it goes
         numbering = Numbering(shared, kept, kept, False)
-    assert got == (None if group == 1 and kept <= 32 else numbering)
+    assert got == numbering
 
 
-@pytest.mark.parametrize(("group", "good"), [(2, False), (4, True), (8, True), (32, True), (33, False), (100, False)])
+GROUPS = [(2, False), (4, True), (8, True), (32, True), (33, False), (90, False)]
+
+
+@pytest.mark.parametrize(("group", "good"), GROUPS)
 def test_an_order_that_is_good_is_left_alone(group: int, good: bool) -> None:
-    numbering = Numbering(50, 100, group, False)
-    assert places(numbering).numbering((5000, 1, 1), ()) == (None if good else numbering)
+    """Groups in which neighbours share the larger operand, and any where neither is larger."""
+    larger, neither = (Raster.from_data({**WHOLE, "larger": one, "scalars": [PLACE, PLACE]}) for one in (True, False))
+    down, across = Numbering(90, 100, group, True), Numbering(50, 100, group, False)
+    assert larger.is_good(across) == neither.is_good(across) == neither.is_good(down) == good
+    assert not larger.is_good(down)
+    assert larger.is_good(Numbering(50, 3, 3, False)), "there are no more than that"
 
 
 def test_grids_of_two_axes() -> None:
@@ -130,19 +139,23 @@ def test_a_group_that_another_launch_had_is_tried_first() -> None:
     assert one.numbering((4096, 1, 1), ()) == numbering and len(asked) < first
 
 
-WHOLE = {"shared": 0, "kept": 1, "loop": 3, "shared_bytes": 16, "kept_bytes": 8, "l2_bytes": 99}
-PLACE = ["program_id", 32, 0, []]
-
-
 def test_what_l2_has_room_for() -> None:
     found = Raster.from_data({**WHOLE, "scalars": [PLACE, PLACE]})
     assert Raster.from_data(found.to_data()) == found
-    assert found.fits(Numbering(2, 2, 1, True), 2) and not found.fits(Numbering(2, 2, 1, True), 3)
+    assert found.stays(Numbering(2, 2, 1, False), 2) and not found.stays(Numbering(2, 2, 1, False), 3)
+    assert not found.stays(Numbering(2, 2, 1, True), 2), "neighbours share the smaller one"
 
 
 @pytest.mark.parametrize(
     "data",
-    [[], {}, {**WHOLE, "scalars": []}, {**WHOLE, "kept": True, "scalars": [PLACE]}, {**WHOLE, "scalars": [["x"]]}],
+    [
+        [],
+        {},
+        {**WHOLE, "scalars": []},
+        {**WHOLE, "kept": True, "scalars": [PLACE]},
+        {**WHOLE, "scalars": [["x"]]},
+        {**WHOLE, "larger": 1, "scalars": [PLACE, PLACE]},
+    ],
 )
 def test_a_text_that_is_wrong(data: Any) -> None:
     with pytest.raises(ValueError, match="a tile's cost"):

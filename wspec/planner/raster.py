@@ -21,7 +21,7 @@ times, and nothing at equal ones (docs/results/products.md)."""
 
 
 def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked: bool | None) -> Decision[Raster]:
-    """What neighbours are to share; `asked`: wherever that can be, or never, or where it pays."""
+    """What neighbours are to share; `asked`: whichever is larger, or never, or where it pays."""
     if asked is False:
         return Decision(None, "raster=0 leaves tiles in the order of the grid")
     loops = hot_loops(function)
@@ -35,16 +35,13 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     small, large = sorted(loads, key=lambda op: byte_size(op.result.type))
     less, more = byte_size(small.result.type), byte_size(large.result.type)
     work = loop_work(loops[0], machine)
-    if not asked and more < LARGER * less:
-        return Decision(None, "its operands are about as large as each other")
-    if not asked and work.tma <= max(work.mma, work.compute):
-        return Decision(None, "its loop does not wait for what it loads")
+    larger = bool(asked) or (more >= LARGER * less and work.tma > max(work.mma, work.compute))
     slice = Slice(function)
     shared, kept = (_place(op, slice) for op in (large, small))
     if shared is None or kept is None or shared == kept:
         return Decision(None, "the places of its tiles are not one coordinate each, known before the launch")
     scalars, moved = slice.kept((shared, kept))
-    return Decision(Raster(moved[shared], moved[kept], scalars, id_of(loops[0]), more, less, machine.l2_bytes))
+    return Decision(Raster(moved[shared], moved[kept], scalars, id_of(loops[0]), more, less, machine.l2_bytes, larger))
 
 
 def _place(load: Operation, slice: Slice) -> int | None:

@@ -54,11 +54,9 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         )
     elif plan.persistent and (why := plan.stream_k.why_not):
         said.append(f"no tile is divided between blocks: {why}")
-    if plan.raster:
-        said.append(
-            "blocks beside each other share the larger operand, which L2 then sends once, unless the order of the grid "
-            "has them do so already"
-        )
+    if (raster := plan.raster.value) is not None:
+        shared = "the larger operand, which L2 then sends once," if raster.larger else "an operand, in groups of tiles,"
+        said.append(f"blocks beside each other share {shared} unless the order of the grid has them do so already")
     elif plan.persistent and (why := plan.raster.why_not):
         said.append(f"tiles go in the order of the grid: {why}")
     return said + _edits(plan)

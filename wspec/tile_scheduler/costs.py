@@ -257,7 +257,7 @@ def scalars_from(data: Any) -> tuple[Scalar, ...]:
     return tuple(scalars)
 
 
-def _truth(data: Any, where: str) -> bool:
+def truth(data: Any, where: str) -> bool:
     if type(data) is not bool:
         raise wrong(where, data)
     return data
@@ -284,7 +284,7 @@ def _loop(data: Any, where: str, scalars: int) -> LoopCost:
 def _factor(data: Any, where: str) -> Trips | Branch:
     match _list(data, where):
         case ["trips", lower, upper, step, unsigned]:
-            return Trips(whole(lower, where), whole(upper, where), whole(step, where), _truth(unsigned, where))
+            return Trips(whole(lower, where), whole(upper, where), whole(step, where), truth(unsigned, where))
         case ["branch", condition, taken]:
-            return Branch(whole(condition, where), _truth(taken, where))
+            return Branch(whole(condition, where), truth(taken, where))
     raise wrong(where, data)

@@ -11,10 +11,11 @@
 
 L2 sends once what blocks of neighbouring numbers ask for at the same time, and to each what those further apart want.
 So neighbours share the tile that is larger, and of the smaller ones `KEPT` stay in L2 while blocks go along the other
-axis. Where neighbours share the larger one already, and L2 has room for everything, longer runs of them are better
-still, and are left alone. Any order is right, as tiles do not know of each other; which one a grid's numbers stand for
-is read off the coordinates of a few tiles, and where that is not understood they go as they are numbered.
-docs/results/products.md has what it brings.
+axis. Where neither is larger, or the loop does not wait for what it loads, a grid that has groups of tiles is left
+alone, and one without any goes in such groups. Where neighbours share the larger one already, and L2 has room for
+everything, longer runs of them are better still, and are left alone. Any order is right, as tiles do not know of each
+other; which one a grid's numbers stand for is read off the coordinates of a few tiles, and where that is not understood
+they go as they are numbered. docs/results/products.md has what it brings.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wspec.tile_scheduler.costs import fields, scalar_rows, scalars_from, whole
+from wspec.tile_scheduler.costs import fields, scalar_rows, scalars_from, truth, whole
 from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
 Array = npt.NDArray[np.int64]
@@ -47,6 +48,7 @@ class Raster:
     shared_bytes: int
     kept_bytes: int
     l2_bytes: int
+    larger: bool = True  # is one so much larger, and waited for, that neighbours had better not share the other one?
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -55,23 +57,30 @@ class Raster:
 
     def to_data(self) -> dict[str, Any]:
         """As numbers, texts and lists, for a file."""
-        return {name: getattr(self, name) for name in _WHOLE} | {"scalars": scalar_rows(self.scalars)}
+        numbers = {name: getattr(self, name) for name in _WHOLE}
+        return {**numbers, "larger": self.larger, "scalars": scalar_rows(self.scalars)}
 
     @staticmethod
     def from_data(data: Any) -> Raster:
         """Read `to_data`'s form. Raises ValueError saying what is wrong with it."""
-        row = fields(data, (*_WHOLE, "scalars"), "raster")
-        scalars = scalars_from(row["scalars"])
-        found = Raster(scalars=scalars, **{name: whole(row[name], f"raster.{name}") for name in _WHOLE})
+        row = fields(data, (*_WHOLE, "larger", "scalars"), "raster")
+        scalars, numbers = scalars_from(row["scalars"]), {name: whole(row[name], f"raster.{name}") for name in _WHOLE}
+        found = Raster(scalars=scalars, larger=truth(row["larger"], "raster.larger"), **numbers)
         for at in (found.shared, found.kept):
             if not 0 <= at < len(scalars):
                 raise ValueError("a tile's cost: raster: a scalar that does not exist")
         return found
 
-    def fits(self, numbering: Numbering, trips: int) -> bool:
-        """Has L2 room for all that a plane of tiles reads?"""
+    def is_good(self, numbering: Numbering) -> bool:
+        """Are neighbours well off by the order of the grid, whatever L2 holds?"""
+        length = numbering.shared if numbering.down else numbering.kept
+        grouped = min(_FEWEST, length) <= numbering.group <= _MOST
+        return grouped and not (numbering.down and self.larger)
+
+    def stays(self, numbering: Numbering, trips: int) -> bool:
+        """Has L2 room for all that a plane of tiles reads, and do neighbours share what they are to share?"""
         step = numbering.shared * self.shared_bytes + numbering.kept * self.kept_bytes
-        return trips * step <= self.l2_bytes
+        return not (numbering.down and self.larger) and trips * step <= self.l2_bytes
 
 
 _WHOLE = ("shared", "kept", "loop", "shared_bytes", "kept_bytes", "l2_bytes")
@@ -121,7 +130,7 @@ class Reader:
         self._group = KEPT  # that was found last: a kernel's seldom differ
 
     def numbering(self, grid: Grid, values: Sequence[int]) -> Numbering | None:
-        """In which order tiles had better not go; None where they may, or where that is not understood."""
+        """How a grid numbers its tiles; None where that is not understood."""
         x, y, z = grid
         if x < 1 or y < 1 or z < 1:
             return None
@@ -133,7 +142,7 @@ class Reader:
             for plane in dict.fromkeys((x * y * z, x * y, x)):
                 found = self._of_plane(at, plane)
                 if found is not None:
-                    return None if _is_good(found) else found
+                    return found
         except (ArithmeticError, ValueError):
             pass
         return None
@@ -177,8 +186,3 @@ class Reader:
             middle = (low + high) // 2
             low, high = (middle, high) if at(middle)[across] == first else (low, middle)
         return high
-
-
-def _is_good(found: Numbering) -> bool:
-    """Do neighbours share the larger operand already, and keep to a few of the smaller ones?"""
-    return not found.down and min(_FEWEST, found.kept) <= found.group <= _MOST

@@ -216,10 +216,9 @@ class Sampler:
 
         values: the arguments that decide, in turn: `parameters`.
         """
-        if self._reader is not None:
-            numbering = self._reader.numbering(grid, self._of_raster(values))
-            if numbering is not None and (numbering.down or not self._fits(numbering, grid, values)):
-                return None, False, numbering
+        numbering = None if self._reader is None else self._reader.numbering(grid, self._of_raster(values))
+        if numbering is not None and not self._is_good(numbering, grid, values):
+            return None, False, numbering
         if not self.axes:
             return _EVEN
         values = self.of_cost(values)
@@ -231,11 +230,13 @@ class Sampler:
         except (ArithmeticError, ValueError):
             return None
 
-    def _fits(self, numbering: Numbering, grid: Grid, values: Sequence[int]) -> bool:
-        """Does L2 hold what all tiles read?"""
-        assert self._raster is not None
-        found = even_tiles(self.cost, self._raster.loop, grid, self.of_cost(values))
-        return found is not None and self._raster.fits(numbering, found[1])
+    def _is_good(self, numbering: Numbering, grid: Grid, values: Sequence[int]) -> bool:
+        """Had tiles better go in the order of the grid?"""
+        raster = self._raster
+        if raster is None or raster.is_good(numbering):
+            return True
+        found = even_tiles(self.cost, raster.loop, grid, self.of_cost(values))
+        return found is not None and raster.stays(numbering, found[1])
 
     def mean(self, grid: Grid, values: Sequence[int]) -> float:
         """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
