@@ -41,6 +41,7 @@ def _said(plan: Plan, name: str) -> bool:
         "a place for stores": plan.subtiling.why_not,
         "ping-pong": plan.ping_pong.why_not,
         "barrier sharing": plan.shared_barriers.why_not,
+        "raster order": plan.raster.why_not,
     }
     return OPTIMIZATIONS[name].used(plan) or bool(reasons.get(name))
 

@@ -27,7 +27,7 @@ class Optimization:
 COARSENING, THIRD_TASK, STREAM_K = "tile coarsening", "a third task", "stream-K"
 OVERLAP, SUBTILING, SHARED_SM = "epilogue overlap", "epilogue subtiling", "several blocks an SM"
 PING_PONG, PIPELINING, STAGING = "ping-pong", "software pipelining", "a place for stores"
-BARRIERS = "barrier sharing"
+BARRIERS, RASTER = "barrier sharing", "raster order"
 
 OPTIMIZATIONS: Mapping[str, Optimization] = {
     COARSENING: Optimization(lambda plan: plan.coarsening > 1, {"coarsening": 2}),
@@ -40,6 +40,7 @@ OPTIMIZATIONS: Mapping[str, Optimization] = {
     PIPELINING: Optimization(lambda plan: any(loop.stage1 for loop in plan.loops), {}),
     STAGING: Optimization(lambda plan: bool(plan.staging), {"staging": "buffer"}),
     BARRIERS: Optimization(lambda plan: bool(plan.shared_barriers), {"shared_barriers": True}),
+    RASTER: Optimization(lambda plan: bool(plan.raster), {"raster": True}),
 }
 
 EXCLUDED: Mapping[frozenset[str], str] = {
@@ -48,6 +49,7 @@ EXCLUDED: Mapping[frozenset[str], str] = {
         (COARSENING, THIRD_TASK, "a third task serves one tile, and a block has several"),
         (COARSENING, STREAM_K, "a block has several tiles, whose loops end at different times"),
         (COARSENING, SUBTILING, "each group of a block has a tile of its own"),
+        (COARSENING, RASTER, "a block works on neighbouring tiles, which share what they stream"),
         (STREAM_K, THIRD_TASK, "a third task works on it"),
         (STREAM_K, SHARED_SM, "several of them share an SM, which is busy as long as one of them is"),
         (SUBTILING, OVERLAP, "both put the end of a tile beside the next one's first products"),

@@ -10,6 +10,7 @@ from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
+from wspec.plan.exclusions import COARSENING, EXCLUDED, RASTER
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import hot_loops
 from wspec.tile_scheduler import Raster, TileLoop
@@ -27,8 +28,10 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     loops = hot_loops(function)
     if len(loops) != 1:
         return Decision(None, f"the kernel has {len(loops)} loops that multiply")
-    if tiles.coarsening > 1 or not tiles.cost.uniform:
-        return Decision(None, "tiles are ordered by what they cost" if tiles.coarsening == 1 else "a team shares tiles")
+    if tiles.coarsening > 1:
+        return Decision(None, EXCLUDED[frozenset((COARSENING, RASTER))])
+    if not tiles.cost.uniform:
+        return Decision(None, "tiles go by what they cost")
     loads = [op for op in loops[0].walk() if fill_of(op) is not None]
     if len(loads) != 2 or any(fill_of(op) is not Fill.TMA for op in loads):
         return Decision(None, "a step of its loop does not load one tile each of two tensors through descriptors")
