@@ -142,7 +142,8 @@ def _totals(plan: Plan, operations: Operations, machine: Machine) -> Text:
         f"block{'s' if plan.blocks_per_sm > 1 else ''} an SM",
     ]
     if plan.persistent:
-        lines.append("tiles     as many blocks as fit on the GPU walk through those of the grid")
+        order = ", in raster order where the grid's own is worse" if plan.raster else ""
+        lines.append(f"tiles     as many blocks as fit on the GPU walk through those of the grid{order}")
     for kind, what in (("own", "a buffer of its own"), ("subtiles", "half a buffer of its own, in halves")):
         if stores := [store for store, _, how in plan.staging if how == kind]:
             lines.append(f"stores    through {what}: {places(stores, operations)}")
