@@ -292,7 +292,7 @@ class Divided:
         m, n = 128 * tiles[0] - 48, 256 * tiles[1] - 16
         k, walk = 64 * trips - 16, one.tiles
         assert walk is not None and walk.stream_k.value is not None
-        values = dict.fromkeys(walk.cost.parameters, k)
+        values = dict(zip(walk.parameters, (m, n, k), strict=True))
         launched = divided_launch(walk, (tiles[0] * tiles[1], 1, 1), values, blocks)
         assert launched is not None and launched[0] == blocks
         memory = torch.zeros(partials_words(walk.stream_k.value, blocks), dtype=torch.int32)

@@ -101,8 +101,8 @@ def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:
 
 
 def _wrong_raster(function: Operation, machine: Machine, plan: Plan) -> str:
-    if plan.tile_loop is None or (said := plan.tile_loop.raster.value) is None:
-        return ""
+    if plan.tile_loop is None or (said := plan.raster.value) is None or plan.coarsening > 1:
+        return ""  # a team's is refused for what excludes what
     right = choose_raster(function, plan.tile_loop, machine, True)
     if right.value is None:
         return right.why_not
