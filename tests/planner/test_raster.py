@@ -7,20 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 from tests.support.cases import desc, odd_cases, our_attention
 from tests.support.compiling import Case, outcome, plain_module
 from wspec.execute import FirstReady, Kernel, Random
 from wspec.ir import print_module, read
 from wspec.kernels import matmul
-from wspec.model.machine import load_machine
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.plan.plan import Plan
 from wspec.show.explain import done
-from wspec.tile_scheduler import PARTIALS, TABLE, Raster, Sampler, TileLoop, launch_table
+from wspec.tile_scheduler import TABLE, Sampler, TileLoop, launch_table
 
 ODD = {case.name: case for case in odd_cases()}
 
@@ -88,18 +85,9 @@ def test_it_can_be_asked_for() -> None:
     assert shared_first(asked, 4096, 4096, (256, 128)) is not None
 
 
-@triton.jit
-def on_two_axes(a_desc, b_desc, c_desc, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
-    sums = tl.zeros([BM, BN], tl.float32)
-    for at in tl.range(0, k, BK):
-        sums = tl.dot(a_desc.load([row, at]), b_desc.load([at, column]), sums)
-    c_desc.store([row, column], sums.to(c_desc.dtype))
-
-
 def test_a_grid_of_two_axes() -> None:
     types = {"a_desc": desc(64, 64), "b_desc": desc(64, 128), "c_desc": desc(64, 128), "k": "i32:16"}
-    tiles = tile_loop(Case("axes", on_two_axes, types, {"BM": 64, "BN": 128, "BK": 64, "num_warps": 4}))
+    tiles = tile_loop(Case("axes", ODD["gemm"].fn, types, {"BM": 64, "BN": 128, "BK": 64, "num_warps": 4}))
     sampler = Sampler(tiles.cost, tiles.raster.value)
     alone = sampler.direction((64, 48, 1), [512] * len(sampler.parameters))
     assert alone is not None and alone[2] is None, "neighbours share the larger operand, and L2 holds all"
@@ -133,8 +121,7 @@ def test_tiles_in_raster_order_compute_the_same(slots: int) -> None:
     case, (m, n, k) = product(128, 64, 64), (640, 704, 128)
     made = specialize(plain_module(case), Options(gate="off", stream_k=False))
     assert made.module is not None and made.plan is not None and made.plan.tile_loop is not None
-    assert isinstance(made.plan.raster.value, Raster) and load_machine("h200")
-    names = [parameter.name for parameter in Kernel(plain_module(case)).parameters]
+    assert made.plan.raster
     draw = torch.Generator().manual_seed(slots)
     a, b = (torch.randn(*size, generator=draw).half() * 0.1 for size in ((m, k), (k, n)))
     values = dict(zip(made.plan.tile_loop.parameters, (m, n, k), strict=True))
@@ -150,7 +137,7 @@ def test_tiles_in_raster_order_compute_the_same(slots: int) -> None:
                 grid, {"a_desc": a, "b_desc": b, "c_desc": c, "m": m, "n": n, "k": k} | more, schedule=schedule
             )
             out.append(c)
-    assert PARTIALS not in names and not out[0].isnan().any()
+    assert not out[0].isnan().any()
     assert all(torch.equal(one, out[0]) for one in out)
     order = [tuple(entry[:1]) for entry in table[8:].reshape(launched, -1, 8)[0].tolist()]
     assert order[0] == (0,) and order != sorted(order)

@@ -16,11 +16,10 @@ from wspec.decision import Decision
 from wspec.diagnostics import Declined
 from wspec.ir.core import Operation
 from wspec.ir.numbering import fingerprint, id_of
-from wspec.ir.shapes import DOTS, shape_of
 from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size
 from wspec.options import Options
-from wspec.passes.data_partition.choice import can_be_narrowed, choose_replicas, lowest
+from wspec.passes.data_partition.choice import choose_replicas
 from wspec.passes.packed_dequantization.choice import packed_tiles, with_packed
 from wspec.passes.ping_pong.choice import choose_ping_pong
 from wspec.passes.shared_barriers.choice import shares_barriers
@@ -55,11 +54,12 @@ from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, is_shallow, sourc
 from wspec.plan.registers import available, check_registers
 from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, Place, Staging
 from wspec.planner.chain_choice import choose as choose_chain
-from wspec.planner.gate import SpecializedLoops, accumulates_only, check_pays, predict
+from wspec.planner.gate import SpecializedLoops, check_pays, predict
 from wspec.planner.occupancy import choose_occupancy, keep_in_flight
+from wspec.planner.one_group import is_for_one
 from wspec.planner.ptx_edits import with_ptx_edits
-from wspec.planner.rings import make_channels, private_loads, steps_on_the_way
-from wspec.target.hopper import CONSUMER_REGISTERS, WARP_GROUP, WGMMA_ROWS
+from wspec.planner.rings import make_channels, private_loads
+from wspec.target.hopper import CONSUMER_REGISTERS, WARP_GROUP
 
 
 def make_plan(flow: Dataflow, machine: Machine, options: Options) -> Plan:
@@ -151,7 +151,7 @@ def _without_chain(
 ) -> Plan:
     """Loading and multiplying, no third task."""
     warps = source_warps(function)
-    alone = options.consumers is None and size_of(function) == 1 and _is_for_one(function, loops, warps, machine)
+    alone = options.consumers is None and size_of(function) == 1 and is_for_one(function, loops, warps, machine)
     replicas, sliced = choose_replicas(function, loops, sites, warps, options, 1 if alone else 2)
     consumer_warps = WARP_GROUP if replicas > 1 or alone else warps
     mine = sliced | {id_of(load): -1 for load in private_loads(function, sites)}
@@ -211,27 +211,6 @@ def _without_chain(
     if options.gate == "model":
         check_pays(plan, loops, options.depth, options.trials > 0 and not options.strict)
     return plan
-
-
-NARROW = 64  # columns of a product: a warp group that has all 128 rows has 64 accumulators a thread
-FEW_STEPS = 3  # on their way: that one which two groups hold for each other is missed; docs/results/warp-groups.md
-
-
-def _is_for_one(function: Operation, loops: list[Operation], warps: int, machine: Machine) -> bool:
-    """Would two warp groups have nothing to share but narrow products, in long steps?
-
-    The tensor core multiplies for one as fast; of two, each holds a buffer until the slower one is done with it.
-    """
-    if steps_on_the_way(loops, 1, machine) >= FEW_STEPS:
-        return False
-    narrow = all(accumulates_only(loop) and _columns(loop) <= NARROW for loop in loops)
-    rows, factor = lowest(loops), warps // WARP_GROUP
-    return narrow and rows == 2 * WGMMA_ROWS and factor in (1, 2) and can_be_narrowed(function, factor)
-
-
-def _columns(loop: Operation) -> int:
-    """Of all tiles that the loop adds products to."""
-    return sum(shape_of(dot.result.type)[1] for dot in loop.walk() if dot.name in DOTS)
 
 
 def _first_pipelined(schedules: tuple[LoopSchedule, ...]) -> tuple[LoopSchedule, ...]:
