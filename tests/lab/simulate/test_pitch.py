@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from wspec.lab.simulate.costs import LINE, LOAD, numbers, row_class
@@ -22,6 +24,16 @@ def test_what_neighbours_want_comes_as_it_was_measured() -> None:
         assert H100.load_rate(8.0, 1e9, kind) == along and H100.load_rate(132.0, 1e9, kind, False) == across
         assert H100.load_rate(1.0, 1e9, kind) == H100.load_own[kind] < H100.load_rate(2.0, 1e9, kind) < along
     assert H100.load_rate(8.0, 1e9, (64, 128)) == 36.98
+
+
+def test_blocks_that_share_an_sm_part() -> None:
+    """Of three and more that have much on its way less is left of what neighbours gain; nothing else changes, and an
+    H100, whose card was not asked, goes by what one block has."""
+    kind = row_class(128, 128)
+    rates = [NUMBERS.load_rate(8.0, 1e9, kind, parted=blocks) for blocks in (1, 2, 3, 4, 6, 9)]
+    assert rates[0] == rates[1] > rates[2] > rates[3] > rates[4] == rates[5] > NUMBERS.load_own[kind]
+    assert NUMBERS.load_rate(1.0, math.inf, kind, parted=4) == pytest.approx(NUMBERS.load_own[kind], rel=0.01)
+    assert H100.load_rate(8.0, 1e9, kind, parted=4) == H100.load_rate(8.0, 1e9, kind)
 
 
 def cycles(pitch: int, sharers: float, row: int = LINE) -> float:

@@ -29,7 +29,7 @@ from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import FOUND_REST, LOADED
+from wspec.model.fitted import FOUND_REST, LOADED, ON_THE_WAY
 from wspec.model.machine import Machine
 
 
@@ -70,6 +70,7 @@ class Source:
     first: float = 1.0  # the part of the loads of a tile that nobody loaded before that wait for memory
     clipped: float = 0.0  # the part of the tiles that reach past the end of the matrix
     past: float = 0.0  # the part of the rows of such a tile that lies there
+    parted: float = 1.0  # blocks that share an SM, of those that have too much on their way to stay in step
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Sources:
             waves += more.waves[:1]
         sizes = {op: byte_size(op.operands[-2].type) * max(rounds[op]) for op in waves[0]}
         new = new_tiles(waves, sizes, self.kept, at_once * self.stored)
-        in_step = 1 / groups(waves[0])
+        in_step, parted = 1 / groups(waves[0]), self._parted(waves[0], at_once / self.sms)
         found = {}
         for op, tiles in waves[0].items():
             if None in tiles:
@@ -130,9 +131,14 @@ class Sources:
             new_part, waiting = new[op], first_of_lines(op)
             cut = past_the_end([tile for wave in waves for tile in wave.get(op, ())], op, matrix)
             found[op] = Source(
-                sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut
+                sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut, parted
             )
         return found
+
+    def _parted(self, loads: Tiles, together: float) -> float:
+        """How many blocks share an SM, where their rings have more on its way than L2 is asked for in step; else 1."""
+        rings = {ring(op): max(0, buffers(op) - 1) * byte_size(op.operands[-2].type) for op in loads}
+        return together if together * sum(rings.values()) > ON_THE_WAY else 1.0
 
     def _descriptor(self, load: Operation) -> str:
         """The name of the kernel's parameter that a tile is loaded through; empty where it is none."""
@@ -180,11 +186,22 @@ def first_of_lines(load: Operation) -> float:
     Those are loads that go along rows shorter than lines, where the one before is over: rings of two buffers, of which
     one is being read. In deeper rings the rest of a line is asked for while it is on its way.
     """
-    tile, ring = load.operands[-2], load.operands[-2].op
-    buffers = ring.operands[0].type if ring is not None and ring.name == "ttg.memdesc_index" else tile.type
-    few = isinstance(buffers, MemDescType) and len(buffers.shape) > 2 and buffers.shape[0] <= _ONE_AHEAD
+    tile = load.operands[-2]
+    few = 0 < buffers(load) <= _ONE_AHEAD
     rest = max(0.0, 1 - row_bytes(tile.type) / LINE)
     return 1 - FOUND_REST * rest if few and goes_along(load) else 1.0
+
+
+def ring(load: Operation) -> Value:
+    """The buffers of which a tile is loaded into one; where there is one alone, that."""
+    tile = load.operands[-2]
+    return tile.op.operands[0] if tile.op is not None and tile.op.name == "ttg.memdesc_index" else tile
+
+
+def buffers(load: Operation) -> int:
+    """Of the ring that a tile is loaded into; 0 where it is none."""
+    kind = ring(load).type
+    return kind.shape[0] if isinstance(kind, MemDescType) and len(kind.shape) > 2 else 0
 
 
 def past_the_end(tiles: Sequence[object], load: Operation, matrix: Matrix) -> tuple[float, float]:
@@ -333,7 +350,7 @@ def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWA
     """
     kind, past = row_class(row, source.matrix.pitch), source.clipped * source.past
     most = numbers.most_rate(kind)
-    rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along)
+    rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along, source.parted)
     way = size * (1 - past) * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))
     way += size * past / numbers.past_rate(row)
     flow = arriving(size, way, numbers, most)
