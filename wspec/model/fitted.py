@@ -100,7 +100,8 @@ ON_THE_WAY = _set(
     "on_the_way", 98304.0, "bytes, in rows of whole lines, on their way to an SM, beside a buffer of each ring that is "
     "read and one that is freed",
     "depths of 2 to 16 and one to three blocks an SM, 14 products drawn at random (docs/results/products.md)",
-    "loads that nobody reads come fastest with 131,072 on their way (tma_product.flight_rate)",
+    "loads that nobody reads come fastest with 131,072 on their way (tma_product.flight_rate); the simulator takes it "
+    "that several blocks with more part, as plain products of seeds 431 and 432 do (docs/results/drawn.md)",
 )  # fmt: skip
 LOADED = _set(
     "loaded", 0.25, "part by which a tile's latency is longer on a card whose way from L2 is busy all the time",

@@ -111,7 +111,7 @@ def test_text_that_is_no_toml_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "missing"), [("h100", {"tma_load.past_rate", "tma_near.shared_rate"}), ("h200", set())]
+    ("card", "missing"), [("h100", {"tma_load.past_rate", "tma_near.parted_rate"}), ("h200", set())]
 )
 def test_cards_were_measured_entirely(card: str, missing: set[str]) -> None:
     """Every quantity there is, and no other, but for what no card was at hand for; a spread that holds its median."""

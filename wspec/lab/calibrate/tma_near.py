@@ -30,16 +30,16 @@ STAGES, STEPS, COLUMNS, REPEATS = 4, 64, 20, 3  # of a ring; along K; of tiles i
 SHARED = Tile(64, 128, 32)  # of blocks that share an SM
 ON_THEIR_WAY = 12  # steps of it, of all blocks of an SM: 144 KiB
 BLOCKS = (2, 3, 4, 6)
-WIDER, WIDE = 12288, 80  # bytes by which rows of B are longer than of A; of tiles in a row
+B_COLUMNS, B_LONGER = 80, 12288  # of tiles in a row then; bytes by which rows of B are longer, to hold all of them
 
 
 def quantities() -> list[Quantity]:
     rate, size = "bytes/clk/SM", ON_THEIR_WAY * SHARED.size // KIB
-    shared = f"A and B, steps of {SHARED.rows}x{SHARED.columns}x{SHARED.depth}, {size} KiB on their way to an SM"
+    parted = f"A and B, steps of {SHARED.rows}x{SHARED.columns}x{SHARED.depth}, {size} KiB on their way to an SM"
     return [
         Quantity(f"{name}_rate", rate, f"{what}; by bytes of a row beyond whole lines", "bytes")
         for name, (_, _, what) in WALKS.items()
-    ] + [Quantity("shared_rate", rate, f"{shared}; by the blocks that share it", "blocks")]
+    ] + [Quantity("parted_rate", rate, f"{parted}; by the blocks that share it", "blocks")]
 
 
 def measure(bench: Bench) -> Samples:
@@ -47,7 +47,7 @@ def measure(bench: Bench) -> Samples:
     return {
         f"{name}_rate": {beyond: _of_b(bed, depth, by_rows, beyond) for beyond in BEYOND}
         for name, (depth, by_rows, _) in WALKS.items()
-    } | {"shared_rate": {blocks: _of_several(bed, blocks) for blocks in BLOCKS}}
+    } | {"parted_rate": {blocks: _of_several(bed, blocks) for blocks in BLOCKS}}
 
 
 def _of_b(bed: Bed, depth: int, by_rows: bool, beyond: int) -> list[float]:
@@ -62,8 +62,10 @@ def _of_b(bed: Bed, depth: int, by_rows: bool, beyond: int) -> list[float]:
 
 
 def _of_several(bed: Bed, blocks: int) -> list[float]:
-    case = Case(SHARED, ON_THEIR_WAY // blocks, blocks, False, steps=STEPS, tiles_n=WIDE, stagger=STAGGER // blocks)
-    return [_rate(bed, replace(case, pitch_a=pitch, pitch_b=pitch + WIDER)) for pitch in PITCHES]
+    """Of A and B by steps, as much on its way to an SM however many blocks share it."""
+    stages, stagger = ON_THEIR_WAY // blocks, STAGGER // blocks
+    case = Case(SHARED, stages, blocks, by_rows=False, steps=STEPS, tiles_n=B_COLUMNS, stagger=stagger)
+    return [_rate(bed, replace(case, pitch_a=pitch, pitch_b=pitch + B_LONGER)) for pitch in PITCHES]
 
 
 def _rate(bed: Bed, case: Case) -> float:
@@ -76,7 +78,7 @@ def _rate(bed: Bed, case: Case) -> float:
 TOPIC = Topic(
     "tma_near",
     "B of products in bf16 through descriptors, all in L2, tiles numbered down groups of eight rows of tiles, one "
-    f"block an SM but for shared_rate, each begun {STAGGER} cycles after the one before; rings of {STAGES}, {FEW} and "
+    f"block an SM but for parted_rate, each begun {STAGGER} cycles after the one before; rings of {STAGES}, {FEW} and "
     f"{MANY} steps; {len(PITCHES)} pitches",
     ((loads(),),),
     tuple(quantities()),

@@ -305,7 +305,7 @@ class _Source:
 
     def _parted(self, own: float) -> dict[int, float]:
         """By how many blocks share an SM, the part that is left of what neighbours gain when two do."""
-        rates = self.table("tma_near.shared_rate")
+        rates = self.table("tma_near.parted_rate")
         return _parts(rates, own, rates[min(rates)]) if rates else {}
 
     def _near(self) -> dict[tuple[int, int, bool], float]:
