@@ -12,7 +12,8 @@
 
 Copying everything and pruning keeps control flow (sequences of loops, branches, persistent outer loops, trip counts of
 zero) exactly as it was in every task: each walks the same iterations. The address arithmetic of the loads stays in the
-producer, duplicated where a consumer needs it too.
+producer, duplicated where a consumer needs it too. Copies that follow each other are issued in the order of the plan's
+channels.
 
 In a chain a task sends values that it computes to the next one, which does not compute them (`plan/values.py`); the
 last one makes the stores.
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
@@ -170,15 +172,18 @@ def _move_view(root: Block, view: Operation, build: Builder) -> None:
 def _producer(body: Block, plan: Plan) -> Region:
     region = _copy(body, "ttg.warp_return")
     differing = differing_in(region.block)
-    for load, channel in _loads(region.block, plan):
-        _send(load, channel, plan.copies(channel), differing)
+    for _, loads in groupby(_loads(region.block, plan), key=lambda one: one[0].parent):
+        run = list(loads)  # without others in loops between them
+        issued = sorted(run, key=lambda one: plan.channels.index(one[1]))
+        for load, channel in issued:
+            build = Builder.before(load if issued == run else run[-1][0], load.location)
+            _send(build, load, channel, plan.copies(channel), differing)
     drop_effects(region.block)
     prune(region.block)
     return region
 
 
-def _send(load: Operation, channel: Channel, copies: int, differing: set[Value]) -> None:
-    build = Builder.before(load)
+def _send(build: Builder, load: Operation, channel: Channel, copies: int, differing: set[Value]) -> None:
     if channel.fill is Fill.CP_ASYNC:
         _send_pieces(build, load, channel.name)
         return

@@ -28,7 +28,7 @@ def share_barriers(channels: Sequence[Channel], loads: Loads, options: Options) 
         return tuple(channels)
     made = list(channels)
     for group in _groups(channels, loads):
-        owner = next((at for at in group if not channels[at].apart), None)
+        owner = min((at for at in group if not channels[at].apart), key=lambda at: channels[at].loads, default=None)
         for at in group:
             if owner is not None and at != owner:
                 made[at] = replace(channels[at], barriers=channels[owner].name)

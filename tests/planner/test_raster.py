@@ -85,6 +85,25 @@ def test_it_can_be_asked_for() -> None:
     assert shared_first(asked, 4096, 4096, (256, 128)) is not None
 
 
+@pytest.mark.parametrize(
+    ("box", "options", "channels"),
+    [
+        ((128, 64), {}, ["b", "a"]),
+        ((128, 64), {"raster": False}, ["a", "b"]),
+        ((64, 128), {}, ["a", "b"]),
+        ((128, 128), {}, ["a", "b"]),
+        ((128, 128), {"raster": True}, ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_what_neighbours_share_is_issued_last(
+    box: tuple[int, int], options: dict[str, Any], channels: list[str]
+) -> None:
+    plan = outcome(product(*box, 64), gate="off", persistent=True, **options).plan
+    assert plan is not None
+    assert [channel.name for channel in plan.channels] == channels
+
+
 def test_a_grid_of_two_axes() -> None:
     types = {"a_desc": desc(64, 64), "b_desc": desc(64, 128), "c_desc": desc(64, 128), "k": "i32:16"}
     tiles = tile_loop(Case("axes", ODD["gemm"].fn, types, {"BM": 64, "BN": 128, "BK": 64, "num_warps": 4}))

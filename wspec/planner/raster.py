@@ -1,9 +1,12 @@
 """Whether tiles go in raster order (tile_scheduler/raster.py): blocks beside each other share the larger operand.
 
-It is asked of a kernel without a loop over tiles. No pass is made for it: the launch writes another table.
+It is asked of a kernel without a loop over tiles. No pass is made for it: the launch writes another table, and the plan
+has the channel of that operand last.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from wspec.decision import Decision
 from wspec.ir.core import Operation
@@ -13,6 +16,7 @@ from wspec.model.operations import byte_size, loop_work
 from wspec.plan.exclusions import COARSENING, EXCLUDED, RASTER
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.partition import hot_loops
+from wspec.plan.plan import Plan
 from wspec.tile_scheduler import Raster, TileLoop
 from wspec.tile_scheduler.scalars import Slice, Unknown
 
@@ -35,7 +39,7 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     loads = [op for op in loops[0].walk() if fill_of(op) is not None]
     if len(loads) != 2 or any(fill_of(op) is not Fill.TMA for op in loads):
         return Decision(None, "a step of its loop does not load one tile each of two tensors through descriptors")
-    small, large = sorted(loads, key=lambda op: byte_size(op.result.type))
+    small, large = _by_size(loads)
     less, more = byte_size(small.result.type), byte_size(large.result.type)
     work = loop_work(loops[0], machine)
     larger = bool(asked) or (more >= LARGER * less and work.tma > max(work.mma, work.compute))
@@ -45,6 +49,25 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
         return Decision(None, "the places of its tiles are not one coordinate each, known before the launch")
     scalars, moved = slice.kept((shared, kept))
     return Decision(Raster(moved[shared], moved[kept], scalars, id_of(loops[0]), more, less, machine.l2_bytes, larger))
+
+
+def shared_last(function: Operation, plan: Plan) -> Plan:
+    """The plan in whose channels the tile that neighbours share comes last, and is so issued last in each step.
+
+    L2 merges what neighbours ask for at the same moment. Behind a tile of its own a block asks for the shared one when
+    L2 has got so far, and so more nearly when its neighbours do (docs/results/products.md). `function`: the kernel with
+    the loop over tiles.
+    """
+    if plan.raster.value is None or not plan.raster.value.larger:
+        return plan
+    (loop,) = hot_loops(function)
+    _, large = _by_size([op for op in loop.walk() if fill_of(op) is not None])
+    shared = plan.channel_of(id_of(large))
+    return replace(plan, channels=tuple(sorted(plan.channels, key=lambda one: one is shared)))
+
+
+def _by_size(loads: list[Operation]) -> list[Operation]:
+    return sorted(loads, key=lambda op: byte_size(op.result.type))
 
 
 def _place(load: Operation, slice: Slice) -> int | None:
