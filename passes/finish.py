@@ -16,8 +16,7 @@ from wspec.target.hopper import SM_REGISTERS, START_REGISTERS
 
 def finish(module: Operation, plan: Plan) -> Operation:
     """Strip marks, set warps and registers."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     for inner in module.walk():
         for name in [n for n in inner.attributes if n.startswith("wspec.")]:
             del inner.attributes[name]

@@ -77,8 +77,7 @@ Positions = dict[str, Position]
 
 def lower_channels(module: Operation, plan: Plan) -> Operation:
     """Allocate the rings, initialize the barriers, and lower every abstract operation."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     build = Builder.before(op)
     blocks = ws.task_blocks(op)
     views: list[dict[str, Ring]] = [{} for _ in blocks]

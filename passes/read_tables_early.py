@@ -25,8 +25,7 @@ from wspec.plan.tile_table import POINTER
 
 def read_tables_early(module: Operation, plan: Plan) -> Operation:
     """Mark in every task of a kernel whose blocks walk through tiles where other kernels' memory is first used."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     if plan.tile_loop is not None and plan.programmatic_launch:
         for block in ws.task_blocks(op):
             _mark(block, op)

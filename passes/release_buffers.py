@@ -31,8 +31,7 @@ TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 def release_buffers(module: Operation, plan: Plan) -> Operation:
     """Add a release for every wait on a channel that is reused."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     reused = {channel.name for channel in plan.channels if channel.reused}
     fenced = {channel.name for channel in plan.channels if channel.fill.facts.release_fenced}
     for block in ws.task_blocks(op)[:-1]:

@@ -36,8 +36,7 @@ TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 def slice_tile(module: Operation, plan: Plan) -> Operation:
     """Retype every consumer region for its replica, and the descriptors that carry slices."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     blocks, regions = ws.task_blocks(op), plan.regions()
     _narrow_producer(blocks[-1], plan)
     if plan.coarsening > 1 or all(task.replicas == 1 and task.warps == plan.source_warps for task, _ in regions[:-1]):

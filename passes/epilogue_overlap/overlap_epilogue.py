@@ -41,8 +41,7 @@ TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 def overlap_epilogue(module: Operation, plan: Plan) -> Operation:
     """Let every consumer finish a tile while the first product of the next one runs."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     if plan.epilogue_overlap:
         for block in ws.task_blocks(op)[: plan.consumer.replicas]:
             tile = first_to_multiply(block)

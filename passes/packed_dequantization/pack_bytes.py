@@ -29,8 +29,7 @@ _LOWER, _UPPER = 0x4140, 0x4342  # bytes 0 and 1, or 2 and 3, each below a byte 
 
 def pack_bytes(module: Operation, plan: Plan) -> Operation:
     """Let the tiles that the plan names be computed several bytes at a time, in every task that computes them."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     chosen = set(plan.packed)
     for (task, _), block in zip(plan.regions(), ws.task_blocks(op), strict=True):
         ops = list(block.walk()) if chosen else []

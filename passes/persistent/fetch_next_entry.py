@@ -22,8 +22,7 @@ from wspec.plan.tile_table import POINTER
 
 def fetch_next_entry(module: Operation, plan: Plan) -> Operation:
     """Move the loads of the next tile's entry to the beginning of the producer's loop over tiles."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     if plan.tile_loop is not None:
         for loop in ws.task_blocks(op)[-1].ops:
             if loop.name == "scf.for":

@@ -30,8 +30,7 @@ THREADS = 32 * WARP_GROUP
 
 def ping_pong(module: Operation, plan: Plan) -> Operation:
     """Put the turns around the dots of the loops the plan names."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     chosen = {schedule.loop for schedule in plan.loops if schedule.ping_pong}
     groups = plan.consumer.replicas
     if not chosen or groups < 2:

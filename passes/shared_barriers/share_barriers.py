@@ -30,8 +30,7 @@ _Rounds = dict[tuple[str, str], dict[str, list[Operation]]]
 
 def share_barriers(module: Operation, plan: Plan) -> Operation:
     """Enter rings that share barriers together."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     if not any(channel.barriers for channel in plan.channels):
         return module
     tasks = ws.task_blocks(op)

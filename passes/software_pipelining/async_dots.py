@@ -28,8 +28,7 @@ from wspec.plan.plan import Plan
 
 def async_dots(module: Operation, plan: Plan) -> Operation:
     """Make the consumers' dots asynchronous."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     running = {schedule.loop for schedule in plan.loops if schedule.in_flight}
     for block in ws.task_blocks(op)[:-1]:
         for inner in _blocks_with_dots(block):

@@ -37,8 +37,7 @@ Values = dict[Value, Value]
 
 def pipeline_loops(module: Operation, plan: Plan) -> Operation:
     """Pipeline every consumer loop the plan schedules."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     late = {schedule.loop: frozenset(schedule.stage1) for schedule in plan.loops if schedule.stage1}
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         found: list[list[LoopParts]] = []

@@ -39,8 +39,7 @@ def delay_last_subtile(module: Operation, plan: Plan) -> Operation:
     """Let every consumer store the second half of a tile while products of the next one run."""
     if not any(kind == SUBTILES for *_, kind in plan.staging):
         return module
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     for block in ws.task_blocks(op)[: plan.consumer.replicas]:
         tile = next(o for o in block.ops if o.name == "scf.for" and any(inner.name in DOTS for inner in o.walk()))
         _put_off(tile)

@@ -61,8 +61,7 @@ from wspec.plan.stores import flat_shape, flat_source
 
 def stage_stores(module: Operation, plan: Plan) -> Operation:
     """Lower the descriptor stores the plan gives a buffer."""
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     staging = {store: (channel, kind) for store, channel, kind in plan.staging}
     for replica, block in enumerate(ws.task_blocks(op)[: plan.consumer.replicas]):
         for store in [o for o in block.walk() if o.name == "tt.descriptor_store"]:

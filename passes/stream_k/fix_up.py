@@ -47,8 +47,7 @@ def fix_up(module: Operation, plan: Plan) -> Operation:
     """Put the code where sums are taken up and handed on, into every consumer that has such places."""
     if not plan.stream_k:
         return module
-    op = ws.find(module)
-    assert op is not None
+    op = ws.need(module)
     function = next(f for f in module.walk() if f.name == "tt.func")
     partials = next(arg for arg in function.regions[0].block.args if value_name(arg.location) == PARTIALS)
     seen = ws.capture(op, partials)

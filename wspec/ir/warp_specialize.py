@@ -20,6 +20,13 @@ def find(module: Operation) -> Operation | None:
     return next((op for op in module.walk() if op.name == NAME), None)
 
 
+def need(module: Operation) -> Operation:
+    """The warp_specialize operation of a module that has been divided into tasks. Raises AssertionError."""
+    op = find(module)
+    assert op is not None, f"the module has no {NAME}"
+    return op
+
+
 def create(default: Region, partitions: Sequence[Region], warps: Sequence[int], location: Location) -> Operation:
     """A detached operation whose partitions have no arguments yet (see `capture`)."""
     holder = Operation.create("ttg.warp_specialize.partitions", regions=partitions, location=location)
