@@ -217,7 +217,7 @@ def drop_effects(block: Block) -> None:
         if op.name in _KEPT:
             for region in op.regions:
                 for inner in region.blocks:
-                    _drop_inner(inner)
+                    drop_effects(inner)
         elif _has_effects(op):
             op.erase()
 
@@ -226,16 +226,6 @@ def _has_effects(op: Operation) -> bool:
     """Nothing reads the result of an operation that writes: the planner has made sure."""
     row = info(op.name)
     return not op.results or (row is not None and row.category in ("atomic", "store", "debug"))
-
-
-def _drop_inner(block: Block) -> None:
-    for op in list(block.ops):
-        if op.name in _KEPT:
-            for region in op.regions:
-                for inner in region.blocks:
-                    _drop_inner(inner)
-        elif op is not block.ops[-1] and _has_effects(op):
-            op.erase()
 
 
 def buffer_size(type: MemDescType) -> int:
