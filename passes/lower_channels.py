@@ -40,7 +40,7 @@ from wspec.ir.types import (
     UnitAttr,
     i32,
 )
-from wspec.plan.buffers import buffer_bytes, ring_of
+from wspec.plan.buffers import ring_of
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan
 
@@ -270,7 +270,7 @@ def _by_tma(op: Operation, build: Builder, ring: Ring) -> None:
     assert ring.full is not None
     ready, true = _at(build, ring.full, index, _BARRIER), _true(build)
     announced = op.int_attr("bytes")
-    size = buffer_bytes(ring.buffer) if announced is None else announced
+    size = size_bytes(ring.buffer) if announced is None else announced
     if size:
         build.create("ttng.barrier_expect", [ready, true], [], {"size": i32(size)})
     target = _at(build, ring.buffers, index, ring.buffer)

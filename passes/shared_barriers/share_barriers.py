@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, replace_uses
+from wspec.ir.shared_memory import size_bytes
 from wspec.ir.types import MemDescType, StringAttr, i32
-from wspec.plan.buffers import buffer_bytes, ring_of
+from wspec.plan.buffers import ring_of
 from wspec.plan.plan import Plan
 
 _ENTRIES = ("wspec.acquire", "wspec.wait")
@@ -35,7 +36,7 @@ def share_barriers(module: Operation, plan: Plan) -> Operation:
         return module
     tasks = ws.task_blocks(op)
     sizes = {
-        ring_of(one): buffer_bytes(one.result.type)
+        ring_of(one): size_bytes(one.result.type)
         for task in tasks for one in task.walk()
         if one.name == "wspec.buffer" and isinstance(one.result.type, MemDescType)
     }  # fmt: skip

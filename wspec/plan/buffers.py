@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from wspec.ir.core import Block, Operation
 from wspec.ir.numbering import id_of
-from wspec.ir.types import SMEM, Layout, MemDescType, ScalarType, StringAttr, TensorDescType, TensorType
+from wspec.ir.types import SMEM, Layout, MemDescType, StringAttr, TensorDescType, TensorType
 from wspec.plan.fill import Fill, fill_of
 
 VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
@@ -46,15 +46,6 @@ def is_the_buffer(alloc: Operation, type: MemDescType) -> bool:
         return False
     made = alloc.result.type
     return isinstance(made, MemDescType) and made.encoding == type.encoding
-
-
-def buffer_bytes(type: MemDescType) -> int:
-    """Bytes one copy brings; what a barrier must be told to expect."""
-    size = 1
-    for extent in type.shape:
-        size *= extent
-    assert isinstance(type.element, ScalarType)
-    return size * type.element.bits // 8
 
 
 def ring_of(op: Operation) -> str:

@@ -14,7 +14,6 @@ the ring. The planner cuts copies too, to see what each task would do; `split` c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -226,8 +225,3 @@ def _has_effects(op: Operation) -> bool:
     """Nothing reads the result of an operation that writes: the planner has made sure."""
     row = info(op.name)
     return not op.results or (row is not None and row.category in ("atomic", "store", "debug"))
-
-
-def buffer_size(type: MemDescType) -> int:
-    assert isinstance(type.element, ScalarType)
-    return math.prod(type.shape) * type.element.bits // 8

@@ -15,6 +15,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.loc import Location, value_name
 from wspec.ir.numbering import fingerprint, id_of
 from wspec.ir.shapes import DOTS
+from wspec.ir.shared_memory import size_bytes
 from wspec.ir.types import TensorType
 from wspec.model.machine import Machine
 from wspec.options import Options
@@ -26,7 +27,7 @@ from wspec.plan.graph import Dataflow
 from wspec.plan.partition import Site, decline, hot_loops
 from wspec.plan.plan import Channel, LoopSchedule, Plan, Task, source_warps
 from wspec.plan.registers import check_registers
-from wspec.plan.values import buffer_for, buffer_size, cut_values, value_buffer
+from wspec.plan.values import buffer_for, cut_values, value_buffer
 from wspec.planner.chain_cost import memory_wait, predict_chain
 from wspec.planner.chain_registers import choose_registers
 from wspec.planner.cuts import Cut
@@ -186,7 +187,7 @@ def _sent(
             own = value_name(value.op.location)
             unnamed = VALUES[STORE if cut.stores else CONVERT if cut.converts else LEAD]
             title = unique(own if own is not None and own not in dots else unnamed, names)
-            size = buffer_size(buffer_for(body, value))
+            size = size_bytes(buffer_for(body, value))
             ring = options.value_depth or (1 if cut.stores or depth is None else depth)
             ends: dict[str, Any] = {
                 "source": tasks[at],

@@ -10,12 +10,13 @@ from wspec.diagnostics import Declined, Remark
 from wspec.ir.core import Operation
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS
+from wspec.ir.shared_memory import size_bytes
 from wspec.ir.types import ScalarType, TensorType
 from wspec.passes.data_partition.choice import slicing_for
 from wspec.passes.data_partition.slicing import Conflict
 from wspec.plan.partition import Site
 from wspec.plan.plan import Channel, Plan, PlanError, Task
-from wspec.plan.values import buffer_for, buffer_size
+from wspec.plan.values import buffer_for
 from wspec.planner.chain import WIDE_HELPERS, Part, project, schedules, scratch
 from wspec.target.hopper import WARP_GROUP
 
@@ -73,7 +74,7 @@ def _value(plan: Plan, channel: Channel, function: Operation) -> None:
     type = op.results[channel.result].type
     if not isinstance(type, TensorType) or not isinstance(type.element, ScalarType) or type.element.bits < 8:
         raise mismatch(f"{field}.loads", f"values of type {type} cannot be sent", function)
-    size = buffer_size(buffer_for(function.regions[0].block, op.results[channel.result]))
+    size = size_bytes(buffer_for(function.regions[0].block, op.results[channel.result]))
     if channel.buffer_bytes != size:
         raise mismatch(f"{field}.buffer_bytes", f"the value has {size}", function)
     readers = [task.name for task in plan.readers(channel)]
