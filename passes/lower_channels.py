@@ -84,7 +84,7 @@ def lower_channels(module: Operation, plan: Plan) -> Operation:
     for name, buffer in _rings(blocks):
         _allocate(build, op, plan, name, buffer, views)
     _lend_barriers(plan, views)
-    build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+    build.fence()
     for block, rings in zip(blocks, views, strict=True):
         _lower_task(block, rings, plan.producer.warps if block is blocks[-1] else 1)
     for block in blocks[:-1]:
@@ -97,7 +97,7 @@ def _fence_own_loads(block: Block) -> None:
     wrote that, TMA writes the tile."""
     if any(op.name == "tt.descriptor_load" for op in block.walk()):
         build = Builder(block, 0, block.ops[0].location)
-        build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+        build.fence()
 
 
 # --------------------------------------------------------------------------------------------- allocating
@@ -260,7 +260,7 @@ class _Lowering:
             if op.name == "wspec.acquire" and ring.fill is Fill.TMA and self.filling > 1:
                 build.create("gpu.barrier")  # one thread arrives for all, and none may still wait for the phase before
         if op.name == "wspec.wait" and ring.fill.facts.reader_fences:
-            build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+            build.fence()
         _replace(op, here.index)
         return {**at, name: _advance(build, here, ring.depth)}
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, I32, IntegerAttr, StringAttr
+from wspec.ir.types import I1, I32, StringAttr
 from wspec.ir.wgmma import DOT, WAIT, completions, is_async
 from wspec.plan.buffers import VIEWS
 from wspec.plan.plan import Plan
@@ -101,7 +101,7 @@ def _names(block: Block, token: Value) -> set[Value]:
 
 def _hand_back(build: Builder, wait: Operation, operands: list[Value], fence: bool) -> None:
     if fence:
-        build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+        build.fence()
     build.create("wspec.release", operands, attributes=dict(wait.attributes))
 
 

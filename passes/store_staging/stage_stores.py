@@ -39,11 +39,9 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
 from wspec.ir.types import (
-    I1,
     I32,
     SMEM,
     DenseArrayAttr,
-    IntegerAttr,
     MemDescType,
     StringAttr,
     TensorDescType,
@@ -141,7 +139,7 @@ def _copy(build: Builder, store: Operation, buffer: Value) -> None:
 
 def _through(build: Builder, tile: Value, buffer: Value, desc: Value, coordinates: list[Value]) -> None:
     build.create("ttg.local_store", [tile, buffer])
-    build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+    build.fence()
     build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer])
 
 

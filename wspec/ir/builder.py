@@ -89,6 +89,10 @@ class Builder:
         }
         return self.create("tt.elementwise_inline_asm", [operand], [result], flags).result
 
+    def fence(self) -> None:
+        """What threads have done in shared memory comes before what the copy engine and the tensor core do there."""
+        self.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+
     def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
         """`name` of two values of one type, e.g. `arith.addi`."""
         return self.create(name, [lhs, rhs], [lhs.type], _OVERFLOW if name in _HAS_OVERFLOW else None).result

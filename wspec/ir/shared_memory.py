@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import I1, IntegerAttr, MemDescType, ScalarType, i32
+from wspec.ir.types import MemDescType, ScalarType, i32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,6 @@ def placed(module: Operation, placement: Placement) -> Operation:
         block = ops[op].parent
         assert block is not None
         build = Builder(block, block.ops.index(ops[op]), op.location)
-        build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+        build.fence()
     copy.attributes[f'"{TOTAL}"'] = i32(placement.total_bytes)
     return copy

@@ -23,7 +23,6 @@ from wspec.ir.numbering import ID, id_of
 from wspec.ir.ops import info
 from wspec.ir.prune import prune
 from wspec.ir.types import (
-    I1,
     I32,
     SMEM,
     Attribute,
@@ -124,7 +123,7 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
         source = made.operands[0]  # shared memory takes any layout
     build.create("ttg.local_store", [source, buffer])
     if len(type.shape) > 1:  # the tensor core or TMA reads it
-        build.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
+        build.fence()
     build.create("wspec.commit", [token], attributes=marks)
 
 
