@@ -19,9 +19,9 @@ from __future__ import annotations
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import I1, I32, StringAttr
+from wspec.ir.types import I1, I32
 from wspec.ir.wgmma import DOT, WAIT, completions, is_async
-from wspec.plan.buffers import VIEWS
+from wspec.plan.buffers import VIEWS, ring_of
 from wspec.plan.plan import Plan
 
 NAMES = VIEWS | {"wspec.buffer"}  # operations that name a buffer, or part of it
@@ -32,15 +32,11 @@ TMA_STORE = "ttng.async_tma_copy_local_to_global"
 def release_buffers(module: Operation, plan: Plan) -> Operation:
     """Add a release for every wait on a channel that is reused."""
     op = ws.need(module)
-    reused = {channel.name for channel in plan.channels if channel.reused}
-    fenced = {channel.name for channel in plan.channels if channel.fill.facts.release_fenced}
     for block in ws.task_blocks(op)[:-1]:
         for inner in [o for o in block.walk() if o.name == "wspec.wait"]:
-            channel = inner.attributes["channel"]
-            assert isinstance(channel, StringAttr)
-            base = channel.text if channel.text in reused else channel.text.rsplit(".", 1)[0]
-            if base in reused:
-                _release(inner, base in fenced)
+            channel = plan.channel_named(ring_of(inner))
+            if channel.reused:
+                _release(inner, channel.fill.facts.release_fenced)
     return module
 
 

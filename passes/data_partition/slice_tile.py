@@ -20,12 +20,12 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
 from wspec.ir.types import (
     DenseAttr,
-    StringAttr,
     TensorDescType,
     TensorType,
     i32,
 )
 from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privatize_leaves, slice_rows
+from wspec.plan.buffers import ring_of
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
 from wspec.target.hopper import WGMMA_ROWS
@@ -142,12 +142,12 @@ def _retype_constant(op: Operation) -> None:
 def _slice_stored(block: Block, plan: Plan) -> None:
     """A task that stores what others send: smaller buffers, each to its place."""
     for op in block.walk():
-        if op.name == "wspec.buffer" and (channel := _channel(op, plan)).sliced:
+        if op.name == "wspec.buffer" and (channel := plan.channel_named(ring_of(op))).sliced:
             op.result.type = shrink_type(op.result.type, channel.sliced_dim, plan.copies(channel), 1)
     for op in [op for op in block.walk() if op.name == TMA_STORE]:
         source = op.operands[-1].op
         assert source is not None
-        channel, replica = _channel(source, plan), op.int_attr("replica")
+        channel, replica = plan.channel_named(ring_of(source)), op.int_attr("replica")
         if replica is not None:
             dim, size = _sliced_dim(op.operands[0], channel)
             add_rows(op, 1 + dim, replica * size // plan.copies(channel))
@@ -159,17 +159,10 @@ def _slice_copies(block: Block, plan: Plan) -> None:
         replica = op.int_attr("replica")
         if op.name != "wspec.copy" or replica is None:
             continue
-        channel = _channel(op, plan)
+        channel = plan.channel_named(ring_of(op))
         dim, size = _sliced_dim(op.operands[1], channel)
         add_rows(op, 2 + dim, replica * size // plan.copies(channel))
         del op.attributes["replica"]
-
-
-def _channel(op: Operation, plan: Plan) -> Channel:
-    name = op.attributes["channel"]
-    assert isinstance(name, StringAttr)
-    base = name.text.rsplit(".", 1)[0]
-    return next(channel for channel in plan.channels if channel.name in (name.text, base))
 
 
 def _sliced_dim(desc: Value, channel: Channel) -> tuple[int, int]:
@@ -181,10 +174,12 @@ def _sliced_dim(desc: Value, channel: Channel) -> tuple[int, int]:
 
 def _descriptors(block: Block, plan: Plan, replicas: int) -> Iterable[tuple[Value, int]]:
     for op in block.walk():
-        if op.name == "wspec.copy" and _channel(op, plan).sliced:
-            yield op.operands[1], _sliced_dim(op.operands[1], _channel(op, plan))[0]
-        elif op.name == TMA_STORE and (source := op.operands[-1].op) is not None and _channel(source, plan).sliced:
-            yield op.operands[0], _sliced_dim(op.operands[0], _channel(source, plan))[0]
+        if op.name == "wspec.copy" and (channel := plan.channel_named(ring_of(op))).sliced:
+            yield op.operands[1], _sliced_dim(op.operands[1], channel)[0]
+        elif op.name == TMA_STORE:
+            source = op.operands[-1].op
+            if source is not None and (channel := plan.channel_named(ring_of(source))).sliced:
+                yield op.operands[0], _sliced_dim(op.operands[0], channel)[0]
         elif op.name in _MOVES:
             moved = op.operands[1] if op.name == "tt.descriptor_store" else op.result
             block_shape, tile = shape_of(op.operands[0].type), shape_of(moved.type)

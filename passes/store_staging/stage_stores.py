@@ -51,10 +51,11 @@ from wspec.ir.types import (
     signless,
 )
 from wspec.passes.store_staging.subtiling import halving_types, unconverted
-from wspec.plan.buffers import flat_layout
+from wspec.plan.buffers import flat_layout, ring_of
 from wspec.plan.layouts import shrink_type
-from wspec.plan.plan import Channel, Plan
-from wspec.plan.stores import flat_shape, flat_source
+from wspec.plan.plan import Plan
+from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, flat_shape, flat_source
+from wspec.plan.values import channel_name
 
 
 def stage_stores(module: Operation, plan: Plan) -> Operation:
@@ -64,31 +65,27 @@ def stage_stores(module: Operation, plan: Plan) -> Operation:
     for replica, block in enumerate(ws.task_blocks(op)[: plan.consumer.replicas]):
         for store in [o for o in block.walk() if o.name == "tt.descriptor_store"]:
             name, kind = staging.get(id_of(store), ("", ""))
-            if kind == "buffer":
-                _stage(store, _buffer(block, name))
-            elif kind == "ring":
-                _stage(store, _ring(store, next(c for c in plan.channels if c.name == name), replica))
-            elif kind == "own":
+            if kind == BUFFER:
+                _stage(store, _buffer(block, channel_name(plan.channel_named(name), replica)))
+            elif kind == RING:
+                _stage(store, _ring(store, channel_name(plan.channel_named(name), replica)))
+            elif kind == OWN:
                 _stage_and_go_on(store, _own(op, _flat_buffer(store), store.location)[replica], block)
-            elif kind == "subtiles":
+            elif kind == SUBTILES:
                 _stage_in_halves(op, store, replica, block)
     return module
 
 
-def _buffer(block: Block, channel: str) -> Value:
-    for op in block.walk():
-        name = op.attributes.get("channel")
-        if op.name == "wspec.buffer" and isinstance(name, StringAttr) and channel in (name.text, _base(name.text)):
-            return op.result
-    raise AssertionError(f"no buffer of channel {channel}")
+def _buffer(block: Block, ring: str) -> Value:
+    found = next((op for op in block.walk() if op.name == "wspec.buffer" and ring_of(op) == ring), None)
+    assert found is not None, f"no buffer of ring {ring}"
+    return found.result
 
 
-def _ring(store: Operation, channel: Channel, replica: int) -> Value:
-    """The whole ring of the replica's channel as one buffer for the store's tile, in the descriptor's layout."""
-    type = _flat_buffer(store)
-    name = f"{channel.name}.{replica}" if channel.apart else channel.name
-    build = Builder.before(store)
-    return build.create("wspec.ring", [], [type], attributes={"channel": StringAttr(name)}).result
+def _ring(store: Operation, ring: str) -> Value:
+    """The whole ring as one buffer for the store's tile, in the descriptor's layout."""
+    marks = {"channel": StringAttr(ring)}
+    return Builder.before(store).create("wspec.ring", [], [_flat_buffer(store)], attributes=marks).result
 
 
 def _own(op: Operation, type: MemDescType, location: Location) -> list[Value]:
@@ -103,10 +100,6 @@ def _flat_buffer(store: Operation) -> MemDescType:
     assert isinstance(desc, TensorDescType)
     shape = flat_shape(desc)
     return MemDescType(shape, signless(desc.block.element), flat_layout(desc, len(shape)), SMEM, True)
-
-
-def _base(name: str) -> str:
-    return name.rsplit(".", 1)[0]
 
 
 def _stage(store: Operation, buffer: Value) -> None:
