@@ -23,10 +23,9 @@ from wspec.ir.types import I1, I32
 from wspec.ir.wgmma import DOT, WAIT, completions, is_async
 from wspec.plan.buffers import VIEWS, ring_of
 from wspec.plan.plan import Plan
+from wspec.plan.stores import TMA_STORE
 
 NAMES = VIEWS | {"wspec.buffer"}  # operations that name a buffer, or part of it
-
-TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 
 def release_buffers(module: Operation, plan: Plan) -> Operation:

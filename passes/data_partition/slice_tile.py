@@ -28,10 +28,10 @@ from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privati
 from wspec.plan.buffers import ring_of
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Channel, Plan
+from wspec.plan.stores import TMA_STORE
 from wspec.target.hopper import WGMMA_ROWS
 
 _MOVES = ("tt.descriptor_store", "tt.descriptor_load")
-TMA_STORE = "ttng.async_tma_copy_local_to_global"
 
 
 def slice_tile(module: Operation, plan: Plan) -> Operation:

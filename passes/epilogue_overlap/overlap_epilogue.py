@@ -34,9 +34,7 @@ from wspec.ir.types import I1, TensorType, i32
 from wspec.ir.wgmma import WAIT, is_sum
 from wspec.passes.epilogue_overlap.choice import Epilogue, epilogue, first_to_multiply
 from wspec.plan.plan import Plan
-from wspec.plan.stores import OUTSIDE
-
-TMA_STORE = "ttng.async_tma_copy_local_to_global"
+from wspec.plan.stores import TMA_STORE, store_only_if
 
 
 def overlap_epilogue(module: Operation, plan: Plan) -> Operation:
@@ -110,15 +108,8 @@ def _finish(
         if op.name == "tt.store":
             _mask(build, made, exists)
         elif op.name == TMA_STORE:
-            _put_outside(build, made, exists)
+            store_only_if(build, made, slice(1, -1), exists)
         build.add(made)
-
-
-def _put_outside(build: Builder, copy: Operation, exists: Value) -> None:
-    """Let a copy write nothing unless `exists`: no coordinate is negative then, and the first is outside."""
-    for at, coordinate in enumerate(copy.operands[1:-1]):
-        elsewhere = build.constant(0 if at else OUTSIDE)
-        copy.operands[1 + at] = build.select(exists, coordinate, elsewhere)
 
 
 def _mask(build: Builder, store: Operation, exists: Value) -> None:

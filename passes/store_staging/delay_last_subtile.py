@@ -30,9 +30,9 @@ from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import Location
 from wspec.ir.shapes import DOTS
 from wspec.plan.plan import Plan
-from wspec.plan.stores import SUBTILES
+from wspec.plan.stores import SUBTILES, TMA_STORE
 
-END = ("ttng.async_tma_store_wait", "ttg.local_store", "ttng.fence_async_shared", "ttng.async_tma_copy_local_to_global")
+END = ("ttng.async_tma_store_wait", "ttg.local_store", "ttng.fence_async_shared", TMA_STORE)
 
 
 def delay_last_subtile(module: Operation, plan: Plan) -> Operation:
@@ -50,7 +50,7 @@ def _put_off(tile: Operation) -> None:
     """`tile`: the loop over tiles."""
     body, outside = tile.regions[0].block, tile.parent
     assert outside is not None
-    last_copy = max(at for at, op in enumerate(body.ops) if op.name == END[-1])
+    last_copy = max(at for at, op in enumerate(body.ops) if op.name == TMA_STORE)
     end = body.ops[last_copy + 1 - len(END) : last_copy + 1]
     assert tuple(op.name for op in end) == END, "the last effect of a tile is to store its second half"
     taken = _taken(end, body)

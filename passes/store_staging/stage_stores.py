@@ -46,15 +46,23 @@ from wspec.ir.types import (
     StringAttr,
     TensorDescType,
     TensorType,
-    UnitAttr,
-    i32,
     signless,
 )
-from wspec.passes.store_staging.subtiling import halving_types, unconverted
+from wspec.passes.store_staging.subtiling import halving_types
 from wspec.plan.buffers import flat_layout, ring_of
 from wspec.plan.layouts import shrink_type
 from wspec.plan.plan import Plan
-from wspec.plan.stores import BUFFER, OWN, RING, SUBTILES, flat_shape, flat_source
+from wspec.plan.stores import (
+    BUFFER,
+    OWN,
+    RING,
+    SUBTILES,
+    TMA_STORE,
+    flat_shape,
+    flat_source,
+    unconverted,
+    wait_for_stores,
+)
 from wspec.plan.values import channel_name
 
 
@@ -105,13 +113,13 @@ def _flat_buffer(store: Operation) -> MemDescType:
 def _stage(store: Operation, buffer: Value) -> None:
     build = Builder.before(store)
     _copy(build, store, buffer)
-    _wait(build)
+    wait_for_stores(build)
     store.erase()
 
 
 def _stage_and_go_on(store: Operation, buffer: Value, task: Block) -> None:
     build = Builder.before(store)
-    _wait(build)
+    wait_for_stores(build)
     _copy(build, store, buffer)
     _wait_at_the_end(task, store.location)
     store.erase()
@@ -119,7 +127,7 @@ def _stage_and_go_on(store: Operation, buffer: Value, task: Block) -> None:
 
 def _wait_at_the_end(task: Block, location: Location) -> None:
     if task.ops[-2].name != "ttng.async_tma_store_wait":
-        _wait(Builder(task, len(task.ops) - 1, location))
+        wait_for_stores(Builder(task, len(task.ops) - 1, location))
 
 
 def _copy(build: Builder, store: Operation, buffer: Value) -> None:
@@ -133,7 +141,7 @@ def _copy(build: Builder, store: Operation, buffer: Value) -> None:
 def _through(build: Builder, tile: Value, buffer: Value, desc: Value, coordinates: list[Value]) -> None:
     build.create("ttg.local_store", [tile, buffer])
     build.fence()
-    build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer])
+    build.create(TMA_STORE, [desc, *coordinates, buffer])
 
 
 def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block) -> None:
@@ -151,14 +159,10 @@ def _stage_in_halves(op: Operation, store: Operation, replica: int, task: Block)
     order = DenseArrayAttr(I32, (0, 2, 1))
     turned = build.create("tt.trans", [turned], [pairs], {"order": order}).result
     left, right = build.create("tt.split", [turned], [half, half]).results
-    _wait(build)
+    wait_for_stores(build)
     _through(build, left, buffer, desc, coordinates)
     across = build.binary("arith.addi", coordinates[-1], build.constant(columns // 2))
-    _wait(build)
+    wait_for_stores(build)
     _through(build, right, buffer, desc, [*coordinates[:-1], across])
     _wait_at_the_end(task, store.location)
     store.erase()
-
-
-def _wait(build: Builder) -> None:
-    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0), "read_only": UnitAttr()})

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Operation
 from wspec.ir.ops import is_pure
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import Layout, LayoutField, TensorDescType, TensorType
 from wspec.model.operations import bits
 from wspec.plan.partition import hot_loops
+from wspec.plan.stores import unconverted
 from wspec.target.hopper import TMA_ROW_BYTES, WARP_ROWS
 
 OTHER_REGISTERS = 48  # of a thread that multiplies and stores, beside its sums and what it has left to store
@@ -57,13 +58,6 @@ def hindrance(function: Operation, store: Operation, warps: int, registers: int)
     if columns // 2 + columns // 8 + OTHER_REGISTERS > registers:
         return f"its sums and the half that is left take more than {registers} registers a thread"
     return ""
-
-
-def unconverted(tile: Value) -> Value:
-    """A tile before changes of its layout."""
-    while tile.op is not None and tile.op.name == "ttg.convert_layout":
-        tile = tile.op.operands[0]
-    return tile
 
 
 def _is_one_product(tile: TensorType, warps: int) -> bool:

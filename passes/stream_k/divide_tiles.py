@@ -22,7 +22,7 @@ from wspec.ir.core import Operation, Value, replace_uses
 from wspec.ir.types import i32
 from wspec.passes.stream_k.choice import HAND_ON, RESUME
 from wspec.plan.partition import hot_loops
-from wspec.plan.stores import OUTSIDE
+from wspec.plan.stores import store_only_if
 from wspec.plan.tile_table import add_pointer, tile_loop
 from wspec.tile_scheduler.names import PARTIALS
 
@@ -51,7 +51,7 @@ def divide_tiles(module: Operation) -> Operation:
         for op in behind:
             replace_uses(op, {result: made})
     for store in [op for op in behind if op.name == "tt.descriptor_store"]:
-        _only_if(store, last)
+        store_only_if(Builder.before(store), store, slice(2, None), last)
     return module
 
 
@@ -65,10 +65,3 @@ def _marked(build: Builder, condition: Value, value: Value, what: str, number: i
     assert made.op is not None
     made.op.attributes[what] = i32(number)
     return made
-
-
-def _only_if(store: Operation, condition: Value) -> None:
-    build = Builder.before(store)
-    for at, coordinate in enumerate(store.operands[2:]):
-        elsewhere = build.constant(0 if at else OUTSIDE)
-        store.operands[2 + at] = build.select(condition, coordinate, elsewhere)

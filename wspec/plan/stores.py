@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wspec.ir.core import Value
+from wspec.ir.builder import Builder
+from wspec.ir.core import Operation, Value
 from wspec.ir.shapes import shape_of
-from wspec.ir.types import TensorDescType
+from wspec.ir.types import TensorDescType, UnitAttr, i32
+
+TMA_STORE = "ttng.async_tma_copy_local_to_global"
+"""What a descriptor store becomes: the copy engine takes a tile from shared memory."""
 
 BUFFER, RING, OWN, SUBTILES = "buffer", "ring", "own", "subtiles"
 
@@ -43,6 +47,13 @@ def flat_source(tile: Value, shape: tuple[int, ...]) -> Value | None:
     return found
 
 
+def unconverted(tile: Value) -> Value:
+    """A tile before changes of its layout."""
+    while (op := tile.op) is not None and op.name == "ttg.convert_layout":
+        tile = op.operands[0]
+    return tile
+
+
 def flat_shape(desc: TensorDescType) -> tuple[int, ...]:
     """The box of a descriptor without its dimensions of size 1."""
     return tuple(size for size in desc.block.shape if size != 1)
@@ -53,3 +64,16 @@ OUTSIDE = 2**31 - 2**16
 
 Negative coordinates make it fault (illegal instruction).
 """
+
+
+def store_only_if(build: Builder, store: Operation, coordinates: slice, condition: Value) -> None:
+    """Let a store through a descriptor write nothing unless the condition holds: the first of its coordinates lies
+    outside then, and no other is negative. `coordinates`: which of its operands they are."""
+    for at, coordinate in enumerate(store.operands[coordinates]):
+        elsewhere = build.constant(0 if at else OUTSIDE)
+        store.operands[coordinates.start + at] = build.select(condition, coordinate, elsewhere)
+
+
+def wait_for_stores(build: Builder) -> None:
+    """Until the copy engine has read what it stores."""
+    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0), "read_only": UnitAttr()})

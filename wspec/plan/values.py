@@ -34,14 +34,13 @@ from wspec.ir.types import (
     TensorDescType,
     TensorType,
     Type,
-    UnitAttr,
     i32,
 )
 from wspec.ir.wgmma import DOT
 from wspec.plan.buffers import VIEWS, flat_layout
 from wspec.plan.plan import Channel, Plan, Task
 from wspec.plan.relayout import relayout
-from wspec.plan.stores import flat_shape, flat_source
+from wspec.plan.stores import TMA_STORE, flat_shape, flat_source, unconverted, wait_for_stores
 
 STORE = "tt.descriptor_store"
 _ROW = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
@@ -119,9 +118,7 @@ def _send(value: Value, ring: str, type: MemDescType) -> None:
     buffer = build.create("wspec.buffer", [token], [type], attributes=marks).result
     source = flat_source(value, type.shape)
     assert source is not None
-    while (made := source.op) is not None and made.name == "ttg.convert_layout":
-        source = made.operands[0]  # shared memory takes any layout
-    build.create("ttg.local_store", [source, buffer])
+    build.create("ttg.local_store", [unconverted(source), buffer])  # shared memory takes any layout
     if len(type.shape) > 1:  # the tensor core or TMA reads it
         build.fence()
     build.create("wspec.commit", [token], attributes=marks)
@@ -200,8 +197,8 @@ def _store(build: Builder, store: Operation, buffer: Value, replica: int, replic
     """The buffer has the descriptor's layout: TMA takes it as it is."""
     desc, _, *coordinates = store.operands
     marks: dict[str, Attribute] = {"replica": IntegerAttr(replica, I32)} if replicas > 1 else {}
-    build.create("ttng.async_tma_copy_local_to_global", [desc, *coordinates, buffer], [], None, marks)
-    build.create("ttng.async_tma_store_wait", [], [], {"pendings": i32(0), "read_only": UnitAttr()})
+    build.create(TMA_STORE, [desc, *coordinates, buffer], [], None, marks)
+    wait_for_stores(build)
 
 
 # ------------------------------------------------------------------------------------------------- effects
