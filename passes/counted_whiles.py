@@ -113,9 +113,7 @@ def _rewrite(module: Operation, loop: Operation, counted: _Count) -> None:
     carried = [inside.add_arg(value.type) for value in loop.operands]
     for op in body.ops:
         inside.append(op)
-    seen = {arg: carried[at] for arg, at in zip(body.args, order, strict=True)}
-    for op in inside.ops:
-        replace_uses(op, seen)
+    replace_uses(inside, {arg: carried[at] for arg, at in zip(body.args, order, strict=True)})
     types = [value.type for value in loop.operands]
     bounds = [build.constant(0), trips, build.constant(1)]
     made = build.create("scf.for", [*bounds, *loop.operands], types, regions=[region])
@@ -160,8 +158,7 @@ def _trips(build: Builder, loop: Operation, counted: _Count) -> Value:
         trips = up if up is not None else down
     assert trips is not None
     trips = build.binary("arith.minsi", trips, build.constant(_MOST, I64))
-    narrow = build.create("arith.trunci", [build.select(enters, trips, zero)], [I32]).result
-    return narrow
+    return build.create("arith.trunci", [build.select(enters, trips, zero)], [I32]).result
 
 
 def _wide(build: Builder, value: Value) -> Value:

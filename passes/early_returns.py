@@ -120,8 +120,7 @@ class _Nesting:
         self.others.remove(block)
         replaced = dict(zip(block.args, values, strict=True))
         for one in (self.entry, *self.function.regions[0].blocks):
-            for op in one.ops:
-                replace_uses(op, replaced)
+            replace_uses(one, replaced)
         return self._write(block, out, stop)
 
     def _meeting(self, one: Block, other: Block) -> Block | None:

@@ -72,9 +72,7 @@ def _number_member(block: Block, member: int) -> None:
     """In the region of one member of a team its number is known."""
     for op in [inner for inner in block.walk() if inner.name == MEMBER]:
         build = Builder.before(op)
-        number = build.constant(member)
-        for top in build.block.ops:
-            replace_uses(top, {op.result: number})
+        replace_uses(build.block, {op.result: build.constant(member)})
         op.erase()
 
 
@@ -119,8 +117,7 @@ def _receive(root: Block, load: Operation, name: str) -> None:
         _replace_alloc(root, alloc, buffer, build)
     if others:
         tile = build.create("ttg.local_load", [buffer], [load.result.type], attributes={ID: marks[ID]}).result
-        for op in others:
-            op.operands[:] = [tile if v is load.result else v for v in op.operands]
+        replace_uses(root, {load.result: tile})
     load.erase()
 
 

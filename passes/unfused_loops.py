@@ -131,7 +131,7 @@ def _nested(module: Operation, loop: Operation, counter: _Counter) -> tuple[Oper
     seen = {body.args[1 + at]: inside.add_arg(type) for at, type in zip(keep, types, strict=True)}
     for op in body.ops:
         inside.append(op)
-        replace_uses(op, {**seen, body.args[1 + counter.place]: now})
+    replace_uses(inside, {**seen, body.args[1 + counter.place]: now})
     inside.terminator.operands[:] = [inside.terminator.operands[at] for at in keep]
     inner = Operation.create(
         "scf.for", [zero, counter.length, one, *carried], types, None, None, [within], loop.location

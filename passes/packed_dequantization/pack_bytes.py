@@ -55,8 +55,7 @@ def rewrite(packed: Packed) -> None:
     block = op.parent
     assert block is not None
     block.insert(block.ops.index(op), made)
-    for user in block.ops:
-        replace_uses(user, {op.result: made.result})
+    replace_uses(block, {op.result: made.result})
     for one in reversed(packed.ops):
         if not any(one.result in user.operands for user in block.walk()):
             one.erase()

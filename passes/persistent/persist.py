@@ -106,6 +106,5 @@ def _answer(block: Block, inside: list[Operation], ids: list[Value], table: Valu
             value.location = op.location
         else:
             value = load_number(Builder.before(op), table, 1 + axis)
-        for top in block.ops:
-            replace_uses(top, {op.result: value})
+        replace_uses(block, {op.result: value})
         op.erase()

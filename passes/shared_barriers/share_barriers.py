@@ -58,8 +58,7 @@ def _enter_together(block: Block, plan: Plan, sizes: dict[str, int]) -> None:
             first, *others = sorted(entries, key=block.ops.index)
             first.attributes["channel"] = StringAttr(owner)
             for other in others:
-                for op in block.ops:
-                    replace_uses(op, {other.result: first.result})
+                replace_uses(block, {other.result: first.result})
                 other.erase()
             _expect_once(block, first, sizes)
 

@@ -75,7 +75,7 @@ def _pipeline_pair(root: Block, one: LoopParts, two: LoopParts) -> None:
     build = Builder.before(one.loop)
     ran = _runs(build, one.loop)
     state = _main_loop(build, one, _guarded_early(build, ran, one))
-    replace_uses_in(root, _by_result(one, one.early, state.early))
+    replace_uses(root, _by_result(one, one.early, state.early))
     build = Builder.before(two.loop)
     order = [one.later.index(source_of(two, one, i)) for i in two.later]
 
@@ -96,7 +96,7 @@ def _pipeline_pair(root: Block, one: LoopParts, two: LoopParts) -> None:
 
 def _finish(root: Block, parts: LoopParts, early: list[Value], later: list[Value]) -> None:
     parts.loop.erase()
-    replace_uses_in(root, {**_by_result(parts, parts.early, early), **_by_result(parts, parts.later, later)})
+    replace_uses(root, {**_by_result(parts, parts.early, early), **_by_result(parts, parts.later, later)})
 
 
 def _by_result(parts: LoopParts, indices: list[int], values: list[Value]) -> Values:
@@ -105,11 +105,6 @@ def _by_result(parts: LoopParts, indices: list[int], values: list[Value]) -> Val
 
 def _runs(build: Builder, loop: Operation) -> Value:
     return build.compare("slt", loop.operands[0], loop.operands[1])
-
-
-def replace_uses_in(root: Block, values: Values) -> None:
-    for op in root.ops:
-        replace_uses(op, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,8 +134,7 @@ def _condition(mark: Operation) -> tuple[Value, Value]:
 def _replace(marks: list[Operation], values: list[Value]) -> None:
     for mark, value in zip(marks, values, strict=True):
         assert mark.parent is not None
-        for later in mark.parent.ops:
-            replace_uses(later, {mark.result: value})
+        replace_uses(mark.parent, {mark.result: value})
         mark.erase()
 
 

@@ -260,7 +260,7 @@ def uses(root: Operation) -> dict[Value, list[tuple[Operation, int]]]:
     return found
 
 
-def replace_uses(root: Operation, values: Mapping[Value, Value]) -> None:
+def replace_uses(root: Operation | Block, values: Mapping[Value, Value]) -> None:
     """Every operand below `root` that is a key of `values` becomes its entry."""
     for op in root.walk():
         for index, value in enumerate(op.operands):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wspec.ir.core import Block, Operation, Value
+from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.ops import info
 from wspec.ir.types import Attribute, DenseAttr, Layout, ScalarType, TensorType, Type
 
@@ -36,7 +36,8 @@ def relayout(block: Block, warps: int) -> None:
             op.properties["value"] = DenseAttr(constant.text, op.result.type)
     for op in ops:
         if op.name == "ttg.convert_layout" and op.operands[0].type == op.result.type:
-            _drop(ops, op)
+            replace_uses(block, {op.result: op.operands[0]})
+            op.erase()
 
 
 def _is_free(op: Operation) -> bool:
@@ -78,10 +79,3 @@ def _layout(layout: Attribute | None, rank: int, target: Layout) -> Attribute | 
     if rank == 1 and isinstance(layout, Layout) and layout.name == "ttg.blocked":
         return layout.with_fields({"warpsPerCTA": target.ints("warpsPerCTA")[:1]})
     return layout
-
-
-def _drop(ops: list[Operation], op: Operation) -> None:
-    source = op.operands[0]
-    for user in ops:
-        user.operands[:] = [source if operand is op.result else operand for operand in user.operands]
-    op.erase()

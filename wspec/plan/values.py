@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Value
+from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.numbering import ID, id_of
 from wspec.ir.ops import info
 from wspec.ir.prune import prune
@@ -181,8 +181,9 @@ def _only_left_operand(root: Block, value: Value) -> bool:
 
 def _rename(root: Block, old: Value, buffer: Value) -> None:
     """Readers of `old` read the buffer; views of it are views of a buffer that changes."""
-    for user in root.readers(old):
-        user.operands[:] = [buffer if operand is old else operand for operand in user.operands]
+    users = root.readers(old)
+    replace_uses(root, {old: buffer})
+    for user in users:
         _make_mutable(root, user)
 
 
