@@ -12,21 +12,16 @@ many rows. Runs right after split, while every region still is a whole program o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
-from wspec.ir.types import (
-    DenseAttr,
-    TensorDescType,
-    TensorType,
-    i32,
-)
+from wspec.ir.types import TensorDescType, i32
 from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privatize_leaves, slice_rows
 from wspec.plan.buffers import ring_of
-from wspec.plan.layouts import shrink_type
+from wspec.plan.layouts import retype, shrink_type
 from wspec.plan.plan import Channel, Plan
 from wspec.plan.stores import TMA_STORE
 from wspec.target.hopper import WGMMA_ROWS
@@ -57,10 +52,7 @@ def slice_tile(module: Operation, plan: Plan) -> Operation:
 def _narrow_producer(block: Block, plan: Plan) -> None:
     """A producer holds tensors, such as pointers of tiles that its threads copy, with the warps that it has."""
     factor = max(1, plan.source_warps // plan.producer.warps)
-    for value in _values(block):
-        value.type = shrink_type(value.type, None, 1, factor)
-    for op in block.walk():
-        _retype_constant(op)
+    retype(block, lambda value: shrink_type(value.type, None, 1, factor))
 
 
 # ---------------------------------------------------------------------------------------------- consumers
@@ -78,18 +70,7 @@ def _slice_region(block: Block, replica: int, replicas: int, factor: int, boxes:
         _shift(op, slicing, replica, replicas)
     if replica > 0:
         _drop_whole_stores(block, slicing)
-    for value in _values(block):
-        value.type = shrink_type(value.type, slicing.dim(value), replicas, factor)
-    for op in block.walk():
-        _retype_constant(op)
-
-
-def _values(block: Block) -> Iterator[Value]:
-    for op in block.walk():
-        yield from op.results
-        for region in op.regions:
-            for inner in region.blocks:
-                yield from inner.args
+    retype(block, lambda value: shrink_type(value.type, slicing.dim(value), replicas, factor))
 
 
 def _shift(op: Operation, slicing: Slicing, replica: int, replicas: int) -> None:
@@ -127,13 +108,6 @@ def _drop_whole_stores(block: Block, slicing: Slicing) -> None:
         stores = op.name in ("tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "tt.print")
         if stores and not any(slicing.dim(value) is not None for value in op.operands):
             op.erase()
-
-
-def _retype_constant(op: Operation) -> None:
-    if op.name == "arith.constant" and isinstance(op.result.type, TensorType):
-        value = op.properties["value"]
-        assert isinstance(value, DenseAttr)
-        op.properties["value"] = DenseAttr(value.text, op.result.type)
 
 
 # ------------------------------------------------------------------------------------ producer, descriptors

@@ -6,10 +6,12 @@ wherever it occurs, so the change is a function of the layout, the slice and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from wspec.ir.core import Block, Value
 from wspec.ir.types import (
     Attribute,
+    DenseAttr,
     Layout,
     LayoutField,
     MemDescType,
@@ -113,6 +115,16 @@ def shrink_type(type: Type, dim: int | None, replicas: int, factor: int) -> Type
         _check_swizzle(block.encoding, block.shape, dim, replicas, block.element)
         return TensorDescType(TensorType(_cut(block.shape, dim, replicas), block.element, block.encoding))
     return type
+
+
+def retype(block: Block, type_of: Callable[[Value], Type]) -> None:
+    """Give every value that is made in a block, or deeper, the type that `type_of` says, in place."""
+    for op in block.walk():
+        args = (arg for region in op.regions for inner in region.blocks for arg in inner.args)
+        for value in (*op.results, *args):
+            value.type = type_of(value)
+        if op.name == "arith.constant" and isinstance(constant := op.properties.get("value"), DenseAttr):
+            op.properties["value"] = DenseAttr(constant.text, op.result.type)
 
 
 def _check_swizzle(layout: Attribute | None, shape: tuple[int, ...], dim: int, replicas: int, element: Type) -> None:

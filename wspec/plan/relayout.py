@@ -7,11 +7,10 @@ reads a tile, computes on it and writes it again is free to choose: each thread 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.core import Block, Operation, replace_uses
 from wspec.ir.ops import info
-from wspec.ir.types import Attribute, DenseAttr, Layout, ScalarType, TensorType, Type
+from wspec.ir.types import Attribute, Layout, ScalarType, TensorType, Type
+from wspec.plan.layouts import retype
 
 STORE_BITS = 128
 _PLAIN = frozenset(
@@ -28,12 +27,7 @@ def relayout(block: Block, warps: int) -> None:
     if not tiles or not all(_is_free(op) for op in ops):
         return
     target = _rows(tiles[0], warps)
-    for value in _values(ops):
-        value.type = _retyped(value.type, target)
-    for op in ops:
-        constant = op.properties.get("value")
-        if op.name == "arith.constant" and isinstance(constant, DenseAttr):
-            op.properties["value"] = DenseAttr(constant.text, op.result.type)
+    retype(block, lambda value: _retyped(value.type, target))
     for op in ops:
         if op.name == "ttg.convert_layout" and op.operands[0].type == op.result.type:
             replace_uses(block, {op.result: op.operands[0]})
@@ -55,14 +49,6 @@ def _rows(tile: TensorType, warps: int) -> Layout:
     lanes = min(32, tile.shape[1] // each)
     fields = (("sizePerThread", (1, each)), ("threadsPerWarp", (32 // lanes, lanes)), ("warpsPerCTA", (warps, 1)))
     return Layout("ttg.blocked", (*fields, ("order", (1, 0))))
-
-
-def _values(ops: list[Operation]) -> Iterator[Value]:
-    for op in ops:
-        yield from op.results
-        for region in op.regions:
-            for block in region.blocks:
-                yield from block.args
 
 
 def _retyped(type: Type, target: Layout) -> Type:
