@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, replace_uses
-from wspec.ir.ops import info, is_pure
+from wspec.ir.ops import is_elementwise, is_pure
 from wspec.ir.prune import prune
 from wspec.ir.types import DenseAttr, Layout, TensorType
 
@@ -43,8 +43,7 @@ def _parts(value: Value) -> list[Operation] | None:
         return None
     if _is_source(op):
         return [op]
-    row = info(op.name)
-    elementwise = row is not None and row.category == "elementwise" and op.name != "tt.elementwise_inline_asm"
+    elementwise = is_elementwise(op) and op.name != "tt.elementwise_inline_asm"
     if not op.operands or len(op.results) > 1 or not is_pure(op) or not (elementwise or op.name == "tt.broadcast"):
         return None
     found = [op]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.ops import info
+from wspec.ir.ops import is_elementwise
 from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
 from wspec.ir.types import DenseArrayAttr, DenseAttr, TensorType
 
@@ -191,7 +191,6 @@ def _unknown(groups: Groups, op: Operation) -> None:
 
 
 def _visit(groups: Groups, op: Operation) -> None:
-    row = info(op.name)
     if op.name in DOTS:
         _dot(groups, op)
     elif op.name == "tt.reduce":
@@ -214,7 +213,7 @@ def _visit(groups: Groups, op: Operation) -> None:
         _branch(groups, op)
     elif op.name == "arith.constant":
         _constant(groups, op)
-    elif op.name in _IDENTITY or (row is not None and row.category == "elementwise"):
+    elif op.name in _IDENTITY or is_elementwise(op):
         _join_all(groups, (*op.operands, *op.results))
     elif op.name in _FREE_LEAVES or op.name in ("scf.yield", "tt.return", "ttg.warp_yield", "ttg.warp_return"):
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.ops import info
+from wspec.ir.ops import is_elementwise
 from wspec.ir.shapes import DOTS
 from wspec.ir.types import DenseArrayAttr
 from wspec.passes.pointer_promotion.addresses import Polynomial, add, atoms_in, index, is_before, shape_of
@@ -56,9 +56,7 @@ def _reached(
     users: dict[Value, list[Operation]], tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead
 ) -> list[tuple[Value, int]]:
     """The values whose elements with a dead place along a dimension depend on such elements. Raises Seen."""
-    row = info(op.name)
-    elementwise = row is not None and row.category == "elementwise" and op.name != "tt.elementwise_inline_asm"
-    if op.name in _SAME_PLACE or elementwise:
+    if op.name in _SAME_PLACE or (is_elementwise(op) and op.name != "tt.elementwise_inline_asm"):
         return [(result, dim) for result in op.results]
     if op.name in _TURNED:
         order = op.attr("order")

@@ -221,6 +221,12 @@ def is_terminator(op: Operation) -> bool:
     return row.terminator if row is not None else bool(op.successors)
 
 
+def is_elementwise(op: Operation) -> bool:
+    """Does it compute an element of those in its place? Inline assembly may take several elements at a time."""
+    row = _TABLE.get(op.name)
+    return row is not None and row.category == "elementwise"
+
+
 def is_pure(op: Operation) -> bool:
     """No effect on memory and no dependence on it: may be moved, repeated, or dropped when its results are unused.
 

@@ -8,7 +8,7 @@ reads a tile, computes on it and writes it again is free to choose: each thread 
 from __future__ import annotations
 
 from wspec.ir.core import Block, Operation, replace_uses
-from wspec.ir.ops import info
+from wspec.ir.ops import is_elementwise
 from wspec.ir.types import Attribute, Layout, ScalarType, TensorType, Type
 from wspec.plan.layouts import retype
 
@@ -36,8 +36,7 @@ def relayout(block: Block, warps: int) -> None:
 
 def _is_free(op: Operation) -> bool:
     """Does the operation work in any layout, or on no tile at all?"""
-    row = info(op.name)
-    if op.name in _PLAIN or (row is not None and row.category == "elementwise"):
+    if op.name in _PLAIN or is_elementwise(op):
         return not op.regions
     shaped = [value for value in (*op.operands, *op.results) if isinstance(value.type, TensorType)]
     return not any(len(value.type.shape) >= 2 for value in shaped if isinstance(value.type, TensorType))
