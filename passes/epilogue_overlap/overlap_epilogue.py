@@ -30,8 +30,8 @@ from wspec.ir.carry import carry
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import Location
 from wspec.ir.shapes import DOTS
-from wspec.ir.types import I1, TensorType, i32
-from wspec.ir.wgmma import WAIT, is_sum
+from wspec.ir.types import I1, TensorType
+from wspec.ir.wgmma import is_sum, wait_for
 from wspec.passes.epilogue_overlap.choice import Epilogue, epilogue, first_to_multiply
 from wspec.plan.plan import Plan
 from wspec.plan.stores import TMA_STORE, store_only_if
@@ -87,11 +87,8 @@ def _wait_for_sums(block: Block, values: dict[Value, Value]) -> tuple[int, dict[
     behind = dots[-1] + 1
     if not sums:
         return behind, values
-    results = [values[value] for value in sums]
-    flags = {"pendings": i32(len(dots))}
     location = block.ops[dots[-1]].location
-    wait = Operation.create(WAIT, results, [value.type for value in sums], flags, location=location)
-    block.insert(behind, wait)
+    wait = block.insert(behind, wait_for([values[value] for value in sums], len(dots), location))
     return behind + 1, {**values, **dict(zip(sums, wait.results, strict=True))}
 
 

@@ -20,8 +20,8 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
-from wspec.ir.types import I1, IntegerAttr, MemDescType, i32
-from wspec.ir.wgmma import DOT, WAIT
+from wspec.ir.types import I1, IntegerAttr, MemDescType
+from wspec.ir.wgmma import DOT, WAIT, wait_for
 from wspec.passes.software_pipelining.stages import accumulators
 from wspec.plan.plan import Plan
 
@@ -101,7 +101,7 @@ def _last_needed(op: Operation, pending: list[Operation]) -> int:
 
 
 def _wait(block: Block, before: Operation, results: list[Value], pendings: int, location: Location) -> None:
-    wait = Operation.create(WAIT, results, [v.type for v in results], {"pendings": i32(pendings)}, location=location)
+    wait = wait_for(results, pendings, location)
     position = block.ops.index(before)
     pairs = zip(results, wait.results, strict=True)
     # Who reads a buffer later names the allocation: Triton's allocator does not follow it through the wait.

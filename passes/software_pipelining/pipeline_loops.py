@@ -27,8 +27,8 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
-from wspec.ir.types import Type, i32
-from wspec.ir.wgmma import WAIT, is_sum
+from wspec.ir.types import Type
+from wspec.ir.wgmma import is_sum, wait_for
 from wspec.passes.software_pipelining.loop_parts import LoopParts, continues, source_of, take_apart
 from wspec.plan.plan import Plan
 
@@ -166,10 +166,7 @@ def _keep_together(block: Block, sums: list[Value], values: Values, location: Lo
     """
     sums = [value for value in sums if is_sum(value.type)]
     if sums:
-        operands = [values[value] for value in sums]
-        flags = {"pendings": i32(0)}
-        wait = Operation.create(WAIT, operands, [v.type for v in sums], flags, location=location)
-        block.append(wait)
+        wait = block.append(wait_for([values[value] for value in sums], 0, location))
         values.update(zip(sums, wait.results, strict=True))
 
 

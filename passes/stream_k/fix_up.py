@@ -37,6 +37,7 @@ from wspec.ir.types import (
     TensorType,
     i32,
 )
+from wspec.ir.wgmma import wait_for
 from wspec.passes.stream_k.choice import HAND_ON, RESUME
 from wspec.plan.plan import Plan
 from wspec.plan.tile_table import POINTER
@@ -99,8 +100,7 @@ def _resume(marks: list[Operation], place: _Place) -> None:
     yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
     within = Builder(no.add_block(), None, build.location)
     # ptxas has to see that no product is under way when its registers are loaded: otherwise it waits for each (C7515)
-    nothing = marks[0].operands[1]
-    within.create("ttng.warp_group_dot_wait", [nothing], [nothing.type], {"pendings": i32(0)})
+    within.add(wait_for([marks[0].operands[1]], 0, within.location))
     _at_the_words(within, place, taken, AWAIT_WORD)
     slot = _slot(within, place, taken, place.slot)
     sums = [_load(within, slot, place.sums(number), mark.result.type) for number, mark in enumerate(marks)]

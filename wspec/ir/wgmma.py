@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from wspec.ir.core import Block, Operation
-from wspec.ir.types import F32, Layout, TensorType, Type
+from collections.abc import Sequence
+
+from wspec.ir.core import Block, Operation, Value
+from wspec.ir.loc import Location
+from wspec.ir.types import F32, Layout, TensorType, Type, i32
 
 DOT = "ttng.warp_group_dot"
 WAIT = "ttng.warp_group_dot_wait"
@@ -30,6 +33,12 @@ def completions(block: Block) -> dict[Operation, Operation]:
             done.update((dot, op) for dot in finished)
             pending = pending[len(finished) :]
     return done
+
+
+def wait_for(values: Sequence[Value], pendings: int, location: Location) -> Operation:
+    """A wait for all dots but the last `pendings`, detached; the values pass through it."""
+    flags = {"pendings": i32(pendings)}
+    return Operation.create(WAIT, values, [value.type for value in values], flags, location=location)
 
 
 def is_sum(type: Type) -> bool:
