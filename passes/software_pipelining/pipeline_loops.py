@@ -19,7 +19,6 @@ waits for each dot as late as it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from wspec.ir import warp_specialize as ws
@@ -27,7 +26,6 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Region, Value, replace_uses
 from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
-from wspec.ir.types import Type
 from wspec.ir.wgmma import is_sum, wait_for
 from wspec.passes.software_pipelining.loop_parts import LoopParts, continues, source_of, take_apart
 from wspec.plan.plan import Plan
@@ -64,7 +62,7 @@ def _pipeline(root: Block, parts: LoopParts) -> None:
     build = Builder.before(loop)
     runs = _runs(build, loop)
     state = _main_loop(build, parts, _guarded_early(build, runs, parts))
-    final = _branch(build, runs, lambda block: _last(block, parts, state), lambda _: state.passed(parts))
+    final = build.branch(runs, lambda side: _last(side.block, parts, state), lambda _: state.passed(parts))
     _finish(root, parts, state.early, final)
 
 
@@ -79,17 +77,15 @@ def _pipeline_pair(root: Block, one: LoopParts, two: LoopParts) -> None:
     build = Builder.before(two.loop)
     order = [one.later.index(source_of(two, one, i)) for i in two.later]
 
-    def goes_on(inner: Block) -> list[Value]:
-        within = Builder(inner, None, two.loop.location)
-        after = _main_loop(within, two, _handed_over(within, ran, one, state, two, order))
-        return after.early + _last(inner, two, after)
+    def goes_on(side: Builder) -> list[Value]:
+        after = _main_loop(side, two, _handed_over(side, ran, one, state, two, order))
+        return after.early + _last(side.block, two, after)
 
-    def ends(inner: Block) -> list[Value]:
-        within = Builder(inner, None, two.loop.location)
-        done = _branch(within, ran, lambda at: _last(at, one, state), lambda _: state.passed(one))
+    def ends(side: Builder) -> list[Value]:
+        done = side.branch(ran, lambda inner: _last(inner.block, one, state), lambda _: state.passed(one))
         return [two.loop.operands[3 + i] for i in two.early] + [done[i] for i in order]
 
-    out = _branch(build, _runs(build, two.loop), goes_on, ends)
+    out = build.branch(_runs(build, two.loop), goes_on, ends)
     one.loop.erase()
     _finish(root, two, out[: len(two.early)], out[len(two.early) :])
 
@@ -143,10 +139,6 @@ def _initial(parts: LoopParts, indices: list[int]) -> list[Value]:
     return [parts.loop.operands[3 + i] for i in indices]
 
 
-def _yield(block: Block, values: list[Value], loop: Operation) -> None:
-    block.append(Operation.create("scf.yield", values, location=loop.location))
-
-
 def _ready(block: Block, parts: LoopParts, values: Values, later: list[Value]) -> _State:
     """The rest of E of an iteration, with what L starts from, given what the late part of the one before carries."""
     late_in = {parts.body.args[1 + i]: value for i, value in zip(parts.later, later, strict=True)}
@@ -173,21 +165,21 @@ def _keep_together(block: Block, sums: list[Value], values: Values, location: Lo
 def _guarded_early(build: Builder, runs: Value, parts: LoopParts) -> _State:
     """E of the first iteration, if there is one."""
     lower, inits = parts.loop.operands[0], parts.loop.operands[3:]
-    yes, no = Region(), Region()
-    block = yes.add_block()
-    values: Values = {parts.body.args[0]: lower}
-    values.update(zip(parts.body.args[1:], inits, strict=True))
-    _emit(block, parts.front, values)
-    state = _ready(block, parts, values, _initial(parts, parts.later))
-    out = state.early + state.crossing
-    _yield(block, out, parts.loop)
-    other = Builder(no.add_block(), None, parts.loop.location)
-    passed = {place - len(parts.held): inits[i] for i, place in zip(parts.later, parts.places, strict=True)}
-    through = [passed.get(at) or other.zero(v.type) for at, v in enumerate(parts.crossing)]
-    _yield(other.block, _initial(parts, parts.early) + through, parts.loop)
-    op = build.create("scf.if", [runs], [v.type for v in out], regions=[yes, no])
-    count = len(parts.early)
-    return _State(op.results[:count], _initial(parts, parts.held), op.results[count:])
+
+    def first(side: Builder) -> list[Value]:
+        values: Values = {parts.body.args[0]: lower}
+        values.update(zip(parts.body.args[1:], inits, strict=True))
+        _emit(side.block, parts.front, values)
+        state = _ready(side.block, parts, values, _initial(parts, parts.later))
+        return state.early + state.crossing
+
+    def none(side: Builder) -> list[Value]:
+        passed = {place - len(parts.held): inits[i] for i, place in zip(parts.later, parts.places, strict=True)}
+        through = [passed.get(at) or side.zero(v.type) for at, v in enumerate(parts.crossing)]
+        return _initial(parts, parts.early) + through
+
+    out, count = build.branch(runs, first, none), len(parts.early)
+    return _State(out[:count], _initial(parts, parts.held), out[count:])
 
 
 def _main_loop(build: Builder, parts: LoopParts, start: _State) -> _State:
@@ -203,7 +195,7 @@ def _main_loop(build: Builder, parts: LoopParts, start: _State) -> _State:
     early_in[old.args[0]] = inner.binary("arith.addi", iv, parts.loop.operands[2])
     _emit(block, parts.front, early_in)
     later = _last(block, parts, here)
-    _yield(block, _ready(block, parts, early_in, later).all, parts.loop)
+    inner.create("scf.yield", _ready(block, parts, early_in, later).all)
     lower, step = parts.loop.operands[0], parts.loop.operands[2]
     attributes = dict(parts.loop.attributes)
     types = [v.type for v in start.all]
@@ -224,27 +216,12 @@ def _handed_over(
         return _ready(block, parts, values, [later[i] for i in order]).all
 
     # The late part first: what it reads from registers may have to be moved, which must not be beside a dot (C7513).
-    out = _branch(
-        build,
+    out = build.branch(
         ran,
-        lambda block: early(block, _last(block, before, state)),
-        lambda block: early(block, state.passed(before)),
+        lambda side: early(side.block, _last(side.block, before, state)),
+        lambda side: early(side.block, state.passed(before)),
     )
     return _State.of(parts, out)
-
-
-def _branch(
-    build: Builder, condition: Value, yes: Callable[[Block], list[Value]], no: Callable[[Block], list[Value]]
-) -> list[Value]:
-    """An scf.if whose regions are filled by what returns the values they yield."""
-    regions = [Region(), Region()]
-    types: list[Type] = []
-    for region, fill in zip(regions, (yes, no), strict=True):
-        block = region.add_block()
-        out = fill(block)
-        types = [value.type for value in out]
-        block.append(Operation.create("scf.yield", out, location=build.location))
-    return build.create("scf.if", [condition], types, regions=regions).results
 
 
 def _last(block: Block, parts: LoopParts, state: _State) -> list[Value]:

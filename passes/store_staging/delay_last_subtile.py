@@ -26,8 +26,7 @@ from collections.abc import Callable
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.carry import carry
-from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.loc import Location
+from wspec.ir.core import Block, Operation, Value
 from wspec.ir.shapes import DOTS
 from wspec.plan.plan import Plan
 from wspec.plan.stores import SUBTILES, TMA_STORE
@@ -92,12 +91,11 @@ def _if(
     block: Block, at: int, condition: Callable[[Builder], Value], end: list[Operation], values: dict[Value, Value]
 ) -> None:
     """The end, with these values, at a place of a block and on a condition."""
-    location: Location = end[0].location
-    build = Builder(block, at, location)
-    yes, no = Region(), Region()
-    within = Builder(yes.add_block(), None, location)
-    for op in end:
-        within.add(op.clone(dict(values)))
-    within.create("scf.yield")
-    no.add_block().append(Operation.create("scf.yield", location=location))
-    build.create("scf.if", [condition(build)], [], regions=[yes, no])
+
+    def stored(side: Builder) -> list[Value]:
+        for op in end:
+            side.add(op.clone(dict(values)))
+        return []
+
+    build = Builder(block, at, end[0].location)
+    build.branch(condition(build), stored, lambda _: [])

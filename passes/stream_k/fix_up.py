@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from wspec.ir import warp_specialize as ws
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation, Region, Value, replace_uses
+from wspec.ir.core import Operation, Value, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.types import (
     I1,
@@ -95,32 +95,29 @@ class _Place:
 
 def _resume(marks: list[Operation], place: _Place) -> None:
     fresh, taken = _condition(marks[0])
-    build = Builder.before(marks[-1])
-    yes, no = Region(), Region()
-    yes.add_block().append(Operation.create("scf.yield", [mark.operands[1] for mark in marks], location=build.location))
-    within = Builder(no.add_block(), None, build.location)
-    # ptxas has to see that no product is under way when its registers are loaded: otherwise it waits for each (C7515)
-    within.add(wait_for([marks[0].operands[1]], 0, within.location))
-    _at_the_words(within, place, taken, AWAIT_WORD)
-    slot = _slot(within, place, taken, place.slot)
-    sums = [_load(within, slot, place.sums(number), mark.result.type) for number, mark in enumerate(marks)]
-    within.create("scf.yield", sums)
-    made = build.create("scf.if", [fresh], [mark.result.type for mark in marks], regions=[yes, no])
-    _replace(marks, made.results)
+
+    def loaded(side: Builder) -> list[Value]:
+        # ptxas has to see that no product is under way when its registers are loaded: else it waits for each (C7515)
+        side.add(wait_for([marks[0].operands[1]], 0, side.location))
+        _at_the_words(side, place, taken, AWAIT_WORD)
+        slot = _slot(side, place, taken, place.slot)
+        return [_load(side, slot, place.sums(number), mark.result.type) for number, mark in enumerate(marks)]
+
+    starts = [mark.operands[1] for mark in marks]
+    _replace(marks, Builder.before(marks[-1]).branch(fresh, lambda _: starts, loaded))
 
 
 def _give(marks: list[Operation], place: _Place) -> None:
     last, given = _condition(marks[0])
-    build = Builder.before(marks[-1])
-    yes, no = Region(), Region()
-    yes.add_block().append(Operation.create("scf.yield", location=build.location))
-    within = Builder(no.add_block(), None, build.location)
-    slot = _slot(within, place, given, place.slot)
-    for number, mark in enumerate(marks):
-        _store(within, slot, place.sums(number), mark.operands[1])
-    _at_the_words(within, place, given, SET_WORD)
-    within.create("scf.yield")
-    build.create("scf.if", [last], [], regions=[yes, no])
+
+    def stored(side: Builder) -> list[Value]:
+        slot = _slot(side, place, given, place.slot)
+        for number, mark in enumerate(marks):
+            _store(side, slot, place.sums(number), mark.operands[1])
+        _at_the_words(side, place, given, SET_WORD)
+        return []
+
+    Builder.before(marks[-1]).branch(last, lambda _: [], stored)
     _replace(marks, [mark.operands[1] for mark in marks])
 
 

@@ -234,38 +234,29 @@ def _rest(
     tiles = _loads(inner, team, one, two, index)
     goes_on = inner.compare("slt", index, upper)
 
-    def work(loop: Operation, order: list[int]) -> Region:
-        made = Region()
+    def work(side: Builder, loop: Operation, order: list[int]) -> list[Value]:
         body = loop.regions[0].block
         values: dict[Value, Value] = {body.args[0]: index}
         values.update(zip(body.args[1:], (carried[i] for i in order), strict=True))
         loads = [op for op in body.ops if op.name == LOAD]
         values.update(zip((op.result for op in loads), tiles, strict=True))
-        into = made.add_block()
         for op in body.ops[:-1]:
             if op not in loads:
-                into.append(op.clone(values))
-        ends = [values.get(v, v) for v in body.terminator.operands]
-        back = [ends[order.index(i)] for i in range(len(order))]
-        into.append(Operation.create("scf.yield", back, location=loop.location))
-        return made
+                side.add(op.clone(values))
+        yielded = [values.get(v, v) for v in body.terminator.operands]
+        return [yielded[order.index(i)] for i in range(len(order))]
 
-    other = Region()
-    into = other.add_block()
-    passed = carried
-    if two is not None:
-        nested = Builder(into, None, two.location)
-        masked = nested.compare("slt", index, ends)
-        idle = Region()
-        idle.add_block().append(Operation.create("scf.yield", carried, location=two.location))
-        order = [v.index for v in two.operands[3:]]
-        passed = nested.create("scf.if", [masked], [v.type for v in carried], regions=[work(two, order), idle]).results
-    into.append(Operation.create("scf.yield", list(passed), location=one.location))
-    types = [v.type for v in carried]
-    done = inner.create("scf.if", [goes_on], types, regions=[work(one, list(range(len(carried)))), other])
-    block.append(Operation.create("scf.yield", done.results, location=one.location))
+    def masked(side: Builder) -> list[Value]:
+        if two is None:
+            return carried
+        nested, order = Builder(side.block, location=two.location), [v.index for v in two.operands[3:]]
+        runs = nested.compare("slt", index, ends)
+        return nested.branch(runs, lambda inside: work(inside, two, order), lambda _: carried)
+
+    done = inner.branch(goes_on, lambda side: work(side, one, list(range(len(carried)))), masked)
+    inner.create("scf.yield", done)
     operands = [one.operands[1], longest, one.operands[2], *one.results]
-    return build.create("scf.for", operands, types, one.properties, {}, [region])
+    return build.create("scf.for", operands, [v.type for v in carried], one.properties, {}, [region])
 
 
 def _loads(build: Builder, team: _Team, one: Operation, two: Operation | None, index: Value) -> list[Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import UNKNOWN, Location
@@ -89,6 +89,16 @@ class Builder:
         }
         return self.create("tt.elementwise_inline_asm", [operand], [result], flags).result
 
+    def branch(self, condition: Value, yes: Side, no: Side) -> list[Value]:
+        """An `scf.if` whose sides are filled by what returns the values that they yield; its results."""
+        regions = [Region(), Region()]
+        yielded: Sequence[Value] = ()
+        for region, fill in zip(regions, (yes, no), strict=True):
+            side = Builder(region.add_block(), location=self.location)
+            yielded = fill(side)
+            side.create("scf.yield", yielded)
+        return self.create("scf.if", [condition], [value.type for value in yielded], regions=regions).results
+
     def fence(self) -> None:
         """What threads have done in shared memory comes before what the copy engine and the tensor core do there."""
         self.create("ttng.fence_async_shared", [], [], {"bCluster": IntegerAttr(0, I1)})
@@ -104,3 +114,7 @@ class Builder:
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
         return self.create("arith.select", [condition, yes, no], [yes.type]).result
+
+
+Side = Callable[[Builder], Sequence[Value]]
+"""What fills a side of a branch."""
