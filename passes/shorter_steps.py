@@ -32,6 +32,7 @@ from wspec.ir.types import (
     TypeAttr,
 )
 from wspec.model.operations import byte_size
+from wspec.plan.graph import loops_around
 
 ENOUGH = 4  # iterations of tiles that an SM should have room for
 _VIEWS = ("ttg.local_alloc", "ttg.memdesc_trans")
@@ -92,7 +93,7 @@ def _halves(loop: Operation) -> list[_Halved]:
 def _bytes_in_loops(function: Operation) -> int:
     """Of an iteration of every loop: each has rings of its own."""
     loads = [op for op in function.walk() if op.name == "tt.descriptor_load"]
-    return sum(byte_size(op.result.type) for op in loads if any(one.name == "scf.for" for one in op.ancestors()))
+    return sum(byte_size(op.result.type) for op in loads if loops_around(op))
 
 
 def _way(buffer: Value, dim: int) -> tuple[list[Operation], int] | None:

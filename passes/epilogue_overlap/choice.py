@@ -21,6 +21,7 @@ from wspec.ir.types import PointerType, ScalarType, TensorType, Type
 from wspec.model.machine import Machine
 from wspec.model.operations import bits, loop_work
 from wspec.options import Options
+from wspec.plan.graph import loops_around
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
 from wspec.plan.stores import OWN
@@ -87,7 +88,7 @@ def hindrance(loops: Iterable[Operation], plan: Plan) -> tuple[str, Operation] |
     early = [op for op in first.regions[0].block.ops if op.name in DOTS and id_of(op) not in late]
     if first_to_multiply(body) is not first or not late or not early:
         return "the first product of a tile is not issued ahead of its loop", first
-    if any(op.name == "scf.for" for op in body.parent_op.ancestors()):
+    if loops_around(body.parent_op):
         return "the loop over tiles stands in another loop", body.parent_op
     own = {store for store, _, kind in plan.staging if kind == OWN}
     return _in_the_way(body, own)

@@ -93,8 +93,8 @@ class Dataflow:
     @cached_property
     def hot_loops(self) -> tuple[Operation, ...]:
         """The loops that multiply: each is the innermost loop around some dot. In program order."""
-        around = {next((op for op in dot.ancestors() if op.name == "scf.for"), None) for dot in self.dots}
-        return tuple(op for op in self.function.walk() if op in around)
+        innermost = {loop for dot in self.dots for loop in loops_around(dot)[:1]}
+        return tuple(op for op in self.function.walk() if op in innermost)
 
     def slice_of(self, values: Iterable[Value], within: Operation | None = None) -> frozenset[Operation]:
         """The operations inside `within` (the function) that computing the values takes, through loops and branches,
@@ -135,8 +135,7 @@ class Dataflow:
 
     def feeding(self, dot: Operation) -> frozenset[Operation]:
         """What the operands of a dot, not its sum, take of the loop around it."""
-        loop = next((op for op in dot.ancestors() if op.name == "scf.for"), self.function)
-        return self.slice_of(dot.operands[:2], loop)
+        return self.slice_of(dot.operands[:2], (*loops_around(dot), self.function)[0])
 
     def conflicts(self, access: Operation) -> list[Operation]:
         """The stores that may touch the memory of a load or store."""
@@ -156,6 +155,11 @@ class Dataflow:
             cycles = [ops for ops in found if ops]  # values that only change places are computed by nobody
             self._cycles[loop] = sorted(cycles, key=lambda ops: min(map(id_of, ops)))
         return self._cycles[loop]
+
+
+def loops_around(op: Operation) -> list[Operation]:
+    """The loops around an operation, innermost first."""
+    return [outer for outer in op.ancestors() if outer.name == "scf.for"]
 
 
 def _operation(node: Node) -> Operation | None:

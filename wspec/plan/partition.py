@@ -20,7 +20,7 @@ from wspec.ir.shapes import DOTS, unit_dim_pairs
 from wspec.ir.types import IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType, Type
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
-from wspec.plan.graph import BARRIERS, LOADS, STORES, Dataflow
+from wspec.plan.graph import BARRIERS, LOADS, STORES, Dataflow, loops_around
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.plan import source_warps
 from wspec.plan.pointer_loads import hindrance, is_copied
@@ -28,11 +28,15 @@ from wspec.plan.pointer_loads import hindrance, is_copied
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One load that fills a channel, and the innermost loop around it (None: before all loops)."""
+    """One load that fills a channel."""
 
     load: Operation
-    loop: Operation | None
     hot: bool  # inside a loop that multiplies
+
+    @property
+    def loop(self) -> Operation | None:
+        """The innermost loop around it; None: it stands before all loops."""
+        return next(iter(loops_around(self.load)), None)
 
     @property
     def fill(self) -> Fill:
@@ -54,8 +58,7 @@ def hot_loops(function: Operation) -> list[Operation]:
 
 def walks_by_programs(loop: Operation) -> bool:
     """Does a loop around this one begin at the program's own number: does the kernel walk over tiles by itself?"""
-    outer = [op for op in loop.ancestors() if op.name == "scf.for"]
-    begins = [op.operands[0].op for op in outer]
+    begins = [outer.operands[0].op for outer in loops_around(loop)]
     return any(begin is not None and begin.name == "tt.get_program_id" for begin in begins)
 
 
@@ -70,9 +73,8 @@ def find_sites(flow: Dataflow) -> list[Site]:
         if fill is None or not _CAN_FILL[fill](load) or not feeds_dot(flow, load):
             continue
         hot = any(load.is_inside(loop) for loop in flow.hot_loops)
-        around = next((op for op in load.ancestors() if op.name == "scf.for"), None)
         if hot or (fill is Fill.TMA and any(_precedes(load, loop) for loop in flow.hot_loops)):
-            sites.append(Site(load, around, hot))
+            sites.append(Site(load, hot))
     return sites
 
 

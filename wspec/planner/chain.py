@@ -211,8 +211,7 @@ def project(function: Operation, plan: Plan, task: Task, sites: list[Site]) -> P
     region.parent = copy
     hot = {id_of(site.load): site.hot for site in sites}
     loads = [op for op in copy.walk() if op.name == "tt.descriptor_load" and id_of(op) in hot]
-    around = {load: next((op for op in load.ancestors() if op.name == "scf.for"), None) for load in loads}
-    return Part(copy, hot_loops(copy), [Site(load, around[load], hot[id_of(load)]) for load in loads])
+    return Part(copy, hot_loops(copy), [Site(load, hot[id_of(load)]) for load in loads])
 
 
 def _check_order(flow: Dataflow, cuts: Cuts) -> None:

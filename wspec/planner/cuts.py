@@ -27,7 +27,7 @@ from wspec.ir.shapes import DOTS, shape_of
 from wspec.ir.types import ScalarType, TensorType
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, cost
-from wspec.plan.graph import LOADS, Dataflow, Node
+from wspec.plan.graph import LOADS, Dataflow, Node, loops_around
 from wspec.plan.values import goes_through_tma
 
 MAX_VALUES = 6
@@ -142,7 +142,7 @@ def _from_loads(flow: Dataflow, ops: list[Operation]) -> bool:
 
 def _stored_in_loops(flow: Dataflow, loops: list[Operation]) -> list[Operation]:
     """The stores, where all go through descriptors and stand in a loop around one that multiplies."""
-    around = {op for loop in loops for op in loop.ancestors() if op.name == "scf.for"}
+    around = {outer for loop in loops for outer in loops_around(loop)}
     tiles = all(store.name == STORE and store.parent_op in around for store in flow.stores)
     return list(flow.stores) if tiles else []
 

@@ -18,6 +18,7 @@ from wspec.model.machine import Machine
 from wspec.model.operations import Iteration, byte_size, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
+from wspec.plan.graph import loops_around
 from wspec.plan.partition import decline, walks_by_programs
 from wspec.plan.plan import Plan, Prediction, is_shallow
 from wspec.plan.registers import consumer_need
@@ -121,7 +122,7 @@ def _bytes_of(loads: list[Operation]) -> int:
 
 def _tile_difference(loop: Operation, machine: Machine) -> float:
     """What a tile of the plain kernel takes more beside its loop than one of the specialized kernel."""
-    walks = any(op.name == "scf.for" for op in loop.ancestors())
+    walks = bool(loops_around(loop))
     if not walks:  # the specialized one starts a block for each tile too, and its tasks besides
         return -machine.fork_latency
     stored = sum(byte_size(dot.result.type) for dot in _dots(loop)) / 2  # in half the width of the sums
@@ -219,7 +220,7 @@ def _slower(plan: Plan, loops: list[Operation]) -> Declined:
 def _all_trips(loops: list[Operation]) -> int | None:
     """Of all loops together, where that is constant; in another loop they are set up once for many rounds."""
     trips = [constant_trips(loop) for loop in loops]
-    if any(op.name == "scf.for" for op in loops[0].ancestors()):
+    if loops_around(loops[0]):
         return None
     return None if None in trips else sum(count for count in trips if count is not None)
 

@@ -15,6 +15,7 @@ from wspec.model.operations import loop_work
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import readers_of
+from wspec.plan.graph import loops_around
 from wspec.plan.partition import Site, decline, walks_by_programs
 from wspec.plan.plan import Channel, LoopSchedule, is_shallow
 from wspec.plan.registers import available, consumer_need, instruction_need, launch_registers
@@ -159,7 +160,7 @@ def _expected(
     if not accumulators(heaviest.regions[0].block, loads.__contains__):
         return None
     work = loop_work(heaviest, machine)
-    walks = any(op.name == "scf.for" for op in heaviest.ancestors())
+    walks = bool(loops_around(heaviest))
     start = 0.0 if walks else estimate.of_an_iteration(estimate.tile_cycles(0.0, walks, machine))
 
     def cycles(blocks: int) -> float:

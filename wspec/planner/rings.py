@@ -19,6 +19,7 @@ from wspec.passes.shared_barriers.choice import share_barriers
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.coarsening import differing_in, size_of, slice_in
 from wspec.plan.fill import Fill
+from wspec.plan.graph import loops_around
 from wspec.plan.partition import Site, deciding, decline, hot_loops
 from wspec.plan.plan import Channel
 from wspec.plan.stores import rank_changes
@@ -172,16 +173,11 @@ def _channel(
         depth if group[0].hot else 1,
         size,
         sliced.get(id_of(load), -1),
-        bool(outer_loops(load)),
+        bool(loops_around(load)),
         stays=not group[0].hot,
         private=private,
         fill=group[0].fill,
     )
-
-
-def outer_loops(load: Operation) -> list[Operation]:
-    """The loops around a load."""
-    return [op for op in load.ancestors() if op.name == "scf.for"]
 
 
 def _source_name(function: Operation, load: Operation) -> str:

@@ -18,6 +18,7 @@ from wspec.passes.persistent.persist import persist
 from wspec.passes.stream_k.choice import hindrance, sums_of_a_tile
 from wspec.passes.stream_k.divide_tiles import divide_tiles
 from wspec.passes.tile_coarsening.coarsen_tiles import coarsen_tiles
+from wspec.plan.graph import loops_around
 from wspec.plan.partition import hot_loops
 from wspec.plan.plan import Plan
 from wspec.planner.raster import choose_raster
@@ -46,7 +47,7 @@ def has_no_tile_loop(function: Operation) -> bool:
     The next tile's operands arrive while this one is finished, its result is stored while the next one is computed,
     and tiles of unequal cost are spread evenly. The loops that multiply must stand in the kernel's body, not in a loop.
     """
-    return all(not any(op.name == "scf.for" for op in loop.ancestors()) for loop in hot_loops(function))
+    return not any(map(loops_around, hot_loops(function)))
 
 
 def with_costs(

@@ -26,7 +26,7 @@ from wspec.passes.store_staging.choice import own_bytes, ring_holds, staging_opt
 from wspec.plan.coarsening import size_of
 from wspec.plan.exclusions import both_used
 from wspec.plan.fill import filling_warps
-from wspec.plan.graph import Dataflow
+from wspec.plan.graph import Dataflow, loops_around
 from wspec.plan.partition import (
     Site,
     check_addresses,
@@ -40,7 +40,7 @@ from wspec.plan.partition import (
 from wspec.plan.plan import VERSION, Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.stores import BUFFER, OWN, SUBTILES, Place
-from wspec.planner.rings import block_smem, can_share, outer_loops, private_loads, scratch_bytes
+from wspec.planner.rings import block_smem, can_share, private_loads, scratch_bytes
 from wspec.planner.validate_chain import check_chain, mismatch
 from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, WARP_GROUP
 
@@ -185,7 +185,7 @@ def _ring(plan: Plan, channel: Channel, field: str, function: Operation, group: 
     for position in range(1, len(group)):
         if not can_share(group[:position], group[position]):
             raise mismatch(f"{field}.loads", "these loads cannot share a ring", function)
-    if not channel.reused and (len(group) > 1 or outer_loops(group[0].load)):
+    if not channel.reused and (len(group) > 1 or loops_around(group[0].load)):
         raise mismatch(f"{field}.reused", "a ring that is filled more than once must be released", function)
     if channel.stays == group[0].hot:
         raise mismatch(f"{field}.stays", f"must be {str(not group[0].hot).lower()} here", function)
