@@ -97,6 +97,11 @@ class Iteration:
         """Cycles of the CUDA cores: exponentials and arithmetic issue from the same warps."""
         return self.exp + self.fma
 
+    @property
+    def busiest(self) -> float:
+        """Cycles of the unit that is busy for the longest."""
+        return max(self.mma, self.compute, self.tma)
+
 
 def iteration(ops: Iterable[Operation], machine: Machine) -> Iteration:
     """The busy cycles of the operations of one iteration."""
@@ -111,6 +116,11 @@ def iteration(ops: Iterable[Operation], machine: Machine) -> Iteration:
 def loop_work(loop: Operation, machine: Machine) -> Iteration:
     """One iteration of a loop; of branches the ways that take longest."""
     return iteration(_longest_way(loop.regions[0].block, machine), machine)
+
+
+def heaviest(loops: Iterable[Operation], machine: Machine) -> Operation:
+    """The loop whose iterations keep the tensor core busy for the longest."""
+    return max(loops, key=lambda loop: loop_work(loop, machine).mma)
 
 
 def _longest_way(block: Block, machine: Machine) -> list[Operation]:

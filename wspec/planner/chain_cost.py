@@ -17,7 +17,7 @@ from wspec.ir.types import MemDescType, TensorType
 from wspec.model import estimate
 from wspec.model.fitted import CORE_RATE, HELPER_SMEM, TILE_TRIPS
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration, byte_size, iteration, loop_work
+from wspec.model.operations import Iteration, byte_size, heaviest, iteration, loop_work
 from wspec.passes.packed_dequantization.choice import with_packed
 from wspec.plan.plan import Channel, Plan, Prediction, Task
 from wspec.plan.stores import OWN, SUBTILES
@@ -26,11 +26,11 @@ from wspec.planner.cuts import Cut
 
 def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machine) -> Prediction:
     """One iteration of the heaviest loop, divided as in the plan; `functions` are the kernel as each task has it."""
-    heaviest = _heaviest(plan, functions[plan.consumer.name], machine)
-    number = id_of(heaviest)
+    hot = heaviest(scheduled(functions[plan.consumer.name], plan), machine)
+    number = id_of(hot)
     flying = any(schedule.in_flight for schedule in plan.loops if schedule.loop == number)
     here = [channel for channel in plan.values if _inside(functions.values(), channel, number)]
-    multiply = loop_work(heaviest, machine)
+    multiply = loop_work(hot, machine)
     sending = [helper for helper in plan.helpers if not plan.does_effects(helper)]
     loops = {helper.name: _loop_of(functions[helper.name], number) for helper in plan.helpers}
     others = {name: with_packed(_work(loop, machine), loop, machine) for name, loop in loops.items()}
@@ -40,12 +40,12 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
     }
     handshake = machine.busy_mbarrier_latency
     waited = 0.0 if flying else machine.mma_latency + handshake
-    crossing = sum(channel.buffer_bytes for channel in here) + sum(read.values()) + operand_bytes(heaviest)
+    crossing = sum(channel.buffer_bytes for channel in here) + sum(read.values()) + operand_bytes(hot)
     bounds = {
         "tensor core": multiply.mma + sum(other.mma for other in others.values()),
         "exponential and arithmetic": multiply.compute + sum(other.compute for other in others.values()),
         "memory": multiply.tma + sum(other.tma for other in others.values()),
-        "memory latency": memory_wait(plan, _dots(heaviest), multiply.mma, machine),
+        "memory latency": memory_wait(plan, _dots(hot), multiply.mma, machine),
         "shared memory": crossing / machine.smem_rate,
         "multiplying": multiply.mma + multiply.compute / CORE_RATE + waited,
     }
@@ -54,7 +54,7 @@ def predict_chain(plan: Plan, functions: Mapping[str, Operation], machine: Machi
     for helper in sending:
         other = others[helper.name]
         busy = other.mma + other.compute / CORE_RATE
-        through = (moved[helper.name] + read[helper.name]) / HELPER_SMEM + operand_bytes(heaviest) / machine.smem_rate
+        through = (moved[helper.name] + read[helper.name]) / HELPER_SMEM + operand_bytes(hot) / machine.smem_rate
         bounds[helper.name] = busy + through + (handshake if here else 0.0)
     bound = max(bounds, key=lambda name: bounds[name])
     return Prediction(round(bounds[bound], 1), 0.0, machine.setup_latency, bound)
@@ -75,13 +75,13 @@ def unchained_cycles(single: Plan, chained: Plan, cut: Cut, loops: list[Operatio
         exposed = stored / machine.tma_rate + machine.tma_latency
         return waited + exposed / TILE_TRIPS
     if cut.converts:
-        heaviest = max(inside, key=lambda loop: loop_work(loop, machine).mma)
-        cuts = (op for op in heaviest.walk() if id_of(op) in cut.before)
+        loop = heaviest(inside, machine)
+        cuts = (op for op in loop.walk() if id_of(op) in cut.before)
         shared = any(channel.sliced for channel in chained.values if _of(cut, channel))
         again = 0.0 if shared else (single.consumer.replicas - 1) * iteration(cuts, machine).compute / CORE_RATE
         return max(
             cycles + again / single.blocks_per_sm,
-            memory_wait(single, _dots(heaviest), loop_work(heaviest, machine).mma, machine),
+            memory_wait(single, _dots(loop), loop_work(loop, machine).mma, machine),
         )
     return cycles
 
@@ -110,10 +110,10 @@ def _dots(loop: Operation) -> int:
     return max(1, sum(op.name in DOTS for op in loop.walk()))
 
 
-def _heaviest(plan: Plan, function: Operation, machine: Machine) -> Operation:
+def scheduled(function: Operation, plan: Plan) -> list[Operation]:
+    """The loops of the plan, in a task's copy of the kernel."""
     numbers = {schedule.loop for schedule in plan.loops}
-    loops = [op for op in function.walk() if op.name == "scf.for" and id_of(op) in numbers]
-    return max(loops, key=lambda loop: loop_work(loop, machine).mma)
+    return [op for op in function.walk() if op.name == "scf.for" and id_of(op) in numbers]
 
 
 def _loop_of(function: Operation, number: int) -> Operation | None:

@@ -14,9 +14,9 @@ from wspec.model.operations import bits, byte_size, elements
 from wspec.options import Options
 from wspec.plan.partition import decline, hot_loops
 from wspec.plan.plan import Task
-from wspec.plan.registers import consumer_need, instruction_need
+from wspec.plan.registers import consumer_need, instruction_need, launch_registers
 from wspec.plan.relayout import STORE_BITS
-from wspec.target.hopper import CONSUMER_REGISTERS, START_REGISTERS, WARP_GROUP
+from wspec.target.hopper import CONSUMER_REGISTERS, WARP_GROUP
 
 LIVE_TILES = 2  # of a task without dots: what it computes with, and what it sends
 
@@ -35,7 +35,7 @@ def choose_registers(
     groups = consumer.warps * consumer.replicas
     own = [helper for helper in helpers if helper.warps >= WARP_GROUP]  # others share the producer's warp group
     warps = groups + sum(helper.warps * helper.replicas for helper in own) + WARP_GROUP
-    start = min(START_REGISTERS, machine.registers // (32 * warps * blocks) // 8 * 8)
+    start = launch_registers(machine, blocks, warps - WARP_GROUP)
     needed = {helper.name: helper_need(functions[helper.name], helper) for helper in own}
     spare = start * warps - producer.registers * WARP_GROUP
     spare -= sum(needed[helper.name] * helper.warps * helper.replicas for helper in own)

@@ -15,7 +15,7 @@ from wspec.model import estimate
 from wspec.model.estimate import Way
 from wspec.model.fitted import COPY_RATE, TRIED
 from wspec.model.machine import Machine
-from wspec.model.operations import Iteration, byte_size, loop_work
+from wspec.model.operations import Iteration, byte_size, heaviest, loop_work
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of
 from wspec.plan.graph import loops_around
@@ -57,22 +57,22 @@ def predict(
     `warps` is the plain kernel's num_warps. `specialized` gives the work of an iteration of the specialized loop from
     that of the plain one.
     """
-    heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
-    work, copied = loop_work(heaviest, machine), arranged.copied
-    products = accumulates_only(heaviest, copied)
-    ours = _specialized(heaviest, work, specialized(heaviest, work), arranged, machine)
-    plain = _plain(loops, heaviest, work, warps, copied, machine)
+    loop, copied = heaviest(loops, machine), arranged.copied
+    work = loop_work(loop, machine)
+    products = accumulates_only(loop, copied)
+    ours = _specialized(loop, work, specialized(loop, work), arranged, machine)
+    plain = _plain(loops, loop, work, warps, copied, machine)
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
     if products:  # while a tile starts and ends, other blocks' tiles come all the same
         sharing = max(1, plain.groups // plain.block_groups)
-        beside = estimate.of_an_iteration(_tile_difference(heaviest, machine)) / sharing
+        beside = estimate.of_an_iteration(_tile_difference(loop, machine)) / sharing
         before = max(estimate.cycles(replace(plain, work=replace(work, tma=0.0))) + beside, work.tma)
     bounds = {"tensor core": work.mma, "exponential and arithmetic": ours.work.compute, "memory": work.tma}
-    if converts(heaviest):
-        cycles, before = converting_cycles(heaviest, work, arranged.blocks, ours.block_groups, machine)
+    if converts(loop):
+        cycles, before = converting_cycles(loop, work, arranged.blocks, ours.block_groups, machine)
         bounds["converting operands"] = cycles
-    if any(load.is_inside(loop) for load in copied for loop in loops):
-        size = sum(byte_size(load.result.type) for load in copied if load.is_inside(heaviest))
+    if any(load.is_inside(one) for load in copied for one in loops):
+        size = sum(byte_size(load.result.type) for load in copied if load.is_inside(loop))
         cycles = max(cycles, size / COPY_RATE)
         bounds["copies by threads"] = cycles
     return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))

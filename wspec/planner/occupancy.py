@@ -11,7 +11,7 @@ from wspec.ir.numbering import id_of
 from wspec.model import estimate
 from wspec.model.estimate import is_clearly_less
 from wspec.model.machine import Machine
-from wspec.model.operations import loop_work
+from wspec.model.operations import heaviest, loop_work
 from wspec.options import Options
 from wspec.passes.software_pipelining.stages import accumulators, choose_late
 from wspec.plan.buffers import readers_of
@@ -156,11 +156,11 @@ def _expected(
     """Cycles of an iteration by how many blocks share an SM, each with so many warp groups; a tile's start is spread
     over its iterations where blocks do not walk. None of loops that do more than accumulate."""
     loads = {site.load for site in sites}
-    heaviest = max(loops, key=lambda loop: loop_work(loop, machine).mma)
-    if not accumulators(heaviest.regions[0].block, loads.__contains__):
+    loop = heaviest(loops, machine)
+    if not accumulators(loop.regions[0].block, loads.__contains__):
         return None
-    work = loop_work(heaviest, machine)
-    walks = bool(loops_around(heaviest))
+    work = loop_work(loop, machine)
+    walks = bool(loops_around(loop))
     start = 0.0 if walks else estimate.of_an_iteration(estimate.tile_cycles(0.0, walks, machine))
 
     def cycles(blocks: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
@@ -92,7 +91,7 @@ def useful_depth(loops: list[Operation], blocks: int, machine: Machine) -> int:
 
 def steps_on_the_way(loops: list[Operation], blocks: int, machine: Machine) -> float:
     """Steps of the loop of shortest steps whose tiles must be on their way, for each of the blocks that share an SM."""
-    shortest = min(max(work.mma, work.compute, work.tma) for work in map(partial(loop_work, machine=machine), loops))
+    shortest = min(loop_work(loop, machine).busiest for loop in loops)
     return round(ON_THE_WAY / machine.tma_rate / (blocks * max(shortest, 1.0)), 3)
 
 

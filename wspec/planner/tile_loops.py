@@ -66,11 +66,7 @@ def with_costs(
 
 def cost_of_tiles(function: Operation, machine: Machine, plan: Plan) -> TileCost:
     """What the tiles of a kernel, before it has a loop over them, cost under a plan: cycles of one SM."""
-    cycles = {}
-    for loop in hot_loops(function):
-        work = loop_work(loop, machine)
-        heaviest = max(work.mma, work.compute, work.tma)
-        cycles[id_of(loop)] = max(heaviest, 1.0)
+    cycles = {id_of(loop): max(loop_work(loop, machine).busiest, 1.0) for loop in hot_loops(function)}
     return tile_cost(function, cycles, plan.prediction.overhead_cycles)
 
 
@@ -83,7 +79,7 @@ def _fix_up(function: Operation, machine: Machine, plan: Plan, at_any_cost: bool
         return StreamK(id_of(loop), 0.0, words)
     cycles = plan.prediction.overhead_cycles + 4 * words / machine.hand_on_rate
     apart = work.tma * machine.tma_rate / machine.apart_tma_rate
-    return StreamK(id_of(loop), cycles, words, max(0.0, apart - max(work.mma, work.compute, work.tma)))
+    return StreamK(id_of(loop), cycles, words, max(0.0, apart - work.busiest))
 
 
 def check_tile_loop(function: Operation, machine: Machine, plan: Plan) -> None:

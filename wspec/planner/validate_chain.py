@@ -18,6 +18,7 @@ from wspec.plan.partition import Site
 from wspec.plan.plan import Channel, Plan, PlanError, Task
 from wspec.plan.values import buffer_for
 from wspec.planner.chain import WIDE_HELPERS, Part, project, schedules, scratch
+from wspec.planner.chain_cost import scheduled
 from wspec.target.hopper import WARP_GROUP
 
 
@@ -37,7 +38,7 @@ def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
         expected = sliced.get(channel.loads[0], -1)
         if channel.sliced_dim != expected:
             raise mismatch(f"channels.{channel.name}.sliced_dim", f"must be {expected} here", function)
-    possible = schedules(_loops(function, plan), parts[plan.consumer.name], plan.channels, True)
+    possible = schedules(scheduled(function, plan), parts[plan.consumer.name], plan.channels, True)
     flying = {schedule.loop for schedule in possible if schedule.in_flight}
     if any(schedule.in_flight and schedule.loop not in flying for schedule in plan.loops):
         raise mismatch("loops.in_flight", "only dots that do nothing but accumulate can run on", function)
@@ -59,11 +60,6 @@ def _in_order(plan: Plan, function: Operation) -> tuple[Task, ...]:
 def mismatch(field: str, message: str, function: Operation) -> Declined:
     note = "edit the plan or make it anew"
     return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
-
-
-def _loops(function: Operation, plan: Plan) -> list[Operation]:
-    numbers = {schedule.loop for schedule in plan.loops}
-    return [op for op in function.walk() if op.name == "scf.for" and id_of(op) in numbers]
 
 
 def _value(plan: Plan, channel: Channel, function: Operation) -> None:
