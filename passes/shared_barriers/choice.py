@@ -60,9 +60,7 @@ def _together(first: int, second: int, channels: Sequence[Channel], loads: Loads
     """Are both rings of one depth, filled by copies that follow each other, for the same products?"""
     a, b = channels[first], channels[second]
     alike = (a.depth, a.readers) == (b.depth, b.readers) and len(loads[first]) == len(loads[second])
-    if not alike or not all(
-        one.fill is Fill.TMA and one.reused and not one.stays and not one.private for one in (a, b)
-    ):
+    if not alike or not all(one.fill is Fill.TMA and one.streams and not one.private for one in (a, b)):
         return False
     every = {load for some in loads for load in some}
     return all(_one_place(one, other, every) for one, other in zip(loads[first], loads[second], strict=True))

@@ -57,6 +57,11 @@ class Channel:
         return self.fill is Fill.COMPUTED
 
     @property
+    def streams(self) -> bool:
+        """Is it filled in every iteration of a loop?"""
+        return self.reused and not self.stays
+
+    @property
     def sliced(self) -> bool:
         return self.sliced_dim >= 0
 
@@ -165,18 +170,12 @@ class Plan:
     @property
     def stream_k(self) -> Decision[StreamK]:
         """May the launch give parts of a tile to two blocks, the second taking up the first one's sums?"""
-        return (
-            self.tile_loop.stream_k
-            if self.tile_loop is not None
-            else Decision(None, "blocks do not walk through tiles")
-        )
+        return self.tile_loop.stream_k if self.tile_loop is not None else _NO_TILES
 
     @property
     def raster(self) -> Decision[Raster]:
         """Are blocks beside each other to share the larger operand?"""
-        return (
-            self.tile_loop.raster if self.tile_loop is not None else Decision(None, "blocks do not walk through tiles")
-        )
+        return self.tile_loop.raster if self.tile_loop is not None else _NO_TILES
 
     def regions(self) -> tuple[tuple[Task, int], ...]:
         """(task, replica) of each region of the specialized kernel: what multiplies, what else computes, what loads."""
@@ -247,6 +246,9 @@ class Plan:
         return _from_dict(data)
 
 
+_NO_TILES: Decision[Any] = Decision(None, "blocks do not walk through tiles")
+
+
 class PlanError(ValueError):
     """A plan text that cannot be used; the message names the field."""
 
@@ -272,9 +274,8 @@ def _as_data(plan: Plan) -> dict[str, Any]:
     """As tables, numbers and texts."""
     data = _without_defaults(asdict(replace(plan, tile_loop=None)))
     del data["tile_loop"]
-    for name in [
-        name for name, value in data.items() if isinstance(value, dict) and set(value) == {"value", "why_not"}
-    ]:
+    decisions = [name for name, one in data.items() if isinstance(one, dict) and set(one) == {"value", "why_not"}]
+    for name in decisions:
         data[name] = {key: part for key, part in data[name].items() if part}
         if not data[name]:
             del data[name]
@@ -417,7 +418,7 @@ def _from_dict(data: dict[str, Any]) -> Plan:
 
 def is_shallow(channels: Iterable[Channel]) -> bool:
     """Has the producer nowhere to run ahead: a ring of one buffer for a tile of every iteration?"""
-    return any(channel.reused and not channel.stays and channel.depth < 2 for channel in channels)
+    return any(channel.streams and channel.depth < 2 for channel in channels)
 
 
 # ------------------------------------------------------------------------------------------ numbering

@@ -330,4 +330,4 @@ def schedules(
 
 
 def _is_operand(channel: Channel) -> bool:
-    return channel.reused and not channel.stays and channel.source != MULTIPLY
+    return channel.streams and channel.source != MULTIPLY

@@ -164,7 +164,7 @@ def _expected(
     start = 0.0 if walks else estimate.of_an_iteration(estimate.tile_cycles(0.0, walks, machine))
 
     def cycles(blocks: int) -> float:
-        rings = [channel for channel in memory(blocks)[0] if channel.reused and not channel.stays]
+        rings = [channel for channel in memory(blocks)[0] if channel.streams]
         size, ahead = sum(ring.buffer_bytes for ring in rings), min((ring.depth for ring in rings), default=1) - 1
         barriers = sum(not ring.barriers for ring in rings)
         delay = estimate.consumer_delay(barriers, 0, machine)
@@ -181,4 +181,4 @@ def _rings_fit(memory: Callable[[int], tuple[tuple[Channel, ...], int]], blocks:
         channels, _ = memory(blocks)
     except Declined:
         return False
-    return all(channel.depth >= depth for channel in channels if channel.reused and not channel.stays)
+    return all(channel.depth >= depth for channel in channels if channel.streams)

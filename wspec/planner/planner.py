@@ -198,7 +198,7 @@ def _without_chain(
 
     late = any(schedule.stage1 for schedule in schedules)
     copied = frozenset(site.load for site in sites if site.fill is Fill.CP_ASYNC)
-    depth = min((one.depth for one in channels if one.reused and not one.stays), default=1)
+    depth = min((one.depth for one in channels if one.streams), default=1)
     borrowing = frozenset(load for one in channels if one.barriers for load in one.loads)
     arranged = SpecializedLoops(groups, blocks, late, depth, copied, borrowing)
     prediction = predict(loops, warps, arranged, ours, machine)
