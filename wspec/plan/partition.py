@@ -17,13 +17,13 @@ from wspec.ir.loc import Location
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import info, is_pure
 from wspec.ir.shapes import DOTS, unit_dim_pairs
-from wspec.ir.types import IntegerAttr, Layout, MemDescType, ScalarType, TensorDescType, TensorType, Type
+from wspec.ir.types import Layout, MemDescType, ScalarType, TensorDescType, TensorType, Type
 from wspec.plan.buffers import VIEWS
 from wspec.plan.fill import Fill, fill_of, filling_warps
 from wspec.plan.graph import BARRIERS, LOADS, STORES, Dataflow, loops_around
 from wspec.plan.layouts import LayoutError, shrink_type
 from wspec.plan.plan import source_warps
-from wspec.plan.pointer_loads import hindrance, is_copied
+from wspec.plan.pointer_loads import hindrance, is_copied, is_volatile
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def find_streams(flow: Dataflow) -> list[Site]:
 def check_addresses(flow: Dataflow, site: Site) -> None:
     """The producer must be able to compute the coordinates, and whether the load runs. Raises Declined."""
     _check_scalars(flow, site, site.load.operands, "the address of this load", "needed for the address")
-    control = [value for op in site.load.ancestors() for value in deciding(op)]
+    control = _running(site.load)
     _check_scalars(flow, site, control, "whether this load runs", "needed to know whether it runs")
     _check_layouts(flow, site, control)
 
@@ -286,7 +286,7 @@ def _check_stores(flow: Dataflow, load: Operation, stores: list[Operation], why:
 
 def _check_fresh(load: Operation) -> None:
     """A volatile load sees what others write meanwhile, and two tasks would see different things."""
-    if isinstance(flag := load.attr("isVolatile"), IntegerAttr) and flag.value:
+    if is_volatile(load):
         raise decline(
             "unsupported-op", "this load is volatile, and more tasks than one depend on what it sees", load.location,
             "load it without volatile=True where nobody writes it while the kernel runs",
