@@ -22,6 +22,7 @@ them or by the packed form.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -160,7 +161,6 @@ _INTEGER: dict[str, Callable[[int, int], int | None]] = {
     "arith.shrui": lambda a, b: (a & 0xFF) >> b if 0 <= b < 8 else None,
     "arith.shrsi": lambda a, b: a >> b if 0 <= b < 8 else None,
 }
-_COMMUTES = frozenset(("arith.andi", "arith.ori", "arith.xori"))
 _CONVERSIONS = frozenset(("arith.sitofp", "arith.uitofp"))
 
 
@@ -193,25 +193,11 @@ def _of(type: Type, name: str) -> bool:
     return isinstance(type, TensorType) and type.element == ScalarType(name)
 
 
-def _splat(value: Value) -> str:
-    """The one number of a constant tile, as it is written; empty if there is none."""
-    if value.op is None or value.op.name != "arith.constant":
-        return ""
-    constant = value.op.attr("value")
-    return constant.text if isinstance(constant, DenseAttr) else ""
-
-
 def _integer(op: Operation) -> Step | None:
     """An operation on bytes and a constant; the tile is its first operand."""
     compute = _INTEGER.get(op.name)
-    if compute is None or not _of(op.result.type, "i8"):
-        return None
-    if op.name in _COMMUTES and not _splat(op.operands[1]):
+    if compute is None or not _of(op.result.type, "i8") or (number := op.operands[1].splat) is None:
         return None  # Triton puts constants second
-    try:
-        number = int(_splat(op.operands[1]))
-    except ValueError:
-        return None
 
     def step(value: int) -> int | None:
         made = compute(value, number)
@@ -228,8 +214,10 @@ def _shifted(op: Operation, value: Value) -> Step | None:
     """A whole number added to or taken off a float."""
     if op.name not in ("arith.addf", "arith.subf") or op.operands[0] is not value:
         return None
+    made = op.operands[1].op
+    constant = made.attr("value") if made is not None and made.name == "arith.constant" else None
     try:
-        number = float(_splat(op.operands[1]))
+        number = float(constant.text) if isinstance(constant, DenseAttr) else math.nan
     except ValueError:
         return None
     if not number.is_integer():

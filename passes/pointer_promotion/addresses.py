@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.types import DenseAttr, IntegerAttr, PointerType, ScalarType, TensorType, Type
+from wspec.ir.shapes import shape_of
+from wspec.ir.types import PointerType, ScalarType
+from wspec.model.operations import bits
 
 Monomial = tuple[int, ...]  # sorted numbers of factors: atoms from 0 on, indices of the tile's dimensions below 0
 Polynomial = Mapping[Monomial, int]
@@ -225,17 +227,6 @@ def is_before(atom: Atom, loop: Operation) -> bool:
     return owner is not None and owner is not loop and not owner.is_inside(loop)
 
 
-def shape_of(type: Type) -> tuple[int, ...]:
-    """Of a tensor; () of a scalar."""
-    return type.shape if isinstance(type, TensorType) else ()
-
-
-def bits_of(type: Type) -> int:
-    """Of an integer, or of a tensor's elements."""
-    element = type.element if isinstance(type, TensorType) else type
-    return element.bits if isinstance(element, ScalarType) else 64
-
-
 # ---------------------------------------------------------------------------------------------- operations
 
 
@@ -270,14 +261,14 @@ def _opaque(addresses: Addresses, op: Operation) -> Expression:
 def _moved(addresses: Addresses, op: Operation) -> Expression:
     """A pointer and an offset."""
     base, offset = (addresses.of(value) for value in op.operands)
-    fits = Fits(offset.sum, shape_of(op.operands[1].type), bits_of(op.operands[1].type))
+    fits = Fits(offset.sum, shape_of(op.operands[1].type), bits(op.operands[1].type))
     wrapped, known = _merged(base, offset)
     return Expression(add(base.sum, offset.sum), base.base, wrapped, (*known, fits))
 
 
 def _widened(addresses: Addresses, op: Operation) -> Expression:
     found = addresses.of(op.operands[0])
-    fits = Fits(found.sum, shape_of(op.operands[0].type), bits_of(op.operands[0].type))
+    fits = Fits(found.sum, shape_of(op.operands[0].type), bits(op.operands[0].type))
     return replace(found, fits=(*found.fits, fits))
 
 
@@ -306,12 +297,10 @@ def _expanded(addresses: Addresses, op: Operation) -> Expression:
 
 
 def _number(addresses: Addresses, op: Operation) -> Expression:
-    value = op.attr("value")
-    if isinstance(value, IntegerAttr):
-        return Expression(constant(value.value))
-    if isinstance(value, DenseAttr) and value.text.lstrip("-").isdigit():
-        return Expression(constant(int(value.text)))
-    raise NotAffine("it depends on a table of numbers")
+    number = op.result.splat
+    if number is None:
+        raise NotAffine("it depends on a table of numbers")
+    return Expression(constant(number))
 
 
 def _modulo(addresses: Addresses, op: Operation) -> Expression:
@@ -328,8 +317,8 @@ def _ended(inner: Expression, end: Expression, op: Operation) -> Expression:
     rows = len(dims) == 1 and add(inner.sum, place, -1) == {(index(min(dims)),): 1}
     if not rows or dims_of(end.sum) or inner.base is not None or end.base is not None:
         raise NotAffine(f"it depends on {op.name} of what is no row of places side by side")
-    shape, bits = shape_of(op.result.type), bits_of(op.result.type)
-    fits = (Fits(inner.sum, shape, bits), Fits(end.sum, (), bits))
+    width = bits(op.result.type)
+    fits = (Fits(inner.sum, shape_of(op.result.type), width), Fits(end.sum, (), width))
     wrapped, known = _merged(inner, end)
     return Expression(inner.sum, None, (*wrapped, Wrapped(inner.sum, end.sum)), (*known, *fits))
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from wspec.ir.core import Operation, Value
 from wspec.ir.ops import is_elementwise
-from wspec.ir.shapes import DOTS
+from wspec.ir.shapes import DOTS, shape_of
 from wspec.ir.types import DenseArrayAttr
-from wspec.passes.pointer_promotion.addresses import Polynomial, add, atoms_in, index, is_before, shape_of
+from wspec.passes.pointer_promotion.addresses import Polynomial, add, atoms_in, index, is_before
 from wspec.passes.pointer_promotion.tiles import Dead, Tiles
+from wspec.plan.graph import Dataflow
 from wspec.plan.pointer_loads import mask_of
 
 _SAME_PLACE = frozenset({"ttg.convert_layout", "ttg.local_alloc", "ttg.local_load", "tt.fp_to_fp", "tt.bitcast"})
@@ -30,30 +31,26 @@ class Seen(Exception):
         self.op = op
 
 
-def check_unseen(function: Operation, tiles: Tiles, loaded: Value, dead: Sequence[Dead]) -> None:
+def check_unseen(flow: Dataflow, tiles: Tiles, loaded: Value, dead: Sequence[Dead]) -> None:
     """Raises Seen where an element of the loaded tile that is `dead` may be seen."""
-    users: dict[Value, list[Operation]] = {}
-    for op in function.walk():
-        for value in dict.fromkeys(op.operands):
-            users.setdefault(value, []).append(op)
     for one in dead:
-        _follow(users, tiles, loaded, one)
+        _follow(flow, tiles, loaded, one)
 
 
-def _follow(users: dict[Value, list[Operation]], tiles: Tiles, loaded: Value, dead: Dead) -> None:
+def _follow(flow: Dataflow, tiles: Tiles, loaded: Value, dead: Dead) -> None:
     start = (loaded, dead.dim)
     done, work = {start}, [start]
     while work:
         value, dim = work.pop()
-        for op in users.get(value, []):
-            for reached in _reached(users, tiles, op, value, dim, dead):
+        for op in flow.users(value):
+            for reached in _reached(flow, tiles, op, value, dim, dead):
                 if reached not in done:
                     done.add(reached)
                     work.append(reached)
 
 
 def _reached(
-    users: dict[Value, list[Operation]], tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead
+    flow: Dataflow, tiles: Tiles, op: Operation, value: Value, dim: int, dead: Dead
 ) -> list[tuple[Value, int]]:
     """The values whose elements with a dead place along a dimension depend on such elements. Raises Seen."""
     if op.name in _SAME_PLACE or (is_elementwise(op) and op.name != "tt.elementwise_inline_asm"):
@@ -79,14 +76,14 @@ def _reached(
         return [(op.result, dim + (axis <= dim))]
     if op.name == "tt.broadcast" and shape_of(value.type)[dim] == shape_of(op.result.type)[dim]:
         return [(op.result, dim)]
-    if _stores(op, value, users) and _hides(tiles, op, dim, dead):
+    if _stores(op, value, flow) and _hides(tiles, op, dim, dead):
         return []
     raise Seen(op)
 
 
-def _stores(op: Operation, value: Value, users: dict[Value, list[Operation]]) -> bool:
+def _stores(op: Operation, value: Value, flow: Dataflow) -> bool:
     """Does it put the value into memory, and nothing else: a store, or an atomic that nobody asks what was there?"""
-    if op.name != "tt.store" and (op.name != "tt.atomic_rmw" or op.result in users):
+    if op.name != "tt.store" and (op.name != "tt.atomic_rmw" or flow.users(op.result)):
         return False
     return op.operands.index(value) == 1 and op.operands.count(value) == 1
 

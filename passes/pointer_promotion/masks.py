@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import DenseAttr, IntegerAttr
+from wspec.ir.shapes import shape_of
+from wspec.model.operations import bits
 from wspec.passes.pointer_promotion.addresses import (
     Addresses,
     Expression,
@@ -18,11 +19,9 @@ from wspec.passes.pointer_promotion.addresses import (
     NotAffine,
     Polynomial,
     add,
-    bits_of,
     constant,
     dims_of,
     index,
-    shape_of,
 )
 
 _NE, _SLT, _SLE, _SGT, _SGE = 1, 2, 3, 4, 5  # arith's predicates
@@ -89,8 +88,8 @@ class Masks:
         room = add(high.sum, low.sum, -1)  # above zero, or not below
         if kind in (_SLE, _SGE):
             room = add(room, constant(1))
-        bits = bits_of(test.operands[0].type)
-        fits += [*left.fits, *right.fits, Fits(left.sum, shape, bits), Fits(right.sum, shape, bits)]
+        compared = [Fits(side.sum, shape, bits(test.operands[0].type)) for side in (left, right)]
+        fits += [*left.fits, *right.fits, *compared]
         dims = dims_of(room)
         if len(dims) != 1:
             raise NotATile("its mask is more than rows and columns below an end")
@@ -145,17 +144,9 @@ def _conjuncts(mask: Value | None) -> tuple[list[tuple[Operation, tuple[int, ...
 
 def _truth(test: Operation) -> Value | None:
     """What `where(x, 1, 0) != 0` says: x."""
-    if test.name != "arith.cmpi" or test.int_attr("predicate") != _NE or _number(test.operands[1]) != 0:
+    if test.name != "arith.cmpi" or test.int_attr("predicate") != _NE or test.operands[1].splat != 0:
         return None
     choice = test.operands[0].op
-    if choice is None or choice.name != "arith.select" or _number(choice.operands[2]) != 0:
+    if choice is None or choice.name != "arith.select" or choice.operands[2].splat != 0:
         return None
-    return choice.operands[0] if _number(choice.operands[1]) not in (None, 0) else None
-
-
-def _number(value: Value) -> int | None:
-    """What a constant is in all of its elements."""
-    known = value.op.attr("value") if value.op is not None and value.op.name == "arith.constant" else None
-    if isinstance(known, DenseAttr):
-        return int(known.text) if known.text.lstrip("-").isdigit() else None
-    return known.value if isinstance(known, IntegerAttr) else None
+    return choice.operands[0] if choice.operands[1].splat not in (None, 0) else None

@@ -21,15 +21,13 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.prune import prune
+from wspec.ir.shapes import shape_of
 from wspec.ir.types import (
     I32,
     I64,
     SMEM,
-    ArrayAttr,
     Attribute,
     DenseArrayAttr,
-    DictAttr,
-    IntegerAttr,
     Layout,
     MemDescType,
     ScalarType,
@@ -46,12 +44,12 @@ from wspec.passes.pointer_promotion.addresses import (
     add,
     index,
     is_before,
-    shape_of,
 )
 from wspec.passes.pointer_promotion.dead import Seen, check_unseen
 from wspec.passes.pointer_promotion.masks import NotATile
 from wspec.passes.pointer_promotion.tiles import ANY, Tile, Tiles
 from wspec.plan.arguments import add_arguments
+from wspec.plan.contiguity import divisibility
 from wspec.plan.graph import LOADS, STORES, Dataflow, memory_base
 from wspec.plan.partition import feeds_dot
 
@@ -100,7 +98,7 @@ def promote(module: Operation, operands_only: bool = False) -> Promoted:
         if operands_only and op not in operands:
             continue
         try:
-            found.append(_checked(function, tiles, op, accesses))
+            found.append(_checked(flow, tiles, op, accesses))
         except (NotATile, NotAffine, Seen) as why:
             left.append((op, str(why)))
     if not any(tile.op.results for tile in found):
@@ -120,7 +118,7 @@ def _moved(op: Operation) -> Value:
     return op.result if op.results else op.operands[1]
 
 
-def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequence[Operation]) -> Tile:
+def _checked(flow: Dataflow, tiles: Tiles, op: Operation, accesses: Sequence[Operation]) -> Tile:
     """The tile of an access that may become a descriptor's. Raises NotATile, NotAffine, Seen."""
     tile = tiles.of(op)
     element = _moved(op).type
@@ -133,7 +131,7 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
         raise NotATile(f"it has fewer than {LEAST_SIDE} rows")
     if inside[-1].size * element.element.bits // 8 < LEAST_BYTES:
         raise NotATile(f"its rows have fewer than {LEAST_BYTES} bytes")
-    if tile.base.index not in _aligned(function):  # Triton compiles for what a launch has
+    if divisibility(flow.function, tile.base.index) % ALIGNMENT:  # Triton compiles for what a launch has
         raise NotATile("its address is not known to be a multiple of 16 bytes")
     same = [other for other in accesses if other is not op and memory_base(other) is tile.base]
     if op.results:
@@ -142,10 +140,10 @@ def _checked(function: Operation, tiles: Tiles, op: Operation, accesses: Sequenc
         if any(memory_base(other) is None for other in accesses if other.name in STORES):
             raise NotATile("the kernel also stores to memory that it is not clear which it is")
         try:
-            check_unseen(function, tiles, op.result, tile.dead)
+            check_unseen(flow, tiles, op.result, tile.dead)
         except Seen as seen:
             tile = replace(tile, bounds=(*tile.bounds, *_none_dead(tiles, tile, seen)), dead=())
-        _check_buffers(function, tile)
+        _check_buffers(flow.function, tile)
     elif tile.dead:
         raise NotATile("rows that begin again are stored")
     elif same:
@@ -167,17 +165,6 @@ def _none_dead(tiles: Tiles, tile: Tile, seen: Seen) -> list[Bound]:
         if tiles.is_found(add(room, {(index(one.dim),): 1})):
             raise seen
         found.append(Bound(tiles.sum(room, shape), 1, ANY, "rows that begin again may be seen"))
-    return found
-
-
-def _aligned(function: Operation) -> set[int]:
-    """The arguments that are multiples of 16."""
-    known = function.attr("arg_attrs")
-    found = set()
-    for at, one in enumerate(known.items if isinstance(known, ArrayAttr) else ()):
-        for name, value in one.items if isinstance(one, DictAttr) else ():
-            if name.strip('"') == "tt.divisibility" and isinstance(value, IntegerAttr) and value.value % ALIGNMENT == 0:
-                found.add(at)
     return found
 
 

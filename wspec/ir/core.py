@@ -6,11 +6,12 @@ snapshot where they need one. A module is an `Operation` named `builtin.module`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wspec.ir.loc import UNKNOWN, Location
-from wspec.ir.types import Attribute, IntegerAttr, StringAttr, Type
+from wspec.ir.types import Attribute, DenseAttr, IntegerAttr, StringAttr, Type
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -36,6 +37,14 @@ class Value:
     def number(self) -> int | None:
         """Of an integer constant."""
         return self.op.int_attr("value") if self.op is not None and self.op.name == "arith.constant" else None
+
+    @property
+    def splat(self) -> int | None:
+        """Of an integer constant, or of a tensor that is the same one in all of its elements."""
+        known = self.op.attr("value") if self.op is not None and self.op.name == "arith.constant" else None
+        if isinstance(known, DenseAttr):
+            return int(known.text) if re.fullmatch(r"-?\d+", known.text) else None
+        return known.value if isinstance(known, IntegerAttr) else None
 
 
 @dataclass(eq=False, slots=True, repr=False)

@@ -13,7 +13,6 @@ They are lower bounds: what is not understood has runs of one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -78,7 +77,7 @@ class _Analysis:
         block = value.owner
         parent = block.parent_op if isinstance(block, Block) else None
         if parent is not None and parent.name == "tt.func":
-            return Runs(divisibility=_of_argument(parent, value))
+            return Runs(divisibility=divisibility(parent, value.index))
         if parent is None or parent.name != "scf.for":
             return Runs()
         if value.index == 0:  # lower + i * step
@@ -103,7 +102,8 @@ class _Analysis:
     def _result(self, op: Operation, value: Value, dim: int | None) -> Runs:
         match op.name:
             case "arith.constant":
-                return Runs(divisibility=_of_constant(op), constancy=MANY if _is_splat(op) else 1)
+                number = value.splat
+                return Runs(1, 1 if number is None else _power_in(number), MANY if _is_splat(op) else 1)
             case "tt.make_range":
                 start = op.int_attr("start") or 0
                 return Runs((op.int_attr("end") or 0) - start, _power_in(start))
@@ -221,19 +221,10 @@ def _is_splat(op: Operation) -> bool:
     return not isinstance(value, DenseAttr) or not value.text.startswith(("[", '"'))
 
 
-def _of_constant(op: Operation) -> int:
-    value = op.attr("value")
-    if isinstance(value, IntegerAttr):
-        return _power_in(value.value)
-    if isinstance(value, DenseAttr) and re.fullmatch(r"-?\d+", value.text):
-        return _power_in(int(value.text))
-    return 1
-
-
-def _of_argument(function: Operation, value: Value) -> int:
-    """What Triton's launcher has seen of an argument."""
+def divisibility(function: Operation, argument: int) -> int:
+    """The power of two that an argument is known to be a multiple of: what Triton's launcher has seen of it."""
     every = function.attr("arg_attrs")
-    given = every.items[value.index] if isinstance(every, ArrayAttr) else None
+    given = every.items[argument] if isinstance(every, ArrayAttr) else None
     if not isinstance(given, DictAttr):
         return 1
     said = next((one for name, one in given.items if name.strip('"') == "tt.divisibility"), None)
