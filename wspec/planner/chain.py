@@ -33,7 +33,7 @@ from wspec.planner.chain_registers import choose_registers
 from wspec.planner.cuts import Cut
 from wspec.planner.occupancy import candidates
 from wspec.planner.rings import make_channels, scratch_bytes, unique
-from wspec.target.hopper import WARP_GROUP
+from wspec.target.hopper import LEAST_REGISTERS, WARP_GROUP
 
 MULTIPLY = "mma"
 CONVERT, LEAD, STORE = "convert", "lead", "store"  # before all dots; with the first of them; behind all
@@ -164,8 +164,9 @@ def _draft(function: Operation, cuts: Cuts, depth: int | None, options: Options)
     """A plan that says which values are cut, and little else."""
     tasks = names_of(cuts)
     warps = source_warps(function)
-    helpers = tuple(Task(name, "helper", warps, 24) for name in tasks if name != MULTIPLY)
-    consumer, producer = Task(MULTIPLY, "consumer", warps, 24), Task("load", "producer", 1, 24)
+    helpers = tuple(Task(name, "helper", warps, LEAST_REGISTERS) for name in tasks if name != MULTIPLY)
+    consumer = Task(MULTIPLY, "consumer", warps, LEAST_REGISTERS)
+    producer = Task("load", "producer", 1, LEAST_REGISTERS)
     return Plan("", "", warps, (consumer, *helpers, producer), _sent(function, cuts, tasks, depth, options))
 
 

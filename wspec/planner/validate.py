@@ -41,8 +41,8 @@ from wspec.plan.plan import VERSION, Channel, Plan, is_shallow, source_warps
 from wspec.plan.registers import check_registers
 from wspec.plan.stores import BUFFER, OWN, SUBTILES, Place
 from wspec.planner.rings import block_smem, can_share, private_loads, scratch_bytes
-from wspec.planner.validate_chain import check_chain, mismatch
-from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, WARP_GROUP
+from wspec.planner.validate_chain import check_chain, check_task_registers, mismatch
+from wspec.target.hopper import BLOCK_SHARED_BYTES, BLOCK_THREADS, LEAST_REGISTERS, WARP_GROUP
 
 _MOST_WARPS = BLOCK_THREADS // 32
 
@@ -93,7 +93,7 @@ def check_numbers(plan: Plan, function: Operation) -> None:
         bounds |= {
             f"tasks.warps@{at}": (task.warps, 1, _MOST_WARPS),
             f"tasks.replicas@{at}": (task.replicas, 1, _MOST_WARPS // WARP_GROUP),
-            f"tasks.registers@{at}": (task.registers, 24, 256),
+            f"tasks.registers@{at}": (task.registers, LEAST_REGISTERS, 256),
         }
     for channel in plan.channels:
         bounds |= {
@@ -132,8 +132,7 @@ def _tasks(plan: Plan, function: Operation, loops: list[Operation], machine: Mac
     if producer.warps not in (1, 2, 4) or producer.replicas != 1:
         raise mismatch("tasks.warps", "the producer is one task of 1, 2 or 4 warps", function)
     for task in (consumer, producer):
-        if task.registers % 8 or not 24 <= task.registers <= 256:
-            raise mismatch("tasks.registers", f"{task.registers} is not a multiple of 8 in 24..256", function)
+        check_task_registers(task, function)
     if producer.warps < (least := filling_warps((channel.fill for channel in plan.channels), 1)):
         raise mismatch("tasks.warps", f"the producer needs {least} warps to fill its channels", function)
     if plan.blocks_per_sm < 1:

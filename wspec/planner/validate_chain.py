@@ -19,7 +19,7 @@ from wspec.plan.plan import Channel, Plan, PlanError, Task
 from wspec.plan.values import buffer_for
 from wspec.planner.chain import WIDE_HELPERS, Part, project, schedules, scratch
 from wspec.planner.chain_cost import scheduled
-from wspec.target.hopper import WARP_GROUP
+from wspec.target.hopper import LEAST_REGISTERS, WARP_GROUP
 
 
 def check_chain(plan: Plan, function: Operation, sites: dict[int, Site]) -> int:
@@ -62,6 +62,14 @@ def mismatch(field: str, message: str, function: Operation) -> Declined:
     return Declined(Remark("plan-mismatch", f"plan: {field}: {message}", function.location, note=note))
 
 
+def check_task_registers(task: Task, function: Operation) -> None:
+    """A number that setmaxnreg takes. Raises Declined."""
+    if task.registers % 8 or not LEAST_REGISTERS <= task.registers <= 256:
+        raise mismatch(
+            "tasks.registers", f"{task.registers} is not a multiple of 8 in {LEAST_REGISTERS}..256", function
+        )
+
+
 def _value(plan: Plan, channel: Channel, function: Operation) -> None:
     field = f"channels.{channel.name}"
     op = next((op for op in function.walk() if id_of(op) == channel.loads[0]), None) if channel.loads else None
@@ -97,8 +105,7 @@ def _helper(plan: Plan, helper: Task, part: Part, function: Operation) -> None:
     if (helper.warps, helper.replicas) not in allowed:
         words = " or ".join(f"{replicas} of {warps} warps" for warps, replicas in allowed)
         raise mismatch("tasks.warps", f"a helper is {words} here", function)
-    if helper.registers % 8 or not 24 <= helper.registers <= 256:
-        raise mismatch("tasks.registers", f"{helper.registers} is not a multiple of 8 in 24..256", function)
+    check_task_registers(helper, function)
 
 
 def _readers(plan: Plan, parts: dict[str, Part], function: Operation) -> None:
