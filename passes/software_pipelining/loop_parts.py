@@ -138,7 +138,7 @@ def continues(before: LoopParts, parts: LoopParts) -> bool:
         return False
     if len(users) != len(before.later) or len(before.later) != len(parts.later):
         return False
-    return _counterparts(before, parts) is not None
+    return _alike(before, parts)
 
 
 def source_of(parts: LoopParts, before: LoopParts, index: int) -> int:
@@ -146,8 +146,8 @@ def source_of(parts: LoopParts, before: LoopParts, index: int) -> int:
     return before.loop.results.index(parts.loop.operands[3 + index])
 
 
-def _counterparts(before: LoopParts, parts: LoopParts) -> list[Value] | None:
-    """For what crosses in a loop, what crosses in the one before at the same place; None when they differ."""
+def _alike(before: LoopParts, parts: LoopParts) -> bool:
+    """Do the late parts compute the same, of what crosses at the same places?"""
     ours = {*parts.taken, *(parts.body.args[1 + i] for i in parts.later)}
     theirs = {*before.taken, *(before.body.args[1 + i] for i in before.later)}
     match = Match(ours, theirs)
@@ -158,6 +158,4 @@ def _counterparts(before: LoopParts, parts: LoopParts) -> list[Value] | None:
         ends = parts.body.terminator.operands[index], before.body.terminator.operands[source]
         same = same and match.operand(*ends)
     found = [match.there.get(value) for value in parts.taken]
-    if not same or None in found or len(set(found)) != len(before.taken):
-        return None
-    return [value for value in found if value is not None]
+    return same and None not in found and len(set(found)) == len(before.taken)
