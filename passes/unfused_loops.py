@@ -47,7 +47,7 @@ def unfuse_loops(module: Operation) -> None:
         if counter is not None:
             found = True
             outer, inner = _nested(module, loop, counter)
-            _begin(outer, inner)
+            _begin(inner)
             _end(outer, inner, counter)
             _drop_constant(module, inner)
             _drop_constant(module, outer)
@@ -146,7 +146,7 @@ def _nested(module: Operation, loop: Operation, counter: _Counter) -> tuple[Oper
     return outer, inner
 
 
-def _begin(outer: Operation, inner: Operation) -> None:
+def _begin(inner: Operation) -> None:
     """What an inner loop does in its first iteration only is done before it."""
     body = inner.regions[0].block
     now = body.args[0]
@@ -257,8 +257,7 @@ def _behind(inner: Operation, op: Operation, kept: list[Value], block: Block) ->
             if value.owner is body and value.index > 0 and yielded[value.index - 1] is value:
                 continue
             return  # it looks at what only the last iteration knows
-    values = {**last, **{arg: inner.results[arg.index - 1] for arg in body.args[1:]}}
-    values.update(last)
+    values = {**{arg: inner.results[arg.index - 1] for arg in body.args[1:]}, **last}
     build = Builder.behind(inner, op.location)
     for one in region.ops[:-1]:
         build.add(one.clone(values))

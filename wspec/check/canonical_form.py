@@ -120,10 +120,8 @@ class Normal:
         """The iteration of the task furthest behind in loops over `space`, inside the iterations `path` around it."""
         key = (space, path)
         if key not in bases:
-            positions = [
-                p for i, task in enumerate(state.tasks) if (p := self._standing(i, task, space, path)) != NOBODY
-            ]
-            bases[key] = min(positions, default=0)
+            standing = (self._standing(index, task, space, path) for index, task in enumerate(state.tasks))
+            bases[key] = min((position for position in standing if position != NOBODY), default=0)
         return bases[key]
 
     def _at(self, state: State, loop: Operation, path: Path) -> int:
@@ -133,10 +131,6 @@ class Normal:
                 if one.op is loop:
                     return self._in_loop(state.tasks[index], one, path)[0]
         return NOBODY
-
-    def _positions(self, state: State, space: int, path: Path) -> list[int]:
-        found = (self._standing(index, task, space, path) for index, task in enumerate(state.tasks))
-        return [position for position in found if position != NOBODY]
 
     def _standing(self, index: int, task: Task, space: int, path: Path) -> int:
         """Where a task stands in loops over `space`: 0 before them, NOBODY behind them or without any."""

@@ -20,7 +20,6 @@ from wspec.check.linear import Linear, Space, Terms
 from wspec.ir.core import Operation
 from wspec.ir.types import ArrayAttr, DictAttr, IntegerAttr
 
-_SUMS = frozenset(("arith.addi", "arith.subi"))
 _EITHER = frozenset(("arith.minsi", "arith.maxsi"))
 _NO_WAY = 1  # divides everything
 _WIDE = frozenset(("i32", "i64", "index"))  # the others wrap

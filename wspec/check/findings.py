@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wspec.diagnostics import REASONS, Remark, place_text, render
+from wspec.diagnostics import REASONS, Remark, render
 from wspec.ir.loc import UNKNOWN, Location
 from wspec.ir.rows import Apart
 
@@ -127,9 +126,3 @@ class Report:
             return f"proved: no deadlock and no race, for any trip count ({size})"
         verdict = f"{len(self.errors)} error{'s' if len(self.errors) != 1 else ''}" if self.errors else "not proved"
         return f"{verdict}, {len(self.undecided)} undecided ({size})"
-
-
-def places(findings: tuple[Finding, ...]) -> Iterator[str]:
-    """`code file:line` of each finding."""
-    for one in findings:
-        yield f"{one.code} {place_text(one.location)}".strip()

@@ -174,10 +174,6 @@ def _coordinate(op: Operation, value: Value) -> bool:
     return value in op.operands[:first] and value not in op.operands[first:]
 
 
-def _known(value: Value) -> int | None:
-    return constant(value.op) if value.op is not None and value.op.name == "arith.constant" else None
-
-
 class _Task:
     """The steps of one task."""
 

@@ -54,7 +54,7 @@ class _Liveness:
                 self.keep_op(owner)
                 self._through_result(owner, value.index)
             elif owner.parent_op is not None:
-                self._through_argument(owner.parent_op, owner, value.index)
+                self._through_argument(owner.parent_op, value.index)
 
     def _through_result(self, op: Operation, index: int) -> None:
         if op.name == "scf.for":
@@ -63,7 +63,7 @@ class _Liveness:
             for region in op.regions:
                 self.keep(region.block.terminator.operands[index])
 
-    def _through_argument(self, op: Operation, block: Block, index: int) -> None:
+    def _through_argument(self, op: Operation, index: int) -> None:
         if op.name == "scf.for" and index > 0:
             self._carried(op, index - 1)
 

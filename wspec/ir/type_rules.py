@@ -256,14 +256,14 @@ def _dot(op: Operation) -> Messages:
 
 
 def _load(op: Operation) -> Messages:
-    yield from _one_shape(op, [op.operands[0], op.result, *op.operands[1:]])
+    yield from _one_shape([op.operands[0], op.result, *op.operands[1:]])
 
 
 def _store(op: Operation) -> Messages:
-    yield from _one_shape(op, op.operands)
+    yield from _one_shape(op.operands)
 
 
-def _one_shape(op: Operation, values: Sequence[Value]) -> Messages:
+def _one_shape(values: Sequence[Value]) -> Messages:
     first = values[0].type
     for value in values[1:]:
         if _shape(first) is not None and _shape(value.type) is not None and _shape(first) != _shape(value.type):
@@ -281,7 +281,7 @@ def _descriptor_tile(op: Operation, tile: Type) -> Messages:
         yield f"moves {tile} with a descriptor of {block.block}"
 
 
-def _same_tile(op: Operation, register: Value, buffer: Value) -> Messages:
+def _same_tile(register: Value, buffer: Value) -> Messages:
     """A tensor and the buffer it goes to or comes from."""
     if not isinstance(buffer.type, MemDescType):
         yield f"needs a buffer, has {buffer.type}"
@@ -291,7 +291,7 @@ def _same_tile(op: Operation, register: Value, buffer: Value) -> Messages:
 
 def _local_alloc(op: Operation) -> Messages:
     if op.operands:
-        yield from _same_tile(op, op.operands[0], op.result)
+        yield from _same_tile(op.operands[0], op.result)
 
 
 def _memdesc_index(op: Operation) -> Messages:
@@ -458,8 +458,8 @@ _RULES: dict[str, Rule] = {
     "tt.descriptor_load": _counted(1, 1, lambda op: _descriptor_tile(op, op.result.type)),
     "tt.descriptor_store": _counted(2, 0, lambda op: _descriptor_tile(op, op.operands[1].type)),
     "ttg.local_alloc": _counted(0, 1, _local_alloc),
-    "ttg.local_load": _counted(1, 1, lambda op: _same_tile(op, op.result, op.operands[0])),
-    "ttg.local_store": _counted(2, 0, lambda op: _same_tile(op, op.operands[0], op.operands[1])),
+    "ttg.local_load": _counted(1, 1, lambda op: _same_tile(op.result, op.operands[0])),
+    "ttg.local_store": _counted(2, 0, lambda op: _same_tile(op.operands[0], op.operands[1])),
     "ttg.memdesc_index": _counted(2, 1, _memdesc_index),
     "ttg.memdesc_trans": _counted(1, 1, _transpose),
     "ttg.memdesc_reshape": _counted(1, 1, _reshape),

@@ -233,11 +233,11 @@ def check_memory(flow: Dataflow, sites: list[Site]) -> None:
     """
     ahead = _loads_in(flow, [value for site in sites for value in (*site.load.operands, *_running(site.load))])
     for load in sorted({*ahead, *(site.load for site in sites)}, key=id_of):
-        _check_stores(flow, load, flow.conflicts(load), "this load would run ahead of a store that may write the same")
+        _check_stores(load, flow.conflicts(load), "this load would run ahead of a store that may write the same")
     control = [value for op in flow.function.walk() for value in deciding(op)]
     single = {op for op in flow.function.walk() if op.name in LOADS and not isinstance(op.result.type, TensorType)}
     for load in sorted({*_loads_in(flow, control), *single}, key=id_of):
-        _check_stores(flow, load, flow.conflicts(load), "several tasks would load this, and a store may write the same")
+        _check_stores(load, flow.conflicts(load), "several tasks would load this, and a store may write the same")
         _check_fresh(load)
     for load in ahead:
         _check_fresh(load)
@@ -273,7 +273,7 @@ def _running(load: Operation) -> list[Value]:
     return [value for op in load.ancestors() for value in deciding(op)]
 
 
-def _check_stores(flow: Dataflow, load: Operation, stores: list[Operation], why: str) -> None:
+def _check_stores(load: Operation, stores: list[Operation], why: str) -> None:
     for store in stores:
         raise decline(
             "memory-alias",

@@ -60,7 +60,7 @@ def predict(
     loop, copied = heaviest(loops, machine), arranged.copied
     work = loop_work(loop, machine)
     products = accumulates_only(loop, copied)
-    ours = _specialized(loop, work, specialized(loop, work), arranged, machine)
+    ours = _specialized(loop, specialized(loop, work), arranged, machine)
     plain = _plain(loops, loop, work, warps, copied, machine)
     cycles, before = estimate.cycles(ours), estimate.cycles(plain)
     if products:  # while a tile starts and ends, other blocks' tiles come all the same
@@ -78,9 +78,7 @@ def predict(
     return Prediction(round(cycles, 1), round(before, 1), machine.setup_latency, max(bounds, key=lambda b: bounds[b]))
 
 
-def _specialized(
-    loop: Operation, work: Iteration, ours: Iteration, arranged: SpecializedLoops, machine: Machine
-) -> Way:
+def _specialized(loop: Operation, ours: Iteration, arranged: SpecializedLoops, machine: Machine) -> Way:
     """A buffer is handed back when the dot behind the one that reads it has been issued: of `dots` in an iteration, a
     part of an iteration later."""
     streams, blocks, dots = accumulates_only(loop, arranged.copied), arranged.blocks, len(_dots(loop))
