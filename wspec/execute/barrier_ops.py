@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wspec.execute.barrier import Barrier, NamedBarrier
-from wspec.execute.code import Decoder, Step, flow, point
+from wspec.execute.code import Decode, Decoder, Step, flow, point
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Steps, Task, Wait
 from wspec.execute.races import learn
@@ -19,7 +19,6 @@ from wspec.ptx.inline import read_inline
 from wspec.ptx.operands import Number, Operand, Register
 from wspec.ptx.syntax import Instruction
 
-Decode = Callable[[Operation, Decoder], Step]
 Predicate = Callable[[Task], bool]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wspec.execute.code import FLOW, NOTHING, Code, Decoder, Function, Step, flow, plain, run, run_plain
+from wspec.execute.code import FLOW, NOTHING, Code, Decode, Decoder, Function, Step, flow, plain, run, run_plain
 from wspec.execute.elements import bits_of, unsigned, wrap
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Item, Steps, Task, Wait
@@ -12,8 +12,6 @@ from wspec.execute.races import learn
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.types import DenseArrayAttr, IntegerAttr, OpaqueAttr
-
-Decode = Callable[[Operation, Decoder], Step]
 
 
 def move(frame: list[Item], sources: tuple[int, ...], targets: tuple[int, ...]) -> None:
@@ -196,10 +194,7 @@ def decode_function(function: Function, decoder: Decoder) -> None:
 def run_function(function: Function, task: Task) -> Steps:
     """The body in the task's frame, whose arguments are set."""
     assert function.body is not None
-    if function.body.kind == FLOW:
-        yield from function.body.act(task)
-    else:
-        function.body.act(task)
+    yield from _steps(function.body, task)
 
 
 def decode_call(op: Operation, decoder: Decoder) -> Step:
@@ -271,6 +266,7 @@ def decode_warp_specialize(op: Operation, decoder: Decoder) -> Step:
 
 
 def _steps(body: Step, task: Task) -> Steps:
+    """Any kind of step as a generator."""
     if body.kind == FLOW:
         yield from body.act(task)
     else:

@@ -8,7 +8,7 @@ import torch
 
 from wspec.execute.asynchrony import Arrival, Copy, Store
 from wspec.execute.barrier_ops import barrier_of, predicate
-from wspec.execute.code import Decoder, Step, flow, point
+from wspec.execute.code import Decode, Decoder, Step, flow, point
 from wspec.execute.descriptor import Descriptor, gather_rows, read_tile, reduce_tile, scatter_rows, write_tile
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
@@ -26,9 +26,6 @@ from wspec.execute.shared_ops import (
 )
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr
-
-Decode = Callable[[Operation, Decoder], Step]
-
 
 # -------------------------------------------------------------------------------------------- TMA, inwards
 

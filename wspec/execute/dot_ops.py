@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from wspec.execute.asynchrony import Dot, Factor
-from wspec.execute.code import Decoder, Step, flow, point
+from wspec.execute.code import Decode, Decoder, Step, flow, point
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
 from wspec.execute.limits import WARP_GROUP
@@ -18,7 +16,6 @@ from wspec.ir.core import Operation, Value, uses
 from wspec.ir.types import IntegerAttr, MemDescType, TensorType
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 
-Decode = Callable[[Operation, Decoder], Step]
 _VIEWS = frozenset(
     f"ttg.memdesc_{name}" for name in ("index", "subslice", "trans", "reshape", "reinterpret", "subview")
 )

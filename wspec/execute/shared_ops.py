@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from wspec.diagnostics import place_text
-from wspec.execute.code import Decoder, Step, plain, point
+from wspec.execute.code import Decode, Decoder, Step, plain, point
 from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
 from wspec.execute.machine import Task
@@ -16,7 +16,6 @@ from wspec.execute.shared import EMPTY, FREED, Buffer, View, describe, poison_of
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr, MemDescType
 
-Decode = Callable[[Operation, Decoder], Step]
 OFFSET = "allocation.offset"
 """Where in a block's shared memory Triton has put what an operation needs, in bytes; not there before it has."""
 
