@@ -123,7 +123,6 @@ class Dot(Reader):
             _tensor(self.b),
             _finished(self.acc),
             input_precision=self.op.int_attr("inputPrecision") or 0,
-            max_imprecise=self.op.int_attr("maxNumImpreciseAcc") or 0,
             dtype=self.dtype,
         )
         self.a = self.b = self.acc = self.result  # let go of what is not needed any more

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from wspec.execute.elements import integer_of
-from wspec.execute.minmax import maximum_number, minimum_number, unsigned_less
+from wspec.execute.minmax import maximum_number, minimum_number, unsigned_less, unsigned_maximum, unsigned_minimum
 
 Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -18,14 +18,6 @@ def _max(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 def _min(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     return minimum_number(old, value) if old.dtype.is_floating_point else torch.minimum(old, value)
-
-
-def _max_unsigned(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    return torch.where(unsigned_less(old, value), value, old)
-
-
-def _min_unsigned(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    return torch.where(unsigned_less(value, old), value, old)
 
 
 def _increase(old: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -59,8 +51,8 @@ RMW: Mapping[int, Combine] = {
     5: torch.add,
     6: _max,
     7: _min,
-    8: _max_unsigned,
-    9: _min_unsigned,
+    8: unsigned_maximum,
+    9: unsigned_minimum,
     10: lambda old, value: value,
 }
 
@@ -77,5 +69,5 @@ _REDUCE: dict[int, Combine] = {
 }
 REDUCE: Mapping[bool, Mapping[int, Combine]] = {
     True: _REDUCE,
-    False: {**_REDUCE, 2: _min_unsigned, 3: _max_unsigned},
+    False: {**_REDUCE, 2: unsigned_minimum, 3: unsigned_maximum},
 }

@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 
 from wspec.execute.context import Item, Prepare, typed
-from wspec.execute.elements import FP8, dtype_of
+from wspec.execute.elements import dtype_of
 from wspec.execute.errors import ExecutionError
-from wspec.execute.rounding import round_to, truncate_tf32
+from wspec.execute.rounding import double, round_to, truncate_tf32
 from wspec.ir.core import Operation
 
 TF32, TF32X3, IEEE, BF16X3, BF16X6 = range(5)  # inputPrecision
@@ -27,13 +27,12 @@ def dot(
     acc: torch.Tensor | None,
     *,
     input_precision: int = IEEE,
-    max_imprecise: int = 0,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """a @ b + acc, of type `dtype` (acc's when not given); without `acc` it is zero.
 
-    a: (..., M, K), b: (..., K, N), acc: (..., M, N). The integers are the attributes of the same name; both matter to
-    f32 and fp8 operands only. `max_imprecise` changes nothing: sums here are never imprecise.
+    a: (..., M, K), b: (..., K, N), acc: (..., M, N). `input_precision`, the attribute of that name, matters to f32
+    operands only.
     """
     result = dtype if dtype is not None else None if acc is None else acc.dtype
     if result is None:
@@ -42,7 +41,7 @@ def dot(
         return _integers(a, b, acc, result)
     depth, step = a.shape[-1], STEP_BYTES // a.element_size()
     single = a.dtype == torch.float32 and b.dtype == torch.float32
-    left, right = (a, b) if single else (_double(a), _double(b))
+    left, right = (a, b) if single else (double(a), double(b))
     total = acc
     for k in range(0, max(depth, 1), step):
         one, other = left[..., k : k + step], right[..., k : k + step, :]
@@ -50,10 +49,6 @@ def dot(
         total = round_to(product if total is None else product.add_(total), result)
     assert total is not None
     return total
-
-
-def _double(values: torch.Tensor) -> torch.Tensor:
-    return (values.to(torch.float32) if values.dtype in FP8 else values).to(torch.float64)
 
 
 def _integers(a: torch.Tensor, b: torch.Tensor, acc: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
@@ -71,14 +66,14 @@ def _single(a: torch.Tensor, b: torch.Tensor, precision: int) -> torch.Tensor:
     the smallest products left out.
     """
     if precision == TF32:
-        return _double(truncate_tf32(a)) @ _double(truncate_tf32(b))
+        return double(truncate_tf32(a)) @ double(truncate_tf32(b))
     if precision == TF32X3:
         return _of_parts(_parts(a, 2, torch.float32), _parts(b, 2, torch.float32), 1)
     if precision in (BF16X3, BF16X6):
         parts = 2 if precision == BF16X3 else 3
         return _of_parts(_parts(a, parts, torch.bfloat16), _parts(b, parts, torch.bfloat16), parts - 1)
     if precision == IEEE:
-        return _double(a) @ _double(b)
+        return double(a) @ double(b)
     raise ExecutionError(f"an input precision that the executor does not know: {precision}")
 
 
@@ -87,7 +82,7 @@ def _parts(values: torch.Tensor, count: int, dtype: torch.dtype) -> list[torch.T
     found, rest = [], values
     for _ in range(count):
         short = truncate_tf32(rest) if dtype == torch.float32 else rest.to(dtype).to(torch.float32)
-        found.append(_double(short))
+        found.append(double(short))
         rest = rest - short
     return found
 
@@ -103,10 +98,9 @@ def _of_parts(a: list[torch.Tensor], b: list[torch.Tensor], rank: int) -> torch.
 
 
 def _dot(op: Operation) -> Item:
-    precision, imprecise = op.int_attr("inputPrecision"), op.int_attr("maxNumImpreciseAcc")
-    options = {"input_precision": IEEE if precision is None else precision, "max_imprecise": imprecise or 0}
-    result = dtype_of(op.result.type)
-    return lambda a, b, acc: dot(a, b, acc, dtype=result, **options)
+    given, result = op.int_attr("inputPrecision"), dtype_of(op.result.type)
+    precision = IEEE if given is None else given
+    return lambda a, b, acc: dot(a, b, acc, input_precision=precision, dtype=result)
 
 
 HANDLERS: dict[str, Prepare] = {"tt.dot": typed(_dot)}

@@ -16,7 +16,7 @@ import torch
 
 from wspec.execute.context import Context, Item, Prepare, Run, typed
 from wspec.execute.elements import Array, any_of, as_unsigned, bits_of, from_numpy, signed, unsigned, wrap
-from wspec.execute.minmax import unsigned_less
+from wspec.execute.minmax import unsigned_less, unsigned_maximum, unsigned_minimum
 from wspec.ir.core import Operation
 
 Scalar = Callable[[int, int, int], int]  # (a, b, bits): a and b as the operation reads them
@@ -162,14 +162,6 @@ def _right_unsigned(a: Array, b: Array) -> Array:
 # ------------------------------------------------------------------------------------------- other tables
 
 
-def _larger_unsigned(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.where(unsigned_less(a, b), b, a)
-
-
-def _smaller_unsigned(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.where(unsigned_less(b, a), b, a)
-
-
 BINARY: dict[str, Binary] = {
     "addi": Binary(lambda a, b, bits: a + b, torch.add),
     "subi": Binary(lambda a, b, bits: a - b, torch.sub),
@@ -189,8 +181,8 @@ BINARY: dict[str, Binary] = {
     "shrui": Binary(lambda a, b, bits: a >> _shift(b, bits), _on_unsigned(_right_unsigned), True),
     "maxsi": Binary(lambda a, b, bits: max(a, b), torch.maximum),
     "minsi": Binary(lambda a, b, bits: min(a, b), torch.minimum),
-    "maxui": Binary(lambda a, b, bits: max(a, b), _larger_unsigned, True),
-    "minui": Binary(lambda a, b, bits: min(a, b), _smaller_unsigned, True),
+    "maxui": Binary(lambda a, b, bits: max(a, b), unsigned_maximum, True),
+    "minui": Binary(lambda a, b, bits: min(a, b), unsigned_minimum, True),
 }
 
 # arith.cmpi's predicate -> (is it unsigned, of two Python integers, of two tensors as signed integers)

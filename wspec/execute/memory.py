@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from wspec.execute.atomics import Combine
-from wspec.execute.elements import all_of, from_raw, raw
+from wspec.execute.elements import all_of, from_raw, integer_of, raw
 from wspec.execute.errors import ExecutionError
 from wspec.execute.races import Kind, Races
 
@@ -23,7 +23,6 @@ ALIGNMENT = 256
 _FIRST = 1 << 32  # small integers taken for addresses are errors
 _GAP = 1 << 20  # unmapped bytes between two ranges, at least
 _SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}  # of a byte offset to an element's index
-_WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(eq=False, slots=True)
@@ -142,15 +141,17 @@ class GlobalMemory:
             found = self.find(addresses, dtype.itemsize)
             _check_aligned(addresses, dtype.itemsize)
             self._note("reads", torch.tensor([addresses]), dtype.itemsize)
-            return from_raw(found.elements(_word(dtype))[(addresses - found.start) // dtype.itemsize].clone(), dtype)
+            return from_raw(
+                found.elements(integer_of(dtype))[(addresses - found.start) // dtype.itemsize].clone(), dtype
+            )
         flat = addresses.reshape(-1)
         chosen = _chosen(mask)
         if chosen is None:
             self._note("reads", flat, dtype.itemsize)
-            return from_raw(self._gather(flat, _word(dtype)), dtype).reshape(addresses.shape)
+            return from_raw(self._gather(flat, integer_of(dtype)), dtype).reshape(addresses.shape)
         self._note("reads", flat.index_select(0, chosen), dtype.itemsize)
-        out = torch.zeros(flat.shape, dtype=_word(dtype)) if other is None else raw(other).reshape(-1).clone()
-        out.scatter_(0, chosen, self._gather(flat.index_select(0, chosen), _word(dtype)))
+        out = torch.zeros(flat.shape, dtype=integer_of(dtype)) if other is None else raw(other).reshape(-1).clone()
+        out.scatter_(0, chosen, self._gather(flat.index_select(0, chosen), integer_of(dtype)))
         return from_raw(out, dtype).reshape(addresses.shape)
 
     def store(self, addresses: torch.Tensor | int, values: torch.Tensor, mask: torch.Tensor | None = None) -> None:
@@ -194,13 +195,13 @@ class GlobalMemory:
     ) -> torch.Tensor:
         """Rounds: each takes the next element of every address, so that no address occurs twice in one."""
         flat = addresses.reshape(-1)
-        before = torch.zeros(flat.shape, dtype=_word(dtype))
+        before = torch.zeros(flat.shape, dtype=integer_of(dtype))
         chosen = _chosen(mask)
         left = torch.arange(flat.numel()) if chosen is None else chosen
         self._note("changes", flat[left], dtype.itemsize)
         while left.numel():
             now, left = _first_of_each(flat[left], left)
-            old = self._gather(flat[now], _word(dtype))
+            old = self._gather(flat[now], integer_of(dtype))
             before[now] = old
             self._scatter(flat[now], raw(change(from_raw(old, dtype), now)))
         return from_raw(before, dtype).reshape(addresses.shape)
@@ -272,10 +273,6 @@ class GlobalMemory:
             raise ExecutionError(self._outside(int(outside[0]), dtype.itemsize))
         found = self._ranges[at]
         return _Part(found.elements(dtype), (inside - found.start) >> _SHIFT[dtype.itemsize], chosen)
-
-
-def _word(dtype: torch.dtype) -> torch.dtype:
-    return _WORDS[dtype.itemsize]
 
 
 def _chosen(mask: torch.Tensor | None) -> torch.Tensor | None:

@@ -49,3 +49,13 @@ def unsigned_less(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return ~a & b
     flip = torch.iinfo(a.dtype).min
     return (a ^ flip) < (b ^ flip)
+
+
+def unsigned_maximum(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Of the bits as unsigned numbers."""
+    return torch.where(unsigned_less(a, b), b, a)
+
+
+def unsigned_minimum(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Of the bits as unsigned numbers."""
+    return torch.where(unsigned_less(b, a), b, a)

@@ -31,6 +31,11 @@ def round_to(values: torch.Tensor, dtype: torch.dtype, mode: str = RTNE) -> torc
     return nearest if mode == RTNE else _back_towards_zero(values, nearest)
 
 
+def double(values: torch.Tensor) -> torch.Tensor:
+    """Floats as f64, which holds them all."""
+    return round_to(values, torch.float64)
+
+
 def _nearest(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if values.dtype == torch.float64 and dtype.itemsize < 4:
         values = round_to_odd(values)

@@ -10,7 +10,7 @@ import torch
 from wspec.execute.context import Context, Item, Prepare, Run, typed
 from wspec.execute.elements import FP8, dtype_of
 from wspec.execute.errors import ExecutionError
-from wspec.execute.rounding import round_to
+from wspec.execute.rounding import double, round_to
 from wspec.ir.core import Operation
 from wspec.ir.types import DenseArrayAttr
 
@@ -36,7 +36,7 @@ def _fp4_to_fp(op: Operation) -> Callable[[torch.Tensor], Item]:
 def scale_factors(scale: torch.Tensor) -> torch.Tensor:
     """Scales as f64: bytes are exponents (e8m0, 255 is NaN), fp8 numbers themselves."""
     if scale.dtype in FP8:
-        return scale.to(torch.float32).to(torch.float64)
+        return double(scale)
     exponent = scale.to(torch.int64) & 255
     factors = torch.ldexp(torch.ones(scale.shape, dtype=torch.float64), exponent - 127)
     return torch.where(exponent == 255, torch.full_like(factors, torch.nan), factors)
@@ -69,7 +69,7 @@ def _values(op: Operation, values: torch.Tensor, which: str, pack: str, k_axis: 
         along_k = op.int_attr(pack) != 0
         axis = k_axis if along_k else -3 - k_axis
         return unpack_fp4(values, values.dim() + axis).to(torch.float64)
-    return (values.to(torch.float32) if values.dtype in FP8 else values).to(torch.float64)
+    return double(values)
 
 
 def _scaled(values: torch.Tensor, scale: torch.Tensor | None, k_axis: int) -> torch.Tensor:
