@@ -254,11 +254,11 @@ def test_views_are_the_same_memory() -> None:
 
 def test_overlap_is_exact_within_a_type() -> None:
     whole = allocated(2, 8, 8)
-    zero, one = (whole.part(at, whole.data[at]) for at in range(2))
-    left, right = (one.part(at, one.data[:, at : at + 4]) for at in (0, 4))
+    zero, one = (whole.part(whole.data[at]) for at in range(2))
+    left, right = (one.part(one.data[:, at : at + 4]) for at in (0, 4))
     assert whole.overlaps(zero) and not zero.overlaps(one) and one.overlaps(left)
     assert not left.overlaps(right), "columns of a tile are interleaved, but share no element"
-    assert left.overlaps(one.part("cross", one.data[2:4]))
+    assert left.overlaps(one.part(one.data[2:4]))
     assert not allocated(2).overlaps(allocated(2))
 
 
@@ -268,11 +268,11 @@ def test_another_type_holds_nothing_of_the_first() -> None:
     other = ring.under_type(Operation.create("ttg.memdesc_reinterpret"), (16, 16), torch.float16)
     assert other.poison_state() == LOST
     other.put(torch.zeros(16, 16))
-    states = [ring.part(at, ring.data[at]).poison_state() for at in range(3)]
+    states = [ring.part(ring.data[at]).poison_state() for at in range(3)]
     assert states == [LOST, LOST, WRITTEN], "two buffers' worth of bytes were written"
-    ring.part("again", ring.data[2]).put(torch.ones(8, 16))
+    ring.part(ring.data[2]).put(torch.ones(8, 16))
     assert other.poison_state() == WRITTEN, "the third buffer is not in it"
-    ring.part("first", ring.data[1]).put(torch.ones(8, 16))
+    ring.part(ring.data[1]).put(torch.ones(8, 16))
     assert other.poison_state() == LOST
 
 
@@ -358,9 +358,9 @@ def test_what_is_written_over_in_parts_is_gone() -> None:
     op = Operation.create("ttg.local_alloc")
     old = Buffer.allocate(op, (8, 32), torch.float16).whole()
     new = old.under_type(op, (8, 32), torch.float16)
-    upper, lower = (new.part(at, new.data[at : at + 4]) for at in (0, 4))
+    upper, lower = (new.part(new.data[at : at + 4]) for at in (0, 4))
     (left,) = old.without(upper)
     assert (left.first, left.last) == (lower.first, lower.last)
     assert left.without(lower) == [] and left.without(upper) == [left]
-    column = new.part("column", new.data[:, :8])
+    column = new.part(new.data[:, :8])
     assert old.without(column) == [old], "it has gaps"

@@ -94,16 +94,15 @@ class View:
         self.data = data
         self.state = buffer.state.as_strided(data.shape, data.stride(), data.storage_offset())
         self.path = path  # "[2]", for people
-        self.children: dict[object, View] = {}  # views made of this one before
+        self.children: dict[object, View] = {}  # views made of this one before, by the operation and what it says
         size = data.element_size()
         self.first = int(data.storage_offset()) * size  # bytes of the buffer that it spans: [first, last)
         reach = sum((n - 1) * stride for n, stride in zip(data.shape, data.stride(), strict=True))
         self.last = self.first + (reach + 1) * size
 
-    def part(self, key: object, data: torch.Tensor, path: str = "") -> View:
-        """The view of some of this one's elements, made once."""
-        made = self.children[key] = View(self.buffer, data, self.path + path)
-        return made
+    def part(self, data: torch.Tensor, path: str = "") -> View:
+        """The view of some of this one's elements."""
+        return View(self.buffer, data, self.path + path)
 
     def under_type(self, op: Operation, shape: tuple[int, ...], dtype: torch.dtype) -> View:
         """The same bytes as another buffer. The shape may be smaller than these."""
@@ -112,8 +111,7 @@ class View:
         made.group.append(made)
         made.base_bytes = self.buffer.base_bytes + self.first
         made.forget(LOST if bool((self.state == WRITTEN).any()) else EMPTY)
-        self.children[(shape, dtype)] = view = made.whole()
-        return view
+        return made.whole()
 
     @property
     def barrier_key(self) -> int:
@@ -169,12 +167,11 @@ class View:
 
     def _shares_element(self, other: View) -> bool:
         marks = torch.zeros(self.buffer.data.numel(), dtype=torch.bool)
-        for view, value in ((self, True), (other, False)):
-            place = marks.as_strided(view.data.shape, view.data.stride(), view.data.storage_offset())
-            if not value:
-                return bool(place.any())
-            place.fill_(True)
-        return False
+        mine, others = (
+            marks.as_strided(data.shape, data.stride(), data.storage_offset()) for data in (self.data, other.data)
+        )
+        mine.fill_(True)
+        return bool(others.any())
 
     # ---- contents
 
@@ -249,8 +246,7 @@ def poison_of(dtype: torch.dtype) -> float:
         return float("nan")
     if dtype is torch.bool:
         return True
-    pattern = int.from_bytes(b"\xaa" * dtype.itemsize, "little", signed=dtype.is_signed)
-    return pattern
+    return int.from_bytes(b"\xaa" * dtype.itemsize, "little", signed=dtype.is_signed)
 
 
 def name_of(value: Value) -> str:

@@ -237,14 +237,20 @@ def decode_local_store(op: Operation, decoder: Decoder) -> Step:
 Cut = Callable[[View, Sequence[int]], View]
 
 
-def _view(op: Operation, decoder: Decoder, cut: Cut) -> Step:
-    """A view of the first operand; the other operands are integers."""
+def _view(op: Operation, decoder: Decoder, which: tuple[object, ...], cut: Cut) -> Step:
+    """A view of the first operand, made once for each `which` and values of the other operands, which are integers."""
     first, *others = decoder.slots.all(op.operands)
     result = decoder.slots.of(op.results[0])
 
     def look(task: Task) -> None:
         frame = task.frame
-        frame[result] = cut(frame[first], [frame[other] for other in others])
+        view: View = frame[first]
+        operands = [frame[other] for other in others]
+        key = (op.name, *which, *operands)
+        found = view.children.get(key)
+        if found is None:
+            found = view.children[key] = cut(view, operands)
+        frame[result] = found
 
     return plain(look)
 
@@ -252,14 +258,11 @@ def _view(op: Operation, decoder: Decoder, cut: Cut) -> Step:
 def decode_memdesc_index(op: Operation, decoder: Decoder) -> Step:
     def cut(view: View, operands: Sequence[int]) -> View:
         index = operands[0]
-        found = view.children.get(index)
-        if found is None:
-            if not 0 <= index < view.data.shape[0]:
-                raise ExecutionError(f"buffer {index} of a ring of {view.data.shape[0]}", op.location)
-            found = view.part(index, view.data[index], f"[{index}]")
-        return found
+        if not 0 <= index < view.data.shape[0]:
+            raise ExecutionError(f"buffer {index} of a ring of {view.data.shape[0]}", op.location)
+        return view.part(view.data[index], f"[{index}]")
 
-    return _view(op, decoder, cut)
+    return _view(op, decoder, (), cut)
 
 
 def decode_memdesc_subslice(op: Operation, decoder: Decoder) -> Step:
@@ -271,45 +274,31 @@ def decode_memdesc_subslice(op: Operation, decoder: Decoder) -> Step:
     path = "[" + ", ".join(f"{first}:{last}" for first, last in ranges) + "]"
 
     def cut(view: View, operands: Sequence[int]) -> View:
-        found = view.children.get(ranges)
-        if found is None:
-            if any(last > size for (_, last), size in zip(ranges, view.data.shape, strict=True)):
-                raise ExecutionError(f"{path} is not inside of a buffer of {tuple(view.data.shape)}", op.location)
-            found = view.part(ranges, view.data[tuple(slice(*part) for part in ranges)], path)
-        return found
+        if any(last > size for (_, last), size in zip(ranges, view.data.shape, strict=True)):
+            raise ExecutionError(f"{path} is not inside of a buffer of {tuple(view.data.shape)}", op.location)
+        return view.part(view.data[tuple(slice(*part) for part in ranges)], path)
 
-    return _view(op, decoder, cut)
+    return _view(op, decoder, ranges, cut)
 
 
 def decode_memdesc_trans(op: Operation, decoder: Decoder) -> Step:
     order = op.attr("order")
     if not isinstance(order, DenseArrayAttr):
         raise ExecutionError(f"{op.name} without an order", op.location)
-    key = ("trans", order.values)
-
-    def cut(view: View, operands: Sequence[int]) -> View:
-        found = view.children.get(key)
-        return found if found is not None else view.part(key, view.data.permute(order.values))
-
-    return _view(op, decoder, cut)
+    return _view(op, decoder, order.values, lambda view, operands: view.part(view.data.permute(order.values)))
 
 
 def decode_memdesc_reshape(op: Operation, decoder: Decoder) -> Step:
     shape = memdesc(op).shape
-    key = ("reshape", shape)
 
     def cut(view: View, operands: Sequence[int]) -> View:
-        found = view.children.get(key)
-        if found is None:
-            try:
-                data = view.data.view(shape)
-            except RuntimeError:
-                text = f"a reshape of a buffer that is not contiguous, {tuple(view.data.shape)} to {shape}"
-                raise ExecutionError(f"{text}, is not supported", op.location) from None
-            found = view.part(key, data)
-        return found
+        try:
+            return view.part(view.data.view(shape))
+        except RuntimeError:
+            text = f"a reshape of a buffer that is not contiguous, {tuple(view.data.shape)} to {shape}"
+            raise ExecutionError(f"{text}, is not supported", op.location) from None
 
-    return _view(op, decoder, cut)
+    return _view(op, decoder, shape, cut)
 
 
 def decode_memdesc_reinterpret(op: Operation, decoder: Decoder) -> Step:
@@ -318,16 +307,13 @@ def decode_memdesc_reinterpret(op: Operation, decoder: Decoder) -> Step:
     shape, dtype = type.shape, dtype_of(type.element)
 
     def cut(view: View, operands: Sequence[int]) -> View:
-        found = view.children.get((shape, dtype))
-        if found is None:
-            size = torch.Size(shape).numel() * dtype.itemsize
-            if size > view.last - view.first or not view.is_dense:
-                text = f"{size} bytes cannot be had of a view of {tuple(view.data.shape)}"
-                raise ExecutionError(f"ttg.memdesc_reinterpret: {text}", op.location)
-            found = view.under_type(op, shape, dtype)
-        return found
+        size = torch.Size(shape).numel() * dtype.itemsize
+        if size > view.last - view.first or not view.is_dense:
+            text = f"{size} bytes cannot be had of a view of {tuple(view.data.shape)}"
+            raise ExecutionError(f"ttg.memdesc_reinterpret: {text}", op.location)
+        return view.under_type(op, shape, dtype)
 
-    return _view(op, decoder, cut)
+    return _view(op, decoder, (shape, dtype), cut)
 
 
 DECODERS: dict[str, Decode] = {
