@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -126,30 +127,27 @@ def _of_poison(write: Write) -> Write:
     return lambda tile: write(torch.full_like(tile, float("nan")) if tile.is_floating_point() else tile)
 
 
-def decode_tma_store(op: Operation, decoder: Decoder) -> Step:
-    desc, *coordinates = decoder.slots.all(op.operands[:-1])
-    buffer = decoder.slots.of(op.operands[-1])
+def _store_tile(op: Operation, decoder: Decoder, write: Callable[..., None]) -> Step:
+    """`write` gets global memory, the descriptor, the coordinates and the tile."""
+    desc, *coordinates, buffer = decoder.slots.all(op.operands)
 
     def prepare(task: Task) -> Write:
         frame, memory = task.frame, task.context.memory
         target, place = _descriptor(task, op, frame[desc], frame[buffer]), [frame[slot] for slot in coordinates]
-        return lambda tile: write_tile(memory, target, place, tile)
+        return lambda tile: write(memory, target, place, tile)
 
     return _store(op, decoder, prepare)
+
+
+def decode_tma_store(op: Operation, decoder: Decoder) -> Step:
+    return _store_tile(op, decoder, write_tile)
 
 
 def decode_tma_reduce(op: Operation, decoder: Decoder) -> Step:
-    desc, *coordinates = decoder.slots.all(op.operands[:-1])
-    buffer, kind = decoder.slots.of(op.operands[-1]), op.int_attr("kind")
+    kind = op.int_attr("kind")
     if kind is None:
         raise ExecutionError(f"{op.name} without a kind", op.location)
-
-    def prepare(task: Task) -> Write:
-        frame, memory = task.frame, task.context.memory
-        target, place = _descriptor(task, op, frame[desc], frame[buffer]), [frame[slot] for slot in coordinates]
-        return lambda tile: reduce_tile(memory, target, place, tile, kind)
-
-    return _store(op, decoder, prepare)
+    return _store_tile(op, decoder, partial(reduce_tile, kind=kind))
 
 
 def decode_tma_scatter(op: Operation, decoder: Decoder) -> Step:
