@@ -13,7 +13,7 @@ a plan is made.
 from __future__ import annotations
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, functions
 from wspec.ir.prune import prune
 from wspec.ir.types import Layout, MemDescType, TensorDescType, TensorType
 
@@ -22,14 +22,13 @@ _SAME_ELEMENTS = frozenset({"ttg.convert_layout", "tt.reshape"})
 
 def share_boxed_operands(module: Operation) -> None:
     """Do so in place."""
-    functions = [op for op in module.walk() if op.name == "tt.func"]
     changed = False
     for dot in [op for op in module.walk() if op.name == "ttng.warp_group_dot"]:
         load = _box(dot)
         if load is not None:
             _share(dot, load)
             changed = True
-    for function in functions if changed else ():
+    for function in functions(module) if changed else ():
         prune(function.regions[0].block)
 
 

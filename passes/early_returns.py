@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.core import Block, Operation, Region, Value, functions, replace_uses
 from wspec.ir.types import I1
 
 
 def nest_returns(module: Operation) -> None:
     """Do so in the module's kernel, in place, where all its jumps go forward and its ways do not cross."""
-    functions = [op for op in module.walk() if op.name == "tt.func"]
-    if len(functions) != 1 or len(functions[0].regions[0].blocks) == 1:
+    kernels = functions(module)
+    if len(kernels) != 1 or len(kernels[0].regions[0].blocks) == 1:
         return
-    (function,) = functions
+    (function,) = kernels
     made = function.clone({})
     try:
         _Nesting(made).run()

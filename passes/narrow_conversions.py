@@ -11,7 +11,7 @@ made, which counts that memory.
 from __future__ import annotations
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.core import Operation, Value, functions, replace_uses
 from wspec.ir.ops import is_elementwise, is_pure
 from wspec.ir.prune import prune
 from wspec.ir.types import DenseAttr, Layout, TensorType
@@ -21,7 +21,7 @@ _TARGETS = frozenset({"ttg.nvidia_mma", "ttg.blocked"})
 
 def narrow_conversions(module: Operation) -> None:
     """Do so in place."""
-    for function in [op for op in module.walk() if op.name == "tt.func"]:
+    for function in functions(module):
         made: dict[tuple[Value, Layout], Value] = {}
         found = {}
         for op in [op for op in function.walk() if op.name == "ttg.convert_layout"]:

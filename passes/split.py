@@ -31,7 +31,7 @@ from itertools import groupby
 
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.core import Block, Operation, Region, Value, functions, replace_uses
 from wspec.ir.numbering import ID, id_of
 from wspec.ir.prune import prune
 from wspec.ir.types import I32, IntegerAttr, MemDescType, StringAttr, i32
@@ -45,7 +45,7 @@ from wspec.plan.values import channel_name, cut_values, drop_effects, value_buff
 
 def split(module: Operation, plan: Plan) -> Operation:
     """Replace the function's body by one `ttg.warp_specialize` with a task in each region."""
-    function = next(op for op in module.walk() if op.name == "tt.func")
+    function = functions(module)[0]
     body = function.regions[0].block
     buffers = {channel.name: value_buffer(body, channel) for channel in plan.values}
     tasks = plan.regions()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wspec.ir.builder import PREDICATES, Builder
-from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.core import Block, Operation, Region, Value, functions, replace_uses
 from wspec.ir.ops import is_pure
 from wspec.ir.prune import prune
 from wspec.ir.types import I32
@@ -52,7 +52,7 @@ def unfuse_loops(module: Operation) -> None:
             _drop_constant(module, inner)
             _drop_constant(module, outer)
             _count(outer)
-    for function in [op for op in module.walk() if op.name == "tt.func"] if found else ():
+    for function in functions(module) if found else ():
         if len(function.regions[0].blocks) == 1:
             prune(function.regions[0].block)
             _merge_equal(function, function.regions[0].block, {})

@@ -23,7 +23,7 @@ plan is made.
 from __future__ import annotations
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.core import Block, Operation, Region, Value, functions, replace_uses
 from wspec.ir.types import I32, i32
 from wspec.plan.graph import BARRIERS
 from wspec.plan.tile_table import POINTER, add_pointer, load_number
@@ -51,7 +51,7 @@ def obstacle(function: Operation) -> tuple[str, Operation] | None:
 def persist(module: Operation, *, parts: bool = False) -> Operation:
     """Wrap the kernel's body into the loop over tiles, in place; `parts`: it carries the entries' PART as well."""
     fields = (*PLACE, *PART) if parts else PLACE
-    function = next(op for op in module.walk() if op.name == "tt.func")
+    function = functions(module)[0]
     table = add_pointer(function, TABLE)
     body = function.regions[0].block
     inside = [op for op in body.ops[:-1] if op.name != "arith.constant"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import ALIGNMENT, MOST, Bound, HostDescriptor, LaunchSlice, Promotion
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Value, replace_uses
+from wspec.ir.core import Block, Operation, Value, functions, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.prune import prune
 from wspec.ir.shapes import shape_of
@@ -82,10 +82,10 @@ class Promoted:
 def promote(module: Operation, operands_only: bool = False) -> Promoted:
     """Give a module descriptors for the tiles that it loads and stores through pointers, in place; or for those alone
     that go to products."""
-    functions = [op for op in module.walk() if op.name == "tt.func"]
-    if len(functions) != 1 or len(functions[0].regions[0].blocks) != 1:
+    kernels = functions(module)
+    if len(kernels) != 1 or len(kernels[0].regions[0].blocks) != 1:
         return Promoted(None)
-    (function,) = functions
+    (function,) = kernels
     flow = Dataflow(function)
     operands = {op for op in function.walk() if op.name == "tt.load" and feeds_dot(flow, op)}
     tiles = Tiles(Addresses(function), LaunchSlice(function))

@@ -18,7 +18,7 @@ its own rows. Runs on a kernel that persist has wrapped, before the plan is made
 from __future__ import annotations
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.core import Operation, Value, functions, replace_uses
 from wspec.ir.types import i32
 from wspec.passes.stream_k.choice import HAND_ON, RESUME
 from wspec.plan.partition import hot_loops
@@ -29,7 +29,7 @@ from wspec.tile_scheduler.names import PARTIALS
 
 def divide_tiles(module: Operation) -> Operation:
     """Give the loop of a persistent kernel the bounds of its part, in place; choice.py says which can."""
-    function = next(op for op in module.walk() if op.name == "tt.func")
+    function = functions(module)[0]
     add_pointer(function, PARTIALS)
     tile = tile_loop(function)
     body = tile.regions[0].block

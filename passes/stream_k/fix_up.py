@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from wspec.ir import warp_specialize as ws
 from wspec.ir.assembly import AWAIT_WORD, SET_WORD
 from wspec.ir.builder import Builder
-from wspec.ir.core import Operation, Value, replace_uses
+from wspec.ir.core import Operation, Value, functions, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.types import (
     I1,
@@ -49,7 +49,7 @@ def fix_up(module: Operation, plan: Plan) -> Operation:
     if not plan.stream_k:
         return module
     op = ws.need(module)
-    function = next(f for f in module.walk() if f.name == "tt.func")
+    function = functions(module)[0]
     partials = next(arg for arg in function.regions[0].block.args if value_name(arg.location) == PARTIALS)
     seen = ws.capture(op, partials)
     groups = plan.consumer.replicas

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wspec.ir.builder import Builder
-from wspec.ir.core import Block, Operation, Region, Value, replace_uses
+from wspec.ir.core import Block, Operation, Region, Value, functions, replace_uses
 from wspec.ir.isomorphism import Match
 from wspec.ir.numbering import ID
 from wspec.ir.types import I32, i32
@@ -45,7 +45,7 @@ def coarsen_tiles(module: Operation, size: int, axis: int = 0) -> Operation:
 
     Raises CannotCoarsen; the module is spoilt then.
     """
-    function = next(op for op in module.walk() if op.name == "tt.func")
+    function = functions(module)[0]
     tile = tile_loop(function)
     if (found := hindrance(function, tile)) is not None:
         raise CannotCoarsen(*found)

@@ -24,7 +24,7 @@ from wspec.execute.races import Races, SharedRaces
 from wspec.execute.replay import ProgramError, Replay
 from wspec.execute.schedule import FirstReady, Program, Schedule, adversarial
 from wspec.ir import warp_specialize as ws
-from wspec.ir.core import Operation, Value
+from wspec.ir.core import Operation, Value, functions
 from wspec.ir.ops import info
 from wspec.ir.types import TensorType
 
@@ -157,7 +157,7 @@ class Kernel:
         found = self._functions.get(name)
         if found is not None:
             return found
-        op = next((op for op in _functions(self.module) if op.str_attr("sym_name") == name), None)
+        op = next((op for op in functions(self.module) if op.str_attr("sym_name") == name), None)
         if op is None:
             raise ExecutionError(f"the module has no function {name!r}", asker.location)
         found = self._functions[name] = Function(op)
@@ -245,13 +245,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _functions(module: Operation) -> Iterator[Operation]:
-    return (op for op in module.walk() if op.name == "tt.func")
-
-
 def _entry(module: Operation) -> Operation:
     """The kernel: the only function, or the only public one."""
-    found = list(_functions(module))
+    found = functions(module)
     if len(found) > 1:
         found = [op for op in found if op.str_attr("sym_visibility") != "private"]
     if len(found) != 1:

@@ -260,6 +260,11 @@ def _clone_region(
     return new
 
 
+def functions(module: Operation) -> list[Operation]:
+    """The functions of a module, in order."""
+    return [op for op in module.walk() if op.name == "tt.func"]
+
+
 def uses(root: Operation) -> dict[Value, list[tuple[Operation, int]]]:
     """A snapshot of who uses what below `root`: value -> [(operation, operand index)]."""
     found: dict[Value, list[tuple[Operation, int]]] = {}

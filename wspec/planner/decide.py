@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from wspec.decision import Decision
 from wspec.diagnostics import Declined, Remark
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, functions
 from wspec.ir.numbering import number
 from wspec.model.estimate import is_clearly_less
 from wspec.model.machine import Machine
@@ -157,24 +157,25 @@ def _coarsened(module: Operation, factor: int, machine: Machine, options: Option
 
 def function_of(module: Operation) -> Operation:
     """The kernel: the module's only function. Raises Declined for what cannot be divided into tasks at all."""
-    functions = [op for op in module.walk() if op.name == "tt.func"]
-    if len(functions) != 1:
+    found = functions(module)
+    if len(found) != 1:
         call = next((op for op in module.walk() if op.name == "tt.call"), module)
         where = call.location
         raise Declined(Remark("unsupported-op", "the kernel calls functions that are not inlined", where))
+    (function,) = found
     ctas = module.int_attr("ttg.num-ctas")
     if ctas is not None and ctas > 1:
-        raise Declined(Remark("num-ctas", f"the kernel runs in clusters of {ctas} blocks", functions[0].location))
-    if len(functions[0].regions[0].blocks) != 1:
+        raise Declined(Remark("num-ctas", f"the kernel runs in clusters of {ctas} blocks", function.location))
+    if len(function.regions[0].blocks) != 1:
         raise Declined(
             Remark(
                 "unsupported-control-flow",
                 "the kernel returns early or branches in a way that is not a for or an if",
-                functions[0].regions[0].blocks[0].terminator.location,
+                function.regions[0].blocks[0].terminator.location,
                 note="put the body under an if instead of returning early",
             )
         )
-    return functions[0]
+    return function
 
 
 def numbered(module: Operation) -> Operation:

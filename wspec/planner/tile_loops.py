@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from wspec.decision import Decision
 from wspec.diagnostics import Declined, Remark
-from wspec.ir.core import Operation
+from wspec.ir.core import Operation, functions
 from wspec.ir.numbering import id_of, number
 from wspec.model.machine import Machine
 from wspec.model.operations import loop_work
@@ -37,7 +37,7 @@ def walk_tiles(module: Operation, tiles: TileLoop | None) -> Operation:
         divide_tiles(module)
     if tiles.coarsening > 1:
         coarsen_tiles(module, tiles.coarsening, tiles.axis)
-    number(next(op for op in module.walk() if op.name == "tt.func"))
+    number(functions(module)[0])
     return module
 
 
