@@ -198,34 +198,25 @@ class _Lowering:
     # ---- structured control flow
 
     def _through(self, op: Operation, names: list[str], at: Positions) -> Positions:
-        return self._loop(op, names, at) if op.name == "scf.for" else self._branch(op, names, at)
+        if op.name == "scf.for":
+            self._loop(op, names, at)
+        else:
+            self._branch(op, names, at)
+        return at | {name: Position(op.add_result(I32), op.add_result(I32)) for name in names}
 
-    def _loop(self, op: Operation, names: list[str], at: Positions) -> Positions:
+    def _loop(self, op: Operation, names: list[str], at: Positions) -> None:
         body = op.regions[0].block
-        op.operands += [v for name in names for v in (at[name].index, at[name].phase)]
-        inside = dict(at)
-        for name in names:
-            inside[name] = Position(body.add_arg(I32), body.add_arg(I32))
-        after = self.block(body, inside)
-        body.terminator.operands += [v for name in names for v in (after[name].index, after[name].phase)]
-        return self._results(op, names, at)
+        op.operands += _values(at, names)
+        inside = {name: Position(body.add_arg(I32), body.add_arg(I32)) for name in names}
+        after = self.block(body, at | inside)
+        body.terminator.operands += _values(after, names)
 
-    def _branch(self, op: Operation, names: list[str], at: Positions) -> Positions:
+    def _branch(self, op: Operation, names: list[str], at: Positions) -> None:
         for region in op.regions:
             if not region.blocks:
                 region.add_block().append(Operation.create("scf.yield", location=op.location))
-            after = self.block(region.block, dict(at))
-            region.block.terminator.operands += [v for n in names for v in (after[n].index, after[n].phase)]
-        return self._results(op, names, at)
-
-    @staticmethod
-    def _results(op: Operation, names: list[str], at: Positions) -> Positions:
-        out = dict(at)
-        for name in names:
-            first = len(op.results)
-            op.results += [Value(I32, op, first), Value(I32, op, first + 1)]
-            out[name] = Position(op.results[first], op.results[first + 1])
-        return out
+            after = self.block(region.block, at)
+            region.block.terminator.operands += _values(after, names)
 
     # ---- abstract operations
 
@@ -263,6 +254,11 @@ class _Lowering:
             build.fence()
         _replace(op, here.index)
         return {**at, name: _advance(build, here, ring.depth)}
+
+
+def _values(at: Positions, names: list[str]) -> list[Value]:
+    """What a loop or branch carries of the rings."""
+    return [value for name in names for value in (at[name].index, at[name].phase)]
 
 
 def _by_tma(op: Operation, build: Builder, ring: Ring) -> None:

@@ -120,12 +120,11 @@ def _release_later(wait: Operation, dot: Operation) -> None:
     fence = _read_into_registers(block, wait.result)
     _hand_back(inside, wait, [previous, exists], fence)
     block.terminator.operands += [wait.result, inside.constant(1, I1)]
-    first = len(loop.results)
-    loop.results += [Value(I32, loop, first), Value(I1, loop, first + 1)]
+    last = [loop.add_result(I32), loop.add_result(I1)]
     outer = loop.parent
     behind = next(op for op in outer.ops[outer.ops.index(loop) :] if op.name == WAIT)
     after = Builder.behind(behind, wait.location)
-    _hand_back(after, wait, loop.results[first:], fence)
+    _hand_back(after, wait, last, fence)
 
 
 def _store_wait(block: Block, copy: Operation) -> Operation:

@@ -37,7 +37,7 @@ def hindrance(function: Operation, store: Operation, warps: int, registers: int)
     tiles = body.parent_op
     if tiles is None or tiles.parent is not function.regions[0].block:
         return "the loop over tiles stands in another one, or in a branch"
-    if any(loop.attr("unsignedCmp") is not None and loop.int_attr("unsignedCmp") != 0 for loop in (tiles, loops[0])):
+    if any(loop.is_set("unsignedCmp") for loop in (tiles, loops[0])):
         return "a loop counts without a sign"
     if not all(is_pure(op) for op in body.ops[body.ops.index(store) + 1 : -1]):
         return "more happens behind the store than computing"

@@ -29,7 +29,7 @@ def hindrance(function: Operation) -> tuple[str, Operation] | None:
     body = function.regions[0].block
     if loop.parent is not body:
         return "its loop stands in another one, or in a branch", loop
-    if loop.attr("unsignedCmp") is not None and loop.int_attr("unsignedCmp") != 0:
+    if loop.is_set("unsignedCmp"):
         return "its loop counts without a sign", loop
     if loop.operands[0].type != I32:
         return "its loop does not count in 32 bits", loop

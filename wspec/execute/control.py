@@ -11,7 +11,7 @@ from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.races import learn
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Region, Value
-from wspec.ir.types import DenseArrayAttr, IntegerAttr, OpaqueAttr
+from wspec.ir.types import DenseArrayAttr, OpaqueAttr
 
 
 def move(frame: list[Item], sources: tuple[int, ...], targets: tuple[int, ...]) -> None:
@@ -29,7 +29,7 @@ def decode_for(op: Operation, decoder: Decoder) -> Step:
     inits, results = decoder.slots.all(op.operands[3:]), decoder.slots.all(op.results)
     body = decoder.only_block(op.regions[0], op)
     counter, carried = body.args[0], body.args[1:]
-    bits = bits_of(op.operands[0].type) if _is_set(op, "unsignedCmp") else 0
+    bits = bits_of(op.operands[0].type) if op.is_set("unsignedCmp") else 0
 
     def positions(task: Task) -> Iterable[int]:
         lower, upper, step = (task.frame[slot] for slot in bounds)
@@ -278,11 +278,6 @@ def decode_nothing(op: Operation, decoder: Decoder) -> Step:
     for result in op.results:
         decoder.slots.of(result)  # a token: None
     return NOTHING
-
-
-def _is_set(op: Operation, name: str) -> bool:
-    flag = op.attr(name)
-    return flag is not None and not (isinstance(flag, IntegerAttr) and flag.value == 0)
 
 
 DECODERS: dict[str, Decode] = {

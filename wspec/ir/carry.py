@@ -17,7 +17,7 @@ def carry(loop: Operation, values: list[Value]) -> dict[Value, Value]:
     loop.operands += [build.zero(value.type) for value in values]
     body.terminator.operands += values
     for value in values:
-        loop.results.append(Value(value.type, loop, len(loop.results)))
+        loop.add_result(value.type)
     return {value: body.add_arg(value.type, value.location) for value in values}
 
 

@@ -179,6 +179,11 @@ class Operation:
         value = self.attr(name)
         return value.value if isinstance(value, IntegerAttr) else None
 
+    def is_set(self, name: str) -> bool:
+        """Is there a flag `name`, an integer that is not 0 or anything else?"""
+        flag = self.attr(name)
+        return flag is not None and not (isinstance(flag, IntegerAttr) and flag.value == 0)
+
     def str_attr(self, name: str) -> str | None:
         value = self.attr(name)
         return value.text if isinstance(value, StringAttr) else None
@@ -202,6 +207,11 @@ class Operation:
         return any(op is other for op in self.ancestors())
 
     # ---- changing
+
+    def add_result(self, type: Type) -> Value:
+        value = Value(type, self, len(self.results))
+        self.results.append(value)
+        return value
 
     def erase(self) -> None:
         """Take the operation out of its block. Its results must have no uses left."""
