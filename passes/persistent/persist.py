@@ -69,7 +69,7 @@ def persist(module: Operation, *, parts: bool = False) -> Operation:
     behind = loops[-1] + 1 if loops else 0
     for op in inside[:behind]:
         loop_block.append(op)
-    following = within.create("tt.addptr", [entry, within.constant(ENTRY)], [POINTER]).result
+    following = within.offset(entry, within.constant(ENTRY))
     next_ids = [load_number(within, following, at) for at in fields]
     for op in inside[behind:]:
         loop_block.append(op)
@@ -91,7 +91,7 @@ def _first_entry(build: Builder, table: Value) -> tuple[Value, Value]:
     before = build.binary("arith.muli", block, load_number(build, table, 0))
     size = build.constant(ENTRY)
     mine = build.binary("arith.addi", build.binary("arith.muli", before, size), size)
-    first = build.create("tt.addptr", [table, mine], [POINTER]).result
+    first = build.offset(table, mine)
     return first, load_number(build, first, 3)
 
 

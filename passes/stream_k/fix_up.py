@@ -27,12 +27,10 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, functions, replace_uses
 from wspec.ir.loc import value_name
 from wspec.ir.types import (
-    I1,
     I32,
     Attribute,
     DenseArrayAttr,
     DenseAttr,
-    IntegerAttr,
     Layout,
     TensorType,
     i32,
@@ -147,7 +145,7 @@ def _words(value: Value) -> int:
 def _slot(build: Builder, place: _Place, number: Value, size: int) -> Value:
     """A pointer to the slot of that number, where slots have that size."""
     offset = build.binary("arith.muli", number, build.constant(size))
-    return build.create("tt.addptr", [place.partials, offset], [POINTER]).result
+    return build.offset(place.partials, offset)
 
 
 def _at_the_words(build: Builder, place: _Place, number: Value, code: str) -> None:
@@ -155,10 +153,10 @@ def _at_the_words(build: Builder, place: _Place, number: Value, code: str) -> No
     slot = _slot(build, place, number, WORDS)
     numbers = TensorType((place.threads,), I32, _one_each(place.warps))
     pointers = replace(numbers, element=POINTER)
-    first = build.create("tt.addptr", [slot, build.constant(place.word)], [POINTER]).result
+    first = build.offset(slot, build.constant(place.word))
     thread = _range(build, numbers)
     many = build.create("tt.splat", [first], [pointers]).result
-    each = build.create("tt.addptr", [many, thread], [pointers]).result
+    each = build.offset(many, thread)
     build.assembly(code, each, numbers, "=&r,l,~{memory}")
 
 
@@ -177,18 +175,11 @@ def _store(build: Builder, slot: Value, offset: int, sums: Value) -> None:
 def _load(build: Builder, slot: Value, offset: int, type: object) -> Value:
     assert isinstance(type, TensorType)
     pointers = _pointers(build, slot, offset, type)
-    words = build.create("tt.load", [pointers], [replace(type, element=I32)], _LOAD).result
+    words = build.load(pointers, replace(type, element=I32), cache=3)  # in L2 only: what another block wrote
     return build.create("tt.bitcast", [words], [type]).result
 
 
 _STORE: dict[str, Attribute] = {"boundaryCheck": DenseArrayAttr(I32, ()), "cache": i32(1), "evict": i32(1)}
-_LOAD: dict[str, Attribute] = {
-    "boundaryCheck": DenseArrayAttr(I32, ()),
-    "cache": i32(3),  # in L2 only: what another block wrote
-    "evict": i32(1),
-    "isVolatile": IntegerAttr(0, I1),
-    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
-}
 
 
 def _pointers(build: Builder, slot: Value, offset: int, sums: TensorType) -> Value:
@@ -199,7 +190,7 @@ def _pointers(build: Builder, slot: Value, offset: int, sums: TensorType) -> Val
     across = _sum(build, _times(build, _shift(build, column), 64), _rest(build, column))
     whole = replace(sums, element=I32)
     parts = [build.create("tt.broadcast", [part], [whole]).result for part in (below, across)]
-    place = build.create("tt.addptr", [slot, build.constant(offset)], [POINTER]).result
+    place = build.offset(slot, build.constant(offset))
     pointers = replace(sums, element=POINTER)
     many = build.create("tt.splat", [place], [pointers]).result
     return build.create("tt.addptr", [many, _sum(build, *parts)], [pointers], attributes=_IN_PAIRS).result
@@ -228,20 +219,16 @@ def _range(build: Builder, type: TensorType) -> Value:
     return build.create("tt.make_range", [], [type], {"start": i32(0), "end": i32(type.shape[0])}).result
 
 
-def _filled(build: Builder, value: Value, number: int) -> Value:
-    return build.create("arith.constant", [], [value.type], {"value": DenseAttr(str(number), value.type)}).result
-
-
 def _shift(build: Builder, value: Value) -> Value:
-    return build.binary("arith.shrui", value, _filled(build, value, 3))
+    return build.binary("arith.shrui", value, build.constant(3, value.type))
 
 
 def _rest(build: Builder, value: Value) -> Value:
-    return build.binary("arith.andi", value, _filled(build, value, 7))
+    return build.binary("arith.andi", value, build.constant(7, value.type))
 
 
 def _times(build: Builder, value: Value, number: int) -> Value:
-    return build.binary("arith.muli", value, _filled(build, value, number))
+    return build.binary("arith.muli", value, build.constant(number, value.type))
 
 
 def _sum(build: Builder, one: Value, two: Value) -> Value:

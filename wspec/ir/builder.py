@@ -11,6 +11,7 @@ from wspec.ir.types import (
     I32,
     I64,
     Attribute,
+    DenseArrayAttr,
     DenseAttr,
     FloatAttr,
     IntegerAttr,
@@ -19,6 +20,7 @@ from wspec.ir.types import (
     StringAttr,
     TensorType,
     Type,
+    i32,
 )
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
@@ -65,8 +67,9 @@ class Builder:
         return self.add(Operation.create(name, operands, result_types, properties, attributes, regions, self.location))
 
     def constant(self, value: int, type: Type = I32) -> Value:
-        """An integer constant."""
-        return self.create("arith.constant", [], [type], {"value": IntegerAttr(value, type)}).result
+        """An integer constant, or a tensor of it."""
+        known = DenseAttr(str(value), type) if isinstance(type, TensorType) else IntegerAttr(value, type)
+        return self.create("arith.constant", [], [type], {"value": known}).result
 
     def zero(self, type: Type) -> Value:
         """Zero, of a number's type or in every element of a tensor's. Raises TypeError for other types."""
@@ -106,6 +109,21 @@ class Builder:
     def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
         """`name` of two values of one type, e.g. `arith.addi`."""
         return self.create(name, [lhs, rhs], [lhs.type], _OVERFLOW if name in _HAS_OVERFLOW else None).result
+
+    def offset(self, pointer: Value, by: Value) -> Value:
+        """The pointer `by` elements on; tensors of both too."""
+        return self.create("tt.addptr", [pointer, by], [pointer.type]).result
+
+    def load(self, pointer: Value, type: Type, cache: int = 1) -> Value:
+        """What lies at a pointer, or a tensor of them; `cache` as in tt.load: 3 is in L2 only."""
+        properties: dict[str, Attribute] = {
+            "boundaryCheck": DenseArrayAttr(I32, ()),
+            "cache": i32(cache),
+            "evict": i32(1),
+            "isVolatile": IntegerAttr(0, I1),
+            "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
+        }
+        return self.create("tt.load", [pointer], [type], properties).result
 
     def compare(self, predicate: str, lhs: Value, rhs: Value) -> Value:
         """Signed or unsigned integer comparison; predicates as in arith.cmpi."""

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import (
-    I1,
-    I32,
-    Attribute,
-    DenseArrayAttr,
-    DictAttr,
-    IntegerAttr,
-    PointerType,
-    i32,
-)
+from wspec.ir.types import I32, DictAttr, PointerType, i32
 from wspec.plan.arguments import add_arguments
 
 POINTER = PointerType(I32)
 """Of the table, and of its entries."""
-
-_LOAD: dict[str, Attribute] = {
-    "boundaryCheck": DenseArrayAttr(I32, ()),
-    "cache": i32(1),
-    "evict": i32(1),
-    "isVolatile": IntegerAttr(0, I1),
-    "operandSegmentSizes": DenseArrayAttr(I32, (1, 0, 0)),
-}
 
 
 def tile_loop(function: Operation) -> Operation:
@@ -49,5 +32,5 @@ def grid_size(build: Builder, function: Operation, axis: int) -> Value:
 def load_number(build: Builder, pointer: Value, offset: int) -> Value:
     """The int32 that stands `offset` of them behind a pointer."""
     if offset:
-        pointer = build.create("tt.addptr", [pointer, build.constant(offset)], [POINTER]).result
-    return build.create("tt.load", [pointer], [I32], _LOAD).result
+        pointer = build.offset(pointer, build.constant(offset))
+    return build.load(pointer, I32)
