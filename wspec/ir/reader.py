@@ -171,11 +171,11 @@ class _OpReader(AttrReader):
         if self.accept("["):
             op.successors = list(self.sequence("]", self._successor))
         if self.looking_at("<"):
-            op.properties = dict(self._properties())
+            op.properties = dict(self._entries(_PROPERTIES, angled=True))
         if self.accept("("):
             self._regions(op)
         if self.looking_at("{"):
-            op.attributes = dict(self._attributes())
+            op.attributes = dict(self._entries(_FLAT_ATTRIBUTES))
 
     def _bad_head(self) -> ReadError:
         word = _CUSTOM_FORM.match(self.text, self.pos)
@@ -192,31 +192,20 @@ class _OpReader(AttrReader):
         name = self.need(_BLOCK, "a block name")
         return self._blocks.setdefault(name.group(), (Block(), name.start()))[0]
 
-    def _properties(self) -> Entries:
-        """`<{...}>`, remembered by text."""
-        match = _PROPERTIES.match(self.text, self.pos)
+    def _entries(self, simple: re.Pattern[str], angled: bool = False) -> Entries:
+        """`{...}` or `<{...}>`, remembered by text: what `simple` matches need not be read again."""
+        match = simple.match(self.text, self.pos)
         text = "" if match is None else match.group()
         found = self._dictionaries.get(text)
         if found is not None:
             self.pos += len(text)
             return found
         start = self.pos
-        self.expect("<")
+        if angled:
+            self.expect("<")
         entries = self.dictionary()
-        self.expect(">")
-        self._dictionaries[self.text[start : self.pos]] = entries
-        return entries
-
-    def _attributes(self) -> Entries:
-        """`{...}`, remembered by text."""
-        match = _FLAT_ATTRIBUTES.match(self.text, self.pos)
-        text = "" if match is None else match.group()
-        found = self._dictionaries.get(text)
-        if found is not None:
-            self.pos += len(text)
-            return found
-        start = self.pos
-        entries = self.dictionary()
+        if angled:
+            self.expect(">")
         self._dictionaries[self.text[start : self.pos]] = entries
         return entries
 
