@@ -33,19 +33,17 @@ from wspec.ir.types import (
     Attribute,
     DenseArrayAttr,
     IntegerAttr,
-    Layout,
     MemDescType,
     OpaqueType,
     Type,
     UnitAttr,
     i32,
 )
-from wspec.plan.buffers import ring_of
+from wspec.plan.buffers import ROW_LAYOUT, ring_of
 from wspec.plan.fill import Fill
 from wspec.plan.plan import Plan
 
-_BARRIER_LAYOUT = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
-_BARRIER = MemDescType((1,), I64, _BARRIER_LAYOUT, SMEM, True)
+_BARRIER = MemDescType((1,), I64, ROW_LAYOUT, SMEM, True)
 _COPY_MODE: dict[str, Attribute] = {"cache": i32(1), "evict": i32(1), "isVolatile": IntegerAttr(0, I1)}
 _PIECE_MODE: dict[str, Attribute] = {"isVolatile": IntegerAttr(0, I1)}
 _TOKEN = OpaqueType("!ttg.async.token")
@@ -138,7 +136,7 @@ def _lend_barriers(plan: Plan, views: list[dict[str, Ring]]) -> None:
 
 
 def _barriers(build: Builder, depth: int, count: int) -> Value:
-    type = MemDescType((depth, 1), I64, _BARRIER_LAYOUT, SMEM, True)
+    type = MemDescType((depth, 1), I64, ROW_LAYOUT, SMEM, True)
     barriers = build.create("ttg.local_alloc", [], [type]).result
     for index in range(depth):
         one = _at(build, barriers, build.constant(index), _BARRIER)

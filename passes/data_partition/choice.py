@@ -6,7 +6,7 @@ from wspec.ir.core import Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.shapes import DOTS, shape_of
 from wspec.options import Options
-from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows
+from wspec.passes.data_partition.slicing import Conflict, privatize_leaves, slice_rows, sources
 from wspec.plan.coarsening import size_of
 from wspec.plan.fill import fill_of
 from wspec.plan.layouts import LayoutError, shrink_type
@@ -81,9 +81,7 @@ def slicing_for(function: Operation, sites: list[Site], replicas: int) -> dict[i
     copy = function.clone({})
     body = copy.regions[0].block
     privatize_leaves(body)
-    dots = [op for op in copy.walk() if op.name in DOTS]
-    dots = dots or [op for op in copy.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
-    slicing = slice_rows(body, dots, replicas, WGMMA_ROWS)
+    slicing = slice_rows(body, sources(body), replicas, WGMMA_ROWS)
     if isinstance(slicing, Conflict):
         return slicing
     factor = max(1, source_warps(function) // WARP_GROUP)

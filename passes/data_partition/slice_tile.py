@@ -17,9 +17,9 @@ from collections.abc import Iterable, Sequence
 from wspec.ir import warp_specialize as ws
 from wspec.ir.builder import Builder
 from wspec.ir.core import Block, Operation, Value
-from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
+from wspec.ir.shapes import shape_of, unit_dim_pairs
 from wspec.ir.types import TensorDescType, i32
-from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privatize_leaves, slice_rows
+from wspec.passes.data_partition.slicing import Conflict, Node, Slicing, privatize_leaves, slice_rows, sources
 from wspec.plan.buffers import ring_of
 from wspec.plan.layouts import retype, shrink_type
 from wspec.plan.plan import Channel, Plan
@@ -61,9 +61,7 @@ def _narrow_producer(block: Block, plan: Plan) -> None:
 def _slice_region(block: Block, replica: int, replicas: int, factor: int, boxes: Sequence[Node]) -> None:
     """`boxes`: descriptors whose boxes get smaller, as copies of the producer move slices through them, and where."""
     privatize_leaves(block)
-    dots = [op for op in block.walk() if op.name in DOTS]
-    dots = dots or [op for op in block.walk() if op.name == "ttg.local_store"]  # of a task that only sends tiles
-    slicing = slice_rows(block, dots, replicas, WGMMA_ROWS, boxes) if replicas > 1 else Slicing({})
+    slicing = slice_rows(block, sources(block), replicas, WGMMA_ROWS, boxes) if replicas > 1 else Slicing({})
     if isinstance(slicing, Conflict):
         raise AssertionError(f"the plan slices what cannot be sliced: {slicing.why}")
     for op in block.walk():

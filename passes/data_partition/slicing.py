@@ -265,6 +265,12 @@ def _blocks(block: Block) -> Iterator[Block]:
 # ------------------------------------------------------------------------------------------------ slicing
 
 
+def sources(block: Block) -> list[Operation]:
+    """Whose tiles are sliced by rows: the products, or of a task that only sends tiles what it sends."""
+    dots = [op for op in block.walk() if op.name in DOTS]
+    return dots or [op for op in block.walk() if op.name == "ttg.local_store"]
+
+
 def slice_rows(
     block: Block, dots: Iterable[Operation], replicas: int, min_rows: int, sliced: Iterable[Node] = ()
 ) -> Slicing | Conflict:

@@ -9,6 +9,9 @@ from wspec.ir.numbering import id_of
 from wspec.ir.types import SMEM, Layout, MemDescType, StringAttr, TensorDescType, TensorType
 from wspec.plan.fill import Fill, fill_of
 
+ROW_LAYOUT = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
+"""Of buffers of one dimension: as it comes."""
+
 VIEWS = frozenset({"ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"})
 """Operations that give a buffer another name."""
 

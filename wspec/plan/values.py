@@ -37,13 +37,12 @@ from wspec.ir.types import (
     i32,
 )
 from wspec.ir.wgmma import DOT
-from wspec.plan.buffers import VIEWS, flat_layout
+from wspec.plan.buffers import ROW_LAYOUT, VIEWS, flat_layout
 from wspec.plan.plan import Channel, Plan, Task
 from wspec.plan.relayout import relayout
 from wspec.plan.stores import TMA_STORE, flat_shape, flat_source, unconverted, wait_for_stores
 
 STORE = "tt.descriptor_store"
-_ROW = Layout("ttg.swizzled_shared", (("vec", 1), ("perPhase", 1), ("maxPhase", 1), ("order", (0,))))
 
 
 def channel_name(channel: Channel, replica: int) -> str:
@@ -67,7 +66,7 @@ def buffer_for(block: Block, value: Value) -> MemDescType:
     type = value.type
     assert isinstance(type, TensorType) and isinstance(type.element, ScalarType)
     if len(type.shape) == 1:
-        return MemDescType(type.shape, type.element, _ROW, SMEM, True)
+        return MemDescType(type.shape, type.element, ROW_LAYOUT, SMEM, True)
     for user in block.readers(value):
         made = user.result.type if user.name == "ttg.local_alloc" else None
         if isinstance(made, MemDescType):
