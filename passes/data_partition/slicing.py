@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import networkx as nx
+
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import is_elementwise
 from wspec.ir.shapes import DOTS, shape_of, unit_dim_pairs
@@ -35,26 +37,21 @@ def nodes(value: Value) -> list[Node]:
 
 @dataclass
 class Groups:
-    """A union-find over (value, dimension), with the reason why a group cannot be sliced."""
+    """Sets of (value, dimension), with the reason why a group cannot be sliced."""
 
-    parent: dict[Node, Node] = field(default_factory=dict)
-    blocked: dict[Node, tuple[Operation, str]] = field(default_factory=dict)
+    sets: nx.utils.UnionFind = field(default_factory=nx.utils.UnionFind)
+    blocked: dict[Node, tuple[Operation, str]] = field(default_factory=dict)  # by what stands for the group
 
     def find(self, node: Node) -> Node:
-        root = node
-        while (up := self.parent.get(root, root)) is not root and up != root:
-            root = up
-        while node != root:
-            self.parent[node], node = root, self.parent.get(node, root)
-        return root
+        """What stands for the group of `node`."""
+        found: Node = self.sets[node]
+        return found
 
     def join(self, a: Node, b: Node) -> None:
-        ra, rb = self.find(a), self.find(b)
-        if ra == rb:
-            return
-        self.parent[ra] = rb
-        if ra in self.blocked:
-            self.blocked.setdefault(rb, self.blocked[ra])
+        why = self.reason(b) or self.reason(a)
+        self.sets.union(a, b)
+        if why is not None:
+            self.blocked[self.find(b)] = why
 
     def block(self, node: Node, op: Operation, why: str) -> None:
         self.blocked.setdefault(self.find(node), (op, why))
@@ -147,20 +144,20 @@ def _reshape(groups: Groups, op: Operation) -> None:
         for value, shape in ((source, old), (result, new)):
             for dim in range(same, len(shape)):
                 groups.block((value, dim), op, f"goes through {op.name}")
+    _join_pairs(groups, op, source, result, pairs)
+
+
+def _join_pairs(groups: Groups, op: Operation, a: Value, b: Value, pairs: Iterable[tuple[int, int]] | None) -> None:
+    """The dimensions that correspond; nothing is known where there are no pairs."""
     if pairs is None:
         _unknown(groups, op)
         return
-    for a, b in pairs:
-        groups.join((source, a), (result, b))
+    for one, other in pairs:
+        groups.join((a, one), (b, other))
 
 
 def _descriptor(groups: Groups, op: Operation, desc: Value, tile: Value) -> None:
-    pairs = unit_dim_pairs(shape_of(desc.type), shape_of(tile.type))
-    if pairs is None:
-        _unknown(groups, op)
-        return
-    for a, b in pairs:
-        groups.join((desc, a), (tile, b))
+    _join_pairs(groups, op, desc, tile, unit_dim_pairs(shape_of(desc.type), shape_of(tile.type)))
 
 
 def _loop(groups: Groups, op: Operation) -> None:
