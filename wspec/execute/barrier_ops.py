@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from wspec.execute.barrier import Barrier, NamedBarrier
 from wspec.execute.code import Decode, Decoder, Step, flow, point
@@ -20,6 +21,7 @@ from wspec.ptx.operands import Number, Operand, Register
 from wspec.ptx.syntax import Instruction
 
 Predicate = Callable[[Task], bool]
+T = TypeVar("T")
 
 
 def predicate(op: Operation, decoder: Decoder, at: int) -> Predicate:
@@ -42,10 +44,10 @@ def barrier_name(op: Operation, at: int, view: View) -> str:
     return f"{name_of(op.operands[at]) or name_of(view.buffer.op.results[0]) or 'a barrier'}{view.path}"
 
 
-def counted(task: Task, op: Operation, at: int, view: View, act: Callable[[], None]) -> None:
+def counted(task: Task, op: Operation, at: int, view: View, act: Callable[[], T]) -> T:
     """Do something to a barrier; what it refuses is said of it by name."""
     try:
-        act()
+        return act()
     except ExecutionError as error:
         raise task.error(f"{op.name} at {barrier_name(op, at, view)}: {error.message}", op) from None
 
@@ -67,9 +69,7 @@ def decode_init_barrier(op: Operation, decoder: Decoder) -> Step:
         if (found := view.busy()) is not None:
             raise task.error(f"{barrier_name(op, 0, view)} is initialized while {found[0]}", op)
         view.claim()
-        made: list[Barrier] = []
-        counted(task, op, 0, view, lambda: made.append(Barrier(count)))
-        view.buffer.barriers[view.barrier_key] = made[0]
+        view.buffer.barriers[view.barrier_key] = counted(task, op, 0, view, lambda: Barrier(count))
 
     return point(init)
 
@@ -87,34 +87,34 @@ def decode_inval_barrier(op: Operation, decoder: Decoder) -> Step:
     return point(inval)
 
 
-def decode_arrive_barrier(op: Operation, decoder: Decoder) -> Step:
-    slot, count = decoder.slots.of(op.operands[0]), op.int_attr("count") or 1
-    wanted = predicate(op, decoder, 1)
+def _arrival(op: Operation, decoder: Decoder, act: Callable[[Barrier], None]) -> Step:
+    """Act on the barrier where the predicate holds; those who wait there learn what the task knows."""
+    slot, wanted = decoder.slots.of(op.operands[0]), predicate(op, decoder, 1)
 
     def arrive(task: Task) -> None:
         if wanted(task):
             view: View = task.frame[slot]
             barrier = barrier_of(task, op, 0, view)
             barrier.learn(task.tell())
-            counted(task, op, 0, view, lambda: barrier.arrive(count))
+            counted(task, op, 0, view, lambda: act(barrier))
 
     return point(arrive)
 
 
+def decode_arrive_barrier(op: Operation, decoder: Decoder) -> Step:
+    count = op.int_attr("count") or 1
+    return _arrival(op, decoder, lambda barrier: barrier.arrive(count))
+
+
 def decode_barrier_expect(op: Operation, decoder: Decoder) -> Step:
     """The phase also waits for bytes; the one who says so arrives."""
-    slot, size = decoder.slots.of(op.operands[0]), op.int_attr("size") or 0
-    wanted = predicate(op, decoder, 1)
+    size = op.int_attr("size") or 0
 
-    def expect(task: Task) -> None:
-        if wanted(task):
-            view: View = task.frame[slot]
-            barrier = barrier_of(task, op, 0, view)
-            barrier.learn(task.tell())
-            counted(task, op, 0, view, lambda: barrier.expect(size))
-            counted(task, op, 0, view, barrier.arrive)
+    def expect(barrier: Barrier) -> None:
+        barrier.expect(size)
+        barrier.arrive()
 
-    return point(expect)
+    return _arrival(op, decoder, expect)
 
 
 def decode_wait_barrier(op: Operation, decoder: Decoder) -> Step:
