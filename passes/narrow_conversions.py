@@ -14,6 +14,7 @@ from wspec.ir.builder import Builder
 from wspec.ir.core import Operation, Value, functions, replace_uses
 from wspec.ir.ops import is_elementwise, is_pure
 from wspec.ir.prune import prune
+from wspec.ir.shapes import shape_of
 from wspec.ir.types import DenseAttr, Layout, TensorType
 
 _TARGETS = frozenset({"ttg.nvidia_mma", "ttg.blocked"})
@@ -39,7 +40,7 @@ def narrow_conversions(module: Operation) -> None:
 def _parts(value: Value) -> list[Operation] | None:
     """What a tile is computed of, as far as it is tiles; None where that is more than vectors and scalars."""
     op = value.op
-    if op is None or op.regions or len(_shape(value)) != 2:
+    if op is None or op.regions or len(shape_of(value.type)) != 2:
         return None
     if _is_source(op):
         return [op]
@@ -59,11 +60,7 @@ def _is_source(op: Operation) -> bool:
     """Does it make a tile of a vector or a number?"""
     if op.name == "arith.constant":
         return isinstance(op.attr("value"), DenseAttr)
-    return op.name == "tt.splat" or (op.name == "tt.expand_dims" and len(_shape(op.operands[0])) == 1)
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.type.shape if isinstance(value.type, TensorType) else ()
+    return op.name == "tt.splat" or (op.name == "tt.expand_dims" and len(shape_of(op.operands[0].type)) == 1)
 
 
 def _again(value: Value, layout: Layout, made: dict[tuple[Value, Layout], Value]) -> Value:

@@ -16,8 +16,8 @@ from wspec.decision import Decision
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.numbering import id_of
 from wspec.ir.ops import is_pure
-from wspec.ir.shapes import DOTS
-from wspec.ir.types import PointerType, ScalarType, TensorType, Type
+from wspec.ir.shapes import DOTS, element_of
+from wspec.ir.types import PointerType, ScalarType, Type
 from wspec.model.machine import Machine
 from wspec.model.operations import bits, loop_work
 from wspec.options import Options
@@ -137,13 +137,12 @@ def _outer_operands(op: Operation) -> list[Value]:
 
 
 def _in_registers(type: Type) -> bool:
-    element = type.element if isinstance(type, TensorType) else type
-    return isinstance(element, ScalarType | PointerType)
+    return isinstance(element_of(type), ScalarType | PointerType)
 
 
 def _can_be_carried(value: Value) -> bool:
     """A number that is computed, or a single one that is loaded."""
-    element = value.type.element if isinstance(value.type, TensorType) else value.type
+    element = element_of(value.type)
     computed = value.op is None or value.op.name.startswith("scf.") or is_pure(value.op)
     return isinstance(element, ScalarType) and (computed or element is value.type)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.numbering import id_of
-from wspec.ir.shapes import DOTS
-from wspec.ir.types import MemDescType, ScalarType, TensorType
+from wspec.ir.shapes import DOTS, element_of
+from wspec.ir.types import MemDescType, ScalarType
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
@@ -211,5 +211,4 @@ def _can_carry(body: Block, late: set[Operation], is_channel_load: Callable[[Ope
 
 
 def _is_number(value: Value) -> bool:
-    element = value.type.element if isinstance(value.type, TensorType) else value.type
-    return isinstance(element, ScalarType)
+    return isinstance(element_of(value.type), ScalarType)

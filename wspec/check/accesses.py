@@ -20,6 +20,7 @@ from wspec.check.rows import Coordinates, End
 from wspec.check.tracked_values import Flow
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info
+from wspec.ir.shapes import element_of
 from wspec.ir.types import I1, DenseArrayAttr, MemDescType, PointerType, TensorDescType, TensorType
 
 _THROUGH = frozenset(
@@ -100,8 +101,7 @@ class Accesses:
             placed = self._where_it_counts(numbers)
             sides = (self._side(value, size, begun, added) for (value, added), size in zip(placed, sizes, strict=False))
             return self._descriptor(op.operands[0]), tuple(sides)
-        element = type.element if isinstance(type, TensorType) else type
-        if not isinstance(element, PointerType):
+        if type is None or not isinstance(element_of(type), PointerType):
             return None, None
         return self._pointers(op.operands[0], begun)
 
@@ -203,7 +203,9 @@ class Accesses:
         if op.operands and isinstance(op.operands[0].type, TensorDescType):
             yield from self._away([self._selected(value) for value in numbers])
         at = _MASKS.get(op.name, len(op.operands))
-        pending = Once(self._flow.captured.get(one, one) for one in op.operands[at : at + 1] if _element(one) == I1)
+        pending = Once(
+            self._flow.captured.get(one, one) for one in op.operands[at : at + 1] if element_of(one.type) == I1
+        )
         for value in pending:
             if not isinstance(value.type, TensorType):
                 yield value
@@ -273,10 +275,6 @@ def _inside(op: Operation, axes: _Axes) -> _Axes:
 def is_of_elements(op: Operation) -> bool:
     """Does it say what a reduction, or the like, does with the elements of a tensor?"""
     return op.parent_op is not None and op.parent_op.name in ("tt.reduce", "tt.scan", "tt.map_elementwise")
-
-
-def _element(value: Value) -> object:
-    return value.type.element if isinstance(value.type, TensorType) else value.type
 
 
 def is_tile(value: Value) -> bool:

@@ -18,7 +18,8 @@ from wspec.ir.core import Block, Operation, Value
 from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import value_name
 from wspec.ir.ops import info
-from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType, TensorType
+from wspec.ir.shapes import element_of
+from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType
 
 _THROUGH = frozenset(
     ("tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.bitcast", "tt.reshape", "tt.trans",
@@ -136,14 +137,16 @@ class GlobalMemory:
             return assembly.of(op).stores  # whatever its flag says
         row = info(op.name)
         if row is None:
-            return not op.regions and any(isinstance(_element(v), PointerType | TensorDescType) for v in op.operands)
+            return not op.regions and any(
+                isinstance(element_of(v.type), PointerType | TensorDescType) for v in op.operands
+            )
         return not op.regions and "global" in row.writes
 
     def _written(self, store: Operation) -> frozenset[int] | None:
         """The arguments through which it may write."""
         if store.name != assembly.NAME and info(store.name) is not None:
             return self._arguments(store.operands[:1])
-        pointers = [value for value in store.operands if isinstance(_element(value), PointerType)]
+        pointers = [value for value in store.operands if isinstance(element_of(value.type), PointerType)]
         numbers = [value for value in store.operands if _may_be_address(value)]
         return self._arguments(pointers) if pointers and not numbers else None
 
@@ -195,9 +198,5 @@ class GlobalMemory:
 
 def _may_be_address(value: Value) -> bool:
     """Is it a number wide enough to be an address?"""
-    element = _element(value)
+    element = element_of(value.type)
     return isinstance(element, ScalarType) and not element.is_float and element.bits >= 64
-
-
-def _element(value: Value) -> object:
-    return value.type.element if isinstance(value.type, TensorType) else value.type

@@ -17,6 +17,7 @@ from wspec.check.clock import look
 from wspec.check.global_memory import GlobalMemory
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.ops import info, is_pure
+from wspec.ir.shapes import element_of
 from wspec.ir.types import DenseAttr, IntegerAttr, ScalarType, TensorType
 
 Key = tuple[Any, ...]
@@ -402,9 +403,7 @@ def _computes(op: Operation) -> bool:
 
 def _is_bit(op: Operation) -> bool:
     """Does the operation widen truth values, of which it makes other numbers?"""
-    type = op.operands[0].type
-    element = type.element if isinstance(type, TensorType) else type
-    return op.name != "ttg.convert_layout" and str(element) == "i1"
+    return op.name != "ttg.convert_layout" and str(element_of(op.operands[0].type)) == "i1"
 
 
 def _held(value: Value) -> str:

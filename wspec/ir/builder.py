@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import UNKNOWN, Location
+from wspec.ir.shapes import element_of
 from wspec.ir.types import (
     I1,
     I32,
@@ -73,7 +74,7 @@ class Builder:
 
     def zero(self, type: Type) -> Value:
         """Zero, of a number's type or in every element of a tensor's. Raises TypeError for other types."""
-        element = type.element if isinstance(type, TensorType) else type
+        element = element_of(type)
         if not isinstance(element, ScalarType):
             raise TypeError(f"a value of type {type} is no number")
         digits = "0.000000e+00" if element.is_float else ("false" if element.name == "i1" else "0")

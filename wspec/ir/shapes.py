@@ -16,6 +16,11 @@ def shape_of(type: Type) -> tuple[int, ...]:
     return ()
 
 
+def element_of(type: Type) -> Type:
+    """The type of a tensor's elements; any other type as it is."""
+    return type.element if isinstance(type, TensorType) else type
+
+
 def unit_dim_pairs(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, int]] | None:
     """How the dimensions of two shapes that differ only in 1s correspond; None when they differ otherwise."""
     left = [dim for dim, size in enumerate(a) if size != 1]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wspec.ir.core import Block, Operation, Value
+from wspec.ir.shapes import element_of
 from wspec.ir.types import ArrayAttr, DenseAttr, DictAttr, IntegerAttr, PointerType, ScalarType, TensorType, Type
 
 MANY = 1 << 30  # of what has no end: all elements are equal, or zero is divisible
@@ -43,7 +44,7 @@ class Runs:
 
 def element_bytes(type: Type) -> int:
     """Bytes of what a pointer, or a tile of pointers, points to; 0 for anything else."""
-    element = type.element if isinstance(type, TensorType) else type
+    element = element_of(type)
     pointee = element.pointee if isinstance(element, PointerType) else None
     return pointee.bits // 8 if isinstance(pointee, ScalarType) else 0
 
