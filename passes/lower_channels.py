@@ -189,7 +189,7 @@ class _Lowering:
                 build = Builder.before(op)
                 at = self._one(op, build, at)
                 op.erase()
-            elif any(_used(inner) for region in op.regions for inner in region.blocks):
+            elif any(_used(inner) for inner in op.blocks):
                 raise AssertionError(f"a channel is used inside {op.name}")
         return at
 

@@ -249,7 +249,7 @@ def _behind(inner: Operation, op: Operation, kept: list[Value], block: Block) ->
     last = {value: inner.results[at] for at, value in enumerate(yielded)}
     region = op.regions[0].block
     within = set(region.walk())
-    blocks = {inner_block for one in within for part in one.regions for inner_block in part.blocks}
+    blocks = {inside for one in within for inside in one.blocks}
     for one in within:
         for value in one.operands:
             if value.owner in within or value.owner in blocks or value in last or not _is_within(value, body):
@@ -300,7 +300,7 @@ def _merge_equal(function: Operation, block: Block, known: Mapping[Key, Operatio
     here = dict(known)
     for op in list(block.ops):
         if op.regions or not op.results or not is_pure(op):
-            for inner in (inner for region in op.regions for inner in region.blocks if op.name.startswith("scf.")):
+            for inner in op.blocks if op.name.startswith("scf.") else ():
                 _merge_equal(function, inner, here)
             continue
         types = tuple(str(result.type) for result in op.results)

@@ -110,7 +110,7 @@ def _counted(tile: Value, dim: int) -> int:
 def _layout_problem(function: Operation, dims: dict[Value, int], replicas: int, factor: int) -> Conflict | None:
     """Try every layout before the plan is made, so that slicing itself cannot fail."""
     for op in function.walk():
-        for value in (*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)):
+        for value in op.defined:
             try:
                 shrink_type(value.type, dims.get(value), replicas, factor)
             except LayoutError as error:

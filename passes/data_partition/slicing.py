@@ -253,10 +253,8 @@ def privatize_leaves(block: Block) -> None:
 def _blocks(block: Block) -> Iterator[Block]:
     yield block
     for op in block.ops:
-        for region in op.regions:
-            for inner in region.blocks:
-                if op.name in ("scf.for", "scf.if", "scf.while"):
-                    yield from _blocks(inner)
+        for inner in op.blocks if op.name in ("scf.for", "scf.if", "scf.while") else ():
+            yield from _blocks(inner)
 
 
 # ------------------------------------------------------------------------------------------------ slicing
@@ -294,7 +292,7 @@ def slice_rows(
 def _collect(groups: Groups, block: Block, roots: set[Node], replicas: int) -> Slicing | Conflict:
     dims: dict[Value, int] = {}
     for op in block.walk():
-        for value in (*op.operands, *op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+        for value in (*op.operands, *op.defined):
             for node in nodes(value):
                 if groups.find(node) not in roots:
                     continue

@@ -131,8 +131,7 @@ _INSTRUCTIONS = frozenset({"math.exp2", "math.absf", "math.absi", "math.fma", "m
 
 def _outer_operands(op: Operation) -> list[Value]:
     """What an operation and its regions take from around it."""
-    own = {arg for inner in op.walk() for region in inner.regions for block in region.blocks for arg in block.args}
-    own |= {value for inner in op.walk() for value in inner.results}
+    own = {value for inner in op.walk() for value in inner.defined}
     return [value for inner in op.walk() for value in inner.operands if value not in own]
 
 

@@ -58,9 +58,8 @@ def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
 def _blocks_with_dots(block: Block) -> list[Block]:
     found = [block] if any(op.name == DOT for op in block.ops) else []
     for op in block.ops:
-        for region in op.regions:
-            for inner in region.blocks:
-                found += _blocks_with_dots(inner)
+        for inner in op.blocks:
+            found += _blocks_with_dots(inner)
     return found
 
 

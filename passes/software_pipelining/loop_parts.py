@@ -109,8 +109,7 @@ def _crossing(body: Block, tail: list[Operation], late: set[Operation], early: l
     early_args = {body.args[1 + index] for index in early} | {body.args[0]}
     for op in tail:
         for inner in op.walk():
-            own.update(inner.results)
-            own.update(a for region in inner.regions for b in region.blocks for a in b.args)
+            own.update(inner.defined)
             for value in inner.operands:
                 defined_early = value.op is not None and value.op.parent is body and value.op not in late
                 if value not in own and value not in found and (defined_early or value in early_args):

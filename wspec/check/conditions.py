@@ -192,7 +192,7 @@ class Extents:
 
     def _within_it(self, op: Operation) -> int:
         """Of the deepest nest."""
-        inside = (one for region in op.regions for block in region.blocks for one in block.ops if one.regions)
+        inside = (one for block in op.blocks for one in block.ops if one.regions)
         return self._times(op) * max(map(self._within_it, inside), default=1)
 
     def _is_unsure(self, value: Value) -> bool:

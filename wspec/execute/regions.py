@@ -43,10 +43,9 @@ class Body:
 
 def body_of(op: Operation, prepare: Prepare) -> Body:
     """The only block of the operation's only region. Raises ExecutionError for what cannot run on tensors."""
-    blocks = [block for region in op.regions for block in region.blocks]
-    if len(blocks) != 1:
+    if len(op.blocks) != 1:
         raise ExecutionError(f"{op.name} with branches in its region", op.location)
-    block = blocks[0]
+    (block,) = op.blocks
     reader = _Reader(prepare)
     for value in block.args:
         reader.define(value)

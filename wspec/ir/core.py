@@ -170,6 +170,16 @@ class Operation:
     def parent_op(self) -> Operation | None:
         return self.parent.parent_op if self.parent is not None else None
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all its regions, in order."""
+        return [block for region in self.regions for block in region.blocks]
+
+    @property
+    def defined(self) -> list[Value]:
+        """Its results, and the arguments of its blocks."""
+        return [*self.results, *(arg for block in self.blocks for arg in block.args)]
+
     def attr(self, name: str) -> Attribute | None:
         """The attribute `name`, inherent or discardable; a quoted name may come without its quotes."""
         found = self.properties.get(name, self.attributes.get(name))
@@ -191,9 +201,8 @@ class Operation:
     def walk(self) -> Iterator[Operation]:
         """This operation and all inside it as they are now, in program order, parents first."""
         found = [self]
-        for region in self.regions:
-            for block in region.blocks:
-                _gather(block, found)
+        for block in self.blocks:
+            _gather(block, found)
         return iter(found)
 
     def ancestors(self) -> Iterator[Operation]:

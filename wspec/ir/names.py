@@ -34,7 +34,7 @@ class Names:
 
     def add_module(self, module: Operation) -> None:
         """Name everything in `module`."""
-        if any(op.results for region in module.regions for block in region.blocks for op in block.ops):
+        if any(op.results for block in module.blocks for op in block.ops):
             self.add(module)  # not only functions: what is at the top is visible inside
             return
         for region in module.regions:

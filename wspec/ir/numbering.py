@@ -34,9 +34,8 @@ def fingerprint(function: Operation) -> str:
         return shown[id(type)]
 
     for op in function.walk():
-        for region in op.regions:
-            for block in region.blocks:
-                numbers.update((arg, len(numbers) + i) for i, arg in enumerate(block.args))
+        for block in op.blocks:
+            numbers.update((arg, len(numbers) + i) for i, arg in enumerate(block.args))
         numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
         own = sorted((name, str(value)) for name, value in op.properties.items())
         text = f"{op.name}({len(op.regions)}){[numbers.get(v, -1) for v in op.operands]}{own}"

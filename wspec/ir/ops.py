@@ -301,6 +301,5 @@ def _is_true(op: Operation, name: str) -> bool:
 
 def _inner_ops(op: Operation) -> Iterator[Operation]:
     """The operations directly inside the regions."""
-    for region in op.regions:
-        for block in region.blocks:
-            yield from block.ops
+    for block in op.blocks:
+        yield from block.ops

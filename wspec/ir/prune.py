@@ -94,9 +94,8 @@ def _mark(block: Block, live: _Liveness) -> None:
         elif not _removable(op):
             live.keep_op(op)
         if op.name in _REGION_OPS:
-            for region in op.regions:
-                for inner in region.blocks:
-                    _mark(inner, live)
+            for inner in op.blocks:
+                _mark(inner, live)
 
 
 def _sweep(block: Block, live: _Liveness) -> None:
@@ -105,9 +104,8 @@ def _sweep(block: Block, live: _Liveness) -> None:
         if op not in live.ops and op.name not in _TERMINATORS:
             continue
         if op.name in _REGION_OPS:
-            for region in op.regions:
-                for inner in region.blocks:
-                    _sweep(inner, live)
+            for inner in op.blocks:
+                _sweep(inner, live)
             _drop_dead_values(op, live)
         kept.append(op)
     block.ops[:] = kept

@@ -83,8 +83,7 @@ def capture_free_values(op: Operation) -> None:
     for position, block in enumerate(partition_blocks(op), start=1):
         own: set[Value] = set(block.args)
         for inner in block.walk():
-            own.update(inner.results)
-            own.update(arg for region in inner.regions for b in region.blocks for arg in b.args)
+            own.update(inner.defined)
         for inner in block.walk():
             for index, value in enumerate(inner.operands):
                 if value not in own:

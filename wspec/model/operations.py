@@ -129,6 +129,6 @@ def _longest_way(block: Block, machine: Machine) -> list[Operation]:
         if op.name != "scf.if":
             found += op.walk()
             continue
-        ways = [_longest_way(inner, machine) for region in op.regions for inner in region.blocks]
+        ways = [_longest_way(inner, machine) for inner in op.blocks]
         found += max(ways, key=lambda ops: sum(cost(one, machine).busy_cycles for one in ops))
     return found

@@ -40,10 +40,9 @@ def _spread(block: Block, found: set[Value], control: bool) -> None:
             _through_loop(op, found, control)
         elif op.name == "scf.if":
             decided = control or op.operands[0] in found
-            for region in op.regions:
-                for inner in region.blocks:
-                    _spread(inner, found, decided)
-            ends = [inner.terminator.operands for region in op.regions for inner in region.blocks]
+            for inner in op.blocks:
+                _spread(inner, found, decided)
+            ends = [inner.terminator.operands for inner in op.blocks]
             for index, result in enumerate(op.results):
                 if decided or any(values[index] in found for values in ends):
                     found.add(result)

@@ -179,10 +179,9 @@ def _operations(function: Operation, users: dict[Value, list[Operation]]) -> nx.
             if value.op is not None:
                 graph.add_edge(id_of(value.op), id_of(op), kind="ssa", distance=0)
         _add_carried(graph, op, users)
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in block.ops:
-                    graph.add_edge(id_of(op), id_of(inner), kind="control", distance=0)
+        for block in op.blocks:
+            for inner in block.ops:
+                graph.add_edge(id_of(op), id_of(inner), kind="control", distance=0)
     _add_memory(graph, function)
     return graph
 
@@ -217,11 +216,10 @@ def _across(op: Operation) -> Iterator[tuple[Node, Node]]:
         return
     for value in op.operands:
         yield value, op
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.ops:
-                for value in inner.operands:
-                    yield value, op
+    for block in op.blocks:
+        for inner in block.ops:
+            for value in inner.operands:
+                yield value, op
     for result in op.results:
         yield op, result
 

@@ -120,8 +120,7 @@ def shrink_type(type: Type, dim: int | None, replicas: int, factor: int) -> Type
 def retype(block: Block, type_of: Callable[[Value], Type]) -> None:
     """Give every value that is made in a block, or deeper, the type that `type_of` says, in place."""
     for op in block.walk():
-        args = (arg for region in op.regions for inner in region.blocks for arg in inner.args)
-        for value in (*op.results, *args):
+        for value in op.defined:
             value.type = type_of(value)
         if op.name == "arith.constant" and isinstance(constant := op.properties.get("value"), DenseAttr):
             op.properties["value"] = DenseAttr(constant.text, op.result.type)

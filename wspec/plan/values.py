@@ -210,9 +210,8 @@ def drop_effects(block: Block) -> None:
     """Stores and other effects are another task's to do."""
     for op in list(block.ops[:-1]):
         if op.name in _KEPT:
-            for region in op.regions:
-                for inner in region.blocks:
-                    drop_effects(inner)
+            for inner in op.blocks:
+                drop_effects(inner)
         elif _has_effects(op):
             op.erase()
 

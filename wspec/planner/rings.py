@@ -232,7 +232,7 @@ def _made_of_registers(function: Operation, loads: frozenset[Operation], replica
 
     def need(block: Block) -> int:
         own = sum(size(op) for op in block.ops if op.name == "ttg.local_alloc" and op.operands)
-        inside = [need(inner) for op in block.ops for region in op.regions for inner in region.blocks]
+        inside = [need(inner) for op in block.ops for inner in op.blocks]
         return own + max(inside, default=0)
 
     return need(function.regions[0].block)
