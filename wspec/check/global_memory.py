@@ -19,7 +19,7 @@ from wspec.ir.disjoint import Disjoint
 from wspec.ir.loc import value_name
 from wspec.ir.ops import info
 from wspec.ir.shapes import element_of
-from wspec.ir.types import IntegerAttr, PointerType, ScalarType, TensorDescType
+from wspec.ir.types import PointerType, ScalarType, TensorDescType
 
 _THROUGH = frozenset(
     ("tt.addptr", "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.bitcast", "tt.reshape", "tt.trans",
@@ -90,8 +90,7 @@ class GlobalMemory:
         row = info(load.name)
         if row is None or not load.results or "global" not in row.reads:
             return None
-        flag = load.attr("isVolatile")
-        if row.category == "atomic" or (isinstance(flag, IntegerAttr) and flag.value):
+        if row.category == "atomic" or load.int_attr("isVolatile"):
             return load
         mine = self._arguments(load.operands[:1])
         return next((store for store in timed(self._stores) if self._may_meet(mine, self._written(store))), None)

@@ -13,7 +13,7 @@ from wspec.execute.machine import Item, Steps, Task, Wait
 from wspec.execute.shared import View
 from wspec.execute.shared_ops import check_fenced, check_ordered, check_readable, poisoned
 from wspec.ir.core import Operation, Value, uses
-from wspec.ir.types import IntegerAttr, MemDescType, TensorType
+from wspec.ir.types import MemDescType, TensorType
 from wspec.ir.warp_specialize import NAME as WARP_SPECIALIZE
 
 _VIEWS = frozenset(
@@ -30,8 +30,7 @@ def decode_dot(op: Operation, decoder: Decoder) -> Step:
         raise ExecutionError(f"{op.name}: expected a tensor, got {type}", op.location)
     dtype, result, shape = dtype_of(type), decoder.slots.of(op.results[0]), type.shape
     fences = Fences(op)
-    flag = op.attr("isAsync")
-    is_async = isinstance(flag, IntegerAttr) and flag.value != 0
+    is_async = bool(op.int_attr("isAsync"))
 
     def issue(task: Task) -> None:
         if task.warps % WARP_GROUP:

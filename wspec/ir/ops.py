@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import IntegerAttr, MemDescType
+from wspec.ir.types import MemDescType
 
 Memory = Literal["global", "shared", "barrier", "other"]  # other: printing, asserting, descriptors in scratch memory
 Category = Literal[
@@ -240,7 +240,7 @@ def is_pure(op: Operation) -> bool:
     if row.nested:
         return all(is_terminator(inner) or is_pure(inner) for inner in _inner_ops(op))
     if row.pure_flag is not None:
-        return _is_true(op, row.pure_flag)
+        return bool(op.int_attr(row.pure_flag))
     return row.pure or is_value_in_shared(op) or _reads_values_only(op)
 
 
@@ -257,7 +257,7 @@ def _reads_values_only(op: Operation) -> bool:
 
     The type of a buffer does not say it: a view of a buffer that others write may have an immutable type.
     """
-    if op.name not in ("ttg.local_load", "ttng.warp_group_dot") or _is_true(op, "isAsync"):
+    if op.name not in ("ttg.local_load", "ttng.warp_group_dot") or op.int_attr("isAsync"):
         return False
     return all(_is_value_buffer(value) for value in op.operands if isinstance(value.type, MemDescType))
 
@@ -284,7 +284,7 @@ def _effects(op: Operation, which: Literal["reads", "writes"]) -> frozenset[Memo
     if row is None or (row.pure_flag is not None and not is_pure(op)):
         return None
     found: frozenset[Memory] = frozenset() if is_pure(op) else row.reads if which == "reads" else row.writes
-    if op.name == "tt.load" and which == "writes" and _is_true(op, "isVolatile"):
+    if op.name == "tt.load" and which == "writes" and op.int_attr("isVolatile"):
         found |= {"global"}  # a volatile load keeps its place among the others
     for inner in _inner_ops(op):
         effects = _effects(inner, which)
@@ -292,11 +292,6 @@ def _effects(op: Operation, which: Literal["reads", "writes"]) -> frozenset[Memo
             return None
         found |= effects
     return found
-
-
-def _is_true(op: Operation, name: str) -> bool:
-    flag = op.attr(name)
-    return isinstance(flag, IntegerAttr) and flag.value != 0
 
 
 def _inner_ops(op: Operation) -> Iterator[Operation]:

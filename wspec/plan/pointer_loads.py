@@ -8,7 +8,7 @@ can compute its addresses, that no store writes what it reads) is asked as of an
 from __future__ import annotations
 
 from wspec.ir.core import Operation, Value
-from wspec.ir.types import DenseArrayAttr, DenseAttr, IntegerAttr, Layout, MemDescType, ScalarType, TensorType
+from wspec.ir.types import DenseArrayAttr, DenseAttr, Layout, MemDescType, ScalarType, TensorType
 from wspec.model.operations import byte_size
 from wspec.plan.contiguity import neighbours
 from wspec.plan.fill import LEAST_BYTES, PIECE_BYTES, Fill, fill_of
@@ -31,7 +31,7 @@ def is_zero_filled(load: Operation) -> bool:
 
 def is_volatile(op: Operation) -> bool:
     """Must the access be made as it stands?"""
-    return isinstance(flag := op.attr("isVolatile"), IntegerAttr) and bool(flag.value)
+    return bool(op.int_attr("isVolatile"))
 
 
 def hindrance(load: Operation) -> str:
