@@ -305,6 +305,5 @@ def _advance(build: Builder, at: Position, depth: int) -> Position:
 def _replace(op: Operation, value: Value) -> None:
     """Uses of the result of `op`, in its block and below, become `value`."""
     assert op.parent is not None
-    position = op.parent.ops.index(op)
-    for later in op.parent.ops[position + 1 :]:
+    for later in op.parent.behind(op):
         replace_uses(later, {op.result: value})

@@ -57,7 +57,7 @@ def _release(wait: Operation, fenced: bool) -> None:
 
 def _sent_after(block: Block, last: Operation) -> Operation | None:
     """The last commit of a task that only sends on what it has read: the fence before it serves the reads too."""
-    ops = block.ops[block.ops.index(last) + 1 :]
+    ops = block.behind(last)
     commits = [op for op in ops if op.name == "wspec.commit"]
     fences = [op for op in ops if op.name == "ttng.fence_async_shared"]
     if not commits or not fences or is_async(last) or any(op.name == DOT for op in block.ops):
@@ -115,22 +115,21 @@ def _release_later(wait: Operation, dot: Operation) -> None:
     before = Builder.before(loop, wait.location)
     loop.operands += [before.constant(0), before.constant(0, I1)]
     previous, exists = block.add_arg(I32), block.add_arg(I1)
-    after_dot = next(op for op in block.ops[block.ops.index(dot) :] if op.name == WAIT)
+    after_dot = next(op for op in block.behind(dot) if op.name == WAIT)
     inside = Builder.behind(after_dot, wait.location)
     fence = _read_into_registers(block, wait.result)
     _hand_back(inside, wait, [previous, exists], fence)
     block.terminator.operands += [wait.result, inside.constant(1, I1)]
     last = [loop.add_result(I32), loop.add_result(I1)]
     outer = loop.parent
-    behind = next(op for op in outer.ops[outer.ops.index(loop) :] if op.name == WAIT)
+    behind = next(op for op in outer.behind(loop) if op.name == WAIT)
     after = Builder.behind(behind, wait.location)
     _hand_back(after, wait, last, fence)
 
 
 def _store_wait(block: Block, copy: Operation) -> Operation:
     """The wait after which a copy to global memory has read its buffer."""
-    after = block.ops[block.ops.index(copy) :]
-    return next(op for op in after if op.name == "ttng.async_tma_store_wait")
+    return next(op for op in block.behind(copy) if op.name == "ttng.async_tma_store_wait")
 
 
 def _readers(block: Block, names: set[Value]) -> list[Operation]:

@@ -225,7 +225,7 @@ def _end(outer: Operation, inner: Operation, counter: _Counter) -> None:
     body, block = inner.regions[0].block, outer.regions[0].block
     now = body.args[0]
     for op in [one for one in body.ops if one.name == "scf.if" and _is_last(one.operands[0], now, counter.length)]:
-        after = body.ops[body.ops.index(op) + 1 : -1]
+        after = body.behind(op)[:-1]
         if any(
             op.results[at] in inner_op.operands
             for at in range(len(op.results))

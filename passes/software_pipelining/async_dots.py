@@ -51,8 +51,8 @@ def _keep_in_flight(loop: Operation, dots: list[Operation]) -> None:
     for dot in dots:
         dot.properties["isAsync"] = IntegerAttr(1, I1)
     carried = [loop.results[dot.operands[2].index - 1] for dot in dots]
-    _wait(block, block.ops[block.ops.index(dots[-1]) + 1], [dot.result for dot in dots], len(dots), dots[-1].location)
-    _wait(outer, outer.ops[outer.ops.index(loop) + 1], carried, 0, loop.location)
+    _wait(block, block.behind(dots[-1])[0], [dot.result for dot in dots], len(dots), dots[-1].location)
+    _wait(outer, outer.behind(loop)[0], carried, 0, loop.location)
 
 
 def _blocks_with_dots(block: Block) -> list[Block]:

@@ -39,7 +39,7 @@ def hindrance(function: Operation, store: Operation, warps: int, registers: int)
         return "the loop over tiles stands in another one, or in a branch"
     if any(loop.is_set("unsignedCmp") for loop in (tiles, loops[0])):
         return "a loop counts without a sign"
-    if not all(is_pure(op) for op in body.ops[body.ops.index(store) + 1 : -1]):
+    if not all(is_pure(op) for op in body.behind(store)[:-1]):
         return "more happens behind the store than computing"
     desc, tile = store.operands[0], unconverted(store.operands[1]).type
     if desc.owner is not function.regions[0].block or any(

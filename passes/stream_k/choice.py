@@ -39,7 +39,7 @@ def hindrance(function: Operation) -> tuple[str, Operation] | None:
         return "it multiplies outside of its loop", function
     if (copied := next((op for op in loop.walk() if is_copied(op)), None)) is not None:
         return "threads copy a tile through pointers, whose alignment the start of a part does not show", copied
-    behind = body.ops[body.ops.index(loop) + 1 : -1]
+    behind = body.behind(loop)[:-1]
     for op in function.walk():
         if op.name == "tt.descriptor_store" and op in behind:
             continue

@@ -44,7 +44,7 @@ def divide_tiles(module: Operation) -> Operation:
     loop.operands[1] = build.select(last, upper, _iteration(build, lower, step, end))
     for number, start in enumerate(loop.operands[3:]):
         loop.operands[3 + number] = _marked(build, fresh, start, RESUME, number)
-    behind = body.ops[body.ops.index(loop) + 1 :]
+    behind = body.behind(loop)
     build.at = body.ops.index(loop) + 1
     for number, result in enumerate(loop.results):
         made = _marked(build, last, result, HAND_ON, number)

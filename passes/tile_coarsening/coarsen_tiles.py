@@ -143,7 +143,7 @@ def _divide(team: _Team, one: Operation, two: Operation | None) -> None:
         replaced = list(one.results)
     else:
         replaced = [two.results[[v.index for v in two.operands[3:]].index(i)] for i in range(len(one.results))]
-    behind = team.block.ops[team.block.ops.index(at) + 1 :]
+    behind = team.block.behind(at)
     rest = _rest(Builder.behind(at, one.location), team, one, two, upper, ends, longest)
     for op in behind:
         replace_uses(op, dict(zip(replaced, rest.results, strict=True)))
@@ -206,7 +206,7 @@ def _of_all(team: _Team, build: Builder, how: str, value: Value, varies: set[Val
 def _check_only_carried_on(block: Block, one: Operation, two: Operation) -> None:
     """The second loop alone may use what the first one computes. Raises CannotCoarsen."""
     results = set(one.results)
-    for top in block.ops[block.ops.index(one) + 1 :]:
+    for top in block.behind(one):
         for op in top.walk():
             if op is not two and any(value in results for value in op.operands):
                 raise CannotCoarsen("what the first of two loops computes is used behind it, beside the second", op)

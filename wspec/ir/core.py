@@ -73,6 +73,10 @@ class Block:
         self.ops.insert(at, op)
         return op
 
+    def behind(self, op: Operation) -> list[Operation]:
+        """The operations of this block that come after `op`."""
+        return self.ops[self.ops.index(op) + 1 :]
+
     @property
     def terminator(self) -> Operation:
         return self.ops[-1]
