@@ -18,7 +18,7 @@ from wspec.bridge import printed
 from wspec.bridge.text import captured, generic_text, new_context, run_passes
 from wspec.bridge.versions import INSTALLED
 from wspec.bridge.versions.internals import internal
-from wspec.diagnostics import Remark, WspecError, function_indent
+from wspec.diagnostics import bad_input, function_indent
 from wspec.ir.stages import NUM_STAGES, WHOLE_VIEWS
 from wspec.target.hopper import BLOCK_THREADS
 
@@ -160,11 +160,6 @@ def _specialization(param: Any, text: str) -> tuple[str, str | int | None]:
     if hint == "1":
         return "constexpr", 1
     return kind, "D" if hint == "16" and not param.do_not_specialize_on_alignment else ""
-
-
-def bad_input(message: str, note: str = "") -> WspecError:
-    """The error for what a user got wrong."""
-    return WspecError(Remark("bad-input", message, note=note, severity="error"))
 
 
 # --------------------------------------------------------------------------------------- source -> TTGIR
