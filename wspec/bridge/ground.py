@@ -52,14 +52,11 @@ class Grounds:
         """How many steps before an address a descriptor can begin in memory; None: nowhere."""
         for begin in self._ranges:
             if (found := _steps_to(begin, address, ground)) is not None:
-                return found if self._is_memory(address - found * ground.step) else None
-        with self._lock:
-            begin_or_none = self._new(address, ground)
-        if begin_or_none is None:
-            return None
-        found = _steps_to(begin_or_none, address, ground)
-        assert found is not None
-        return found if self._is_memory(address - found * ground.step) else None
+                break
+        else:
+            with self._lock:
+                found = self._in_new_range(address, ground)
+        return found if found is not None and self._is_memory(address - found * ground.step) else None
 
     def _is_memory(self, address: int) -> bool:
         for page in {address // PAGE * PAGE, (address + _TAIL) // PAGE * PAGE}:
@@ -70,17 +67,17 @@ class Grounds:
                     self._mapped.add(page)
         return True
 
-    def _new(self, address: int, ground: Ground) -> int | None:
-        """A range in which a descriptor can begin."""
+    def _in_new_range(self, address: int, ground: Ground) -> int | None:
+        """The same, where none of the ranges that there are will do."""
         if len(self._ranges) >= MOST:
             return None
         for wanted in _places(address, ground):
             begin = self._addresses.reserve(wanted, RANGE)
             if begin is None:
                 continue
-            if _steps_to(begin, address, ground) is not None:
+            if (found := _steps_to(begin, address, ground)) is not None:
                 self._ranges = [*self._ranges, begin]
-                return begin
+                return found
             self._addresses.release(begin, RANGE)
         return None
 
