@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from wspec.tile_scheduler.costs import Grid, TileCost, fields, whole, wrong
-from wspec.tile_scheduler.sampled import compiled, differ_in_cycles, four_lines
+from wspec.tile_scheduler.sampled import compiled, differ_in_cycles, four_lines, told
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LaunchWay:
         Tiles of one cost are spread evenly, but for one; others so that all SMs are busy about as long. A group of
         neighbours takes as long as the dearest of them.
         """
-        found: float | None = _told(self._cycles, grid, [values[at] for at in self.cost.parameters], sms)
+        found: float | None = told(self._cycles, grid, [values[at] for at in self.cost.parameters], sms)
         return found
 
     def lines(self, which: int, along: int) -> list[str]:
@@ -93,17 +93,6 @@ def _cycles_of(ways: Sequence[LaunchWay], found: str) -> Cycles | None:
     return made
 
 
-def _told(cycles: Cycles | None, grid: Grid, values: Sequence[int], sms: int) -> Any:
-    """What they say; None where they cannot."""
-    x, y, z = grid
-    if cycles is None or x < 1 or y < 1 or z < 1:
-        return None
-    try:
-        return cycles(x, y, z, values, sms)
-    except (ArithmeticError, ValueError):
-        return None
-
-
 class Ranking:
     """What `fastest` says of the same ways, in a few microseconds; it takes some 100 to make."""
 
@@ -116,16 +105,9 @@ class Ranking:
 
     def fastest(self, grid: Grid, values: Sequence[int], sms: int) -> Sequence[int]:
         """The ways' numbers in turn; values are `near` those of the launch's `parameters`."""
-        turn, (x, y, z) = self._turn, grid
-        if turn is None:
+        if self._turn is None:
             return [at for _, at in fastest(self.ways, grid, dict(zip(self.parameters, values, strict=True)), sms)]
-        if x < 1 or y < 1 or z < 1:
-            return ()
-        try:
-            found: Sequence[int] = turn(x, y, z, values, sms)
-        except (ArithmeticError, ValueError):
-            return ()
-        return found
+        return told(self._turn, grid, values, sms) or ()
 
 
 NEAR = "({0} if -256 < {1} < 256 else (({0} - 1) | 31) + 1)"

@@ -116,6 +116,17 @@ def compiled(arguments: str, lines: Sequence[str]) -> Any:
     return space["sample"]
 
 
+def told(sample: Callable[..., Any] | None, grid: Grid, *more: Any) -> Any:
+    """What such a function says of a grid; None without one, where there is no tile, and where it cannot be told."""
+    x, y, z = grid
+    if sample is None or x < 1 or y < 1 or z < 1:
+        return None
+    try:
+        return sample(x, y, z, *more)
+    except (ArithmeticError, ValueError):
+        return None
+
+
 def _taken(cost: TileCost | Raster) -> list[str]:
     """A line that takes the arguments that decide out of `values`, if there are any."""
     names = "".join(f"v{at}, " for at in cost.parameters)
@@ -221,14 +232,8 @@ class Sampler:
             return None, False, numbering
         if not self.axes:
             return _EVEN
-        values = self.of_cost(values)
-        sample, (x, y, z) = self._direction, grid
-        if sample is None or x < 1 or y < 1 or z < 1:
-            return None
-        try:
-            return sample(x, y, z, values)
-        except (ArithmeticError, ValueError):
-            return None
+        found: Direction | None = told(self._direction, grid, self.of_cost(values))
+        return found
 
     def _is_good(self, numbering: Numbering, grid: Grid, values: Sequence[int]) -> bool:
         """Had tiles better go in the order of the grid?"""
@@ -241,14 +246,7 @@ class Sampler:
     def mean(self, grid: Grid, values: Sequence[int]) -> float:
         """What a tile costs on average, about: by four tiles, where costs depend on one axis alone. 0 where it cannot
         be told."""
-        values = self.of_cost(values)
-        sample, (x, y, z) = self._mean, grid
-        if sample is None or x < 1 or y < 1 or z < 1:
-            return 0.0
-        try:
-            return sample(x, y, z, values)
-        except (ArithmeticError, ValueError):
-            return 0.0
+        return told(self._mean, grid, self.of_cost(values)) or 0.0
 
 
 def coarse(grid: Grid, coarsening: int, axis: int) -> Grid:
@@ -280,11 +278,5 @@ def even_tiles(cost: TileCost, loop: int, grid: Grid, values: Sequence[int]) -> 
 
     values: the arguments that decide, in turn.
     """
-    sample = _even_sampler(cost, loop)
-    if sample is None:
-        return None
-    try:
-        found, trips = sample(*grid, values)
-    except (ArithmeticError, ValueError):
-        return None
-    return found, int(trips)
+    found = told(_even_sampler(cost, loop), grid, values)
+    return None if found is None else (found[0], int(found[1]))
