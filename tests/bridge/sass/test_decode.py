@@ -17,8 +17,8 @@ from wspec import bridge, offline
 from wspec.bridge.sass.counts import counts_of
 from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import decoded
-from wspec.bridge.sass.encodings import TABLE, UPDATES
-from wspec.bridge.sass.machine_code import Effects, effects, names, read_sass, registers
+from wspec.bridge.sass.encodings import TABLE
+from wspec.bridge.sass.machine_code import UPDATES, Effects, effects, names, read_sass, registers
 from wspec.bridge.sass.miscompiled import is_surely_right, wrong_in
 from wspec.bridge.sass.program import Program, program_of
 from wspec.bridge.sass.resources import _disassembled_counts, sass

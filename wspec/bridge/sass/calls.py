@@ -17,7 +17,8 @@ from wspec.bridge.sass.machine_code import registers
 Word = tuple[int, int]
 
 CALL, RET = 0x944, 0x950
-_CALL_FAMILY, _FAMILY = 0x144, 0x1FF
+FAMILY = 0x1FF  # the bits of an opcode that do not say which operands are registers and which numbers
+_CALL_FAMILY = 0x144
 TURNING = range(0x140, 0x160)  # what goes elsewhere is among these families
 GOING_ON = frozenset((0x141, 0x142, 0x145, 0x146, 0x148, 0x155, 0x156, 0x15D))  # BSYNC BREAK BSSY YIELD ...
 _PLAIN = 0x3C00000  # the upper half of a call or return without its distance
@@ -45,7 +46,7 @@ def called(
     A function reaches from where it is called to the next one. `jumps`: those that cubin.py has; `changes`: the
     predicates that an instruction may change, raising what it raises for one that synchronizes. Raises NotFollowed.
     """
-    calls = {place: _called(place, word) for place, word in enumerate(words) if word[0] & _FAMILY == _CALL_FAMILY}
+    calls = {place: _called(place, word) for place, word in enumerate(words) if word[0] & FAMILY == _CALL_FAMILY}
     first = sorted(set(calls.values()))
     if not first:
         return {}, len(words)
@@ -79,7 +80,7 @@ def _targets(words: Sequence[Word], jumps: Mapping[int, tuple[int, ...]]) -> fro
     """The places that are jumped to."""
     found: set[int] = set()
     for place, (low, high) in enumerate(words):
-        turn = turn_of(place * INSTRUCTION_BYTES, low, high, jumps) if low & _FAMILY in TURNING else None
+        turn = turn_of(place * INSTRUCTION_BYTES, low, high, jumps) if low & FAMILY in TURNING else None
         if turn is not None:
             found |= {int(label, 16) // INSTRUCTION_BYTES for label in turn[0].targets}
     return frozenset(found)
@@ -100,7 +101,7 @@ def _changed(words: Sequence[Word], first: int, end: int, changes: Callable[[int
             raise NotFollowed
         seen.add(place)
         low, high = words[place]
-        family = low & _FAMILY
+        family = low & FAMILY
         if low & 0xFFF == RET:
             if low >> 12 & _ALWAYS != _ALWAYS:
                 work.append(place + 1)
@@ -164,7 +165,7 @@ def _last_write(words: Sequence[Word], place: int, register: int, targets: froze
     while place not in targets and place > 0:
         place -= 1
         low, high = words[place]
-        if low & _FAMILY in TURNING:
+        if low & FAMILY in TURNING:
             break
         if _writes(low, high) & registers("R", register):
             return place
@@ -174,7 +175,7 @@ def _last_write(words: Sequence[Word], place: int, register: int, targets: froze
 def _writes(low: int, high: int) -> int:
     """The registers that an instruction may write. All that encodings.py knows name the first one at the same bits, and
     write no more than four but for products, which synchronize."""
-    if low & _FAMILY in TURNING:
+    if low & FAMILY in TURNING:
         return 0
     found = written(low, high)
     return registers("R", low >> 16 & 0xFF, _WIDEST) if found is None else found

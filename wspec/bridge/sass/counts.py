@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import decoded
-from wspec.bridge.sass.encodings import TABLE
+from wspec.bridge.sass.encodings import LINES
 from wspec.bridge.sass.skeleton import Unknown, label_of
 
-_NAMES = {int(code, 16): name for name, code, *_ in map(str.split, TABLE.strip().split("\n"))}  # of an opcode
+_NAMES = {int(code, 16): name for name, code, *_ in LINES}  # of an opcode
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, kernel_code
-from wspec.bridge.sass.encodings import TABLE, UPDATES
-from wspec.bridge.sass.machine_code import UPPER_HALVES, WGMMA, Flow, registers
+from wspec.bridge.sass.encodings import LINES
+from wspec.bridge.sass.machine_code import UPDATES, UPPER_HALVES, WGMMA, Flow, registers
 from wspec.bridge.sass.program import Program
 
 _BITS = {"R": 8, "UR": 6, "P": 3, "UP": 3}  # of a field that names a register; all of them set: none
@@ -147,11 +147,10 @@ def _union(fields: Sequence[Field], word: int) -> int:
 def _table() -> dict[int, _Forms]:
     """Opcode -> its forms."""
     found: dict[int, dict[int, dict[int, _Form]]] = {}
-    for line in TABLE.strip().split("\n"):
-        name, code, guard, written, read, *masked = line.split()
+    for name, code, guard, written, read, *masked in LINES:
         mask, *values = (int(number, 16) << _GUARD for number in masked)
         forms = found.setdefault(int(code, 16), {})
-        for tile, columns in _TILES if "xN" in line else _NO_TILE:
+        for tile, columns in _TILES if "xN" in written else _NO_TILE:
             fields = [(guard, *_listed(read)), _listed(written)]
             reads, writes = (tuple(_field(one.replace("N", str(columns // 2))) for one in part) for part in fields)
             form = _Form(reads, writes, name in UPDATES, name in WGMMA)

@@ -14,9 +14,6 @@ Jumps are not here: see decode.py.
 
 from __future__ import annotations
 
-UPDATES = frozenset({"FSEL", "LOP3", "PRMT", "SEL", "ULOP3", "UPRMT", "USEL"})
-"""They keep a part of their destination; see machine_code.py."""
-
 TABLE = """
 MOV 202 P12 R16 R32 80000000000000000000 0
 MOV 802 P12 R16 - 80000000000000000000 0
@@ -224,3 +221,6 @@ HGMMA df0 P12 R16xN R24x4,UR32x2+2 1ffff8fff00fc1fffc000000 c0028000400000000000
 QGMMA 9f3 P12 R16xN UR24x4,R64xN 1ffff8fff00fc1fffffc0000 80008000000000000000 80038000000000000000
 QGMMA 9f3 P12 R16xN UR24x4 1ffff8fff00fc1fffffc0000 c0008000000000000000 c0038000000000000000
 """
+
+LINES = [line.split() for line in TABLE.strip().split("\n")]
+"""The same, by words."""

@@ -37,7 +37,7 @@ _READERS = frozenset({
 _STORES = frozenset({"ST", "STG", "STS", "RED", "REDG"})
 # These keep a part of their destination: a half, some bits (predicates put aside), all of it under a predicate. Whether
 # it was assigned is not asked: often this is the first part.
-_UPDATES = frozenset({"FSEL", "LOP3", "PRMT", "SEL", "ULOP3", "UPRMT", "USEL"})
+UPDATES = frozenset({"FSEL", "LOP3", "PRMT", "SEL", "ULOP3", "UPRMT", "USEL"})
 _CONVERSIONS = frozenset({"F2F", "F2I", "I2F", "FRND"})
 _DOUBLES = frozenset({"DADD", "DFMA", "DMUL", "DMNMX", "DSETP", "DSET"})
 _MMA = frozenset({"HMMA", "IMMA", "DMMA", "QMMA", "BMMA"})
@@ -143,8 +143,7 @@ def flow(instruction: Instruction) -> Flow:
     BSYNC stands right before the label that its BSSY names, and the label of WARPSYNC.COLLECTIVE right behind the few
     instructions between: both go on with the next one.
     """
-    root, text = instruction.name.partition(".")[0], instruction.operands
-    sometimes = instruction.guard not in ("", "PT", "UPT")
+    root, text, sometimes = instruction.root, instruction.operands, not instruction.is_certain
     match root:
         case "BRA" | "JMP":
             always = instruction.name == root and text.startswith("`")  # no BRA.DIV, no predicate before the label
@@ -200,7 +199,7 @@ def _effects(name: str, text: str) -> Effects:
     reads = 0
     for place, operand in enumerate(operands[count:], start=count):
         reads |= _operand_reads(name, operand, place - count, place == len(operands) - 1)
-    return Effects(reads & ~writes if root in _UPDATES else reads, writes)
+    return Effects(reads & ~writes if root in UPDATES else reads, writes)
 
 
 def _destinations(root: str, operands: list[str]) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from wspec.bridge.sass.cubin import kernel_code
 from wspec.bridge.sass.decode import JUMPS, registers_of
-from wspec.bridge.sass.encodings import TABLE
+from wspec.bridge.sass.encodings import LINES
+from wspec.bridge.sass.reaching import single
 
-_LINES = [line.split() for line in TABLE.strip().split("\n")]
-_EXPONENTIALS = {int(code, 16) for name, code, *_ in _LINES if name == "MUFU"}
-_EXCHANGES = {int(code, 16) for name, code, *_ in _LINES if name == "SHFL"}
+_EXPONENTIALS = {int(code, 16) for name, code, *_ in LINES if name == "MUFU"}
+_EXCHANGES = {int(code, 16) for name, code, *_ in LINES if name == "SHFL"}
 FEWEST = 16  # exponentials of straight code that is looked at
 IN_TURN = 0.45
 """The part of them that comes before the last value that any of them needs from other threads: of two rows that are
@@ -49,17 +49,10 @@ def _waiting(code: Sequence[tuple[int, int]]) -> float:
     last = -1
     for place, (low, high) in enumerate(code):
         reads, writes = registers_of(low, high) or (0, 0)
-        found = max((came[bit] for bit in _bits(reads) if bit in came), default=-1)
+        found = max((came[bit] for bit in single(reads) if bit in came), default=-1)
         if opcodes[place] in _EXCHANGES:
             found = place
         elif opcodes[place] in _EXPONENTIALS:
             last = max(last, found)
-        came.update(dict.fromkeys(_bits(writes), found))
+        came.update(dict.fromkeys(single(writes), found))
     return sum(place < last for place in exponentials) / len(exponentials)
-
-
-def _bits(registers: int) -> Iterator[int]:
-    while registers:
-        lowest = registers & -registers
-        yield lowest
-        registers ^= lowest

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wspec.bridge.sass.calls import GOING_ON, TURNING, NotFollowed, called
+from wspec.bridge.sass.calls import FAMILY, GOING_ON, TURNING, NotFollowed, called
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, KernelCode, kernel_code
 from wspec.bridge.sass.decode import turn_of
-from wspec.bridge.sass.encodings import TABLE
+from wspec.bridge.sass.encodings import LINES
 
 
 class Label(NamedTuple):
@@ -30,7 +30,6 @@ _COMMIT = Label("commit")
 _UNIFORM = 8  # of 16 predicates P0 to P6 are the first, and these from here on UP0 to UP6
 _NONE = 7  # PT
 _ALL = 0x7F7F
-_FAMILY = 0x1FF  # the bits of an opcode that do not say which operands are registers and which numbers
 _R2P = 0x004
 _ACQUIRE = 0x9B9  # UTMACCTL, of a descriptor that the kernel made
 _MOSTLY = ((81, 0), (84, 0), (81, _UNIFORM), (84, _UNIFORM))
@@ -42,7 +41,7 @@ _PLAIN: dict[int, str] = {
     0xDF0: "product", 0x9F3: "product", 0xDF3: "product", 0x9F1: "product", 0xDF1: "product",
 }  # fmt: skip
 _OTHERS = (0xB1D, 0x9A7, 0x5B2, 0x9B1, 0x9C5, 0x91A, 0x9C8)
-_FAMILIES = frozenset(opcode & _FAMILY for opcode in (*_PLAIN, *_OTHERS))
+_FAMILIES = frozenset(opcode & FAMILY for opcode in (*_PLAIN, *_OTHERS))
 _OF_UNIFORM = frozenset((0x5B2, 0x5B4, 0x3B5, 0x3B6, 0x9B7, 0x9C8))  # under uniform predicates
 
 
@@ -99,13 +98,13 @@ def _blocks(kernel: KernelCode) -> tuple[Block, ...]:
     size = len(words)
     turns: dict[int, tuple[bool, list[int]]] = {}  # place -> may the next one follow, and which others
     for place, (low, high) in enumerate(words):
-        if low & _FAMILY in _TURNS:
+        if low & FAMILY in _TURNS:
             found = turn_of(place * INSTRUCTION_BYTES, low, high, jumps)
             if found is None:
                 raise Unknown
             way, _ = found
             turns[place] = way.falls, [int(label, 16) // INSTRUCTION_BYTES for label in way.targets]
-        elif low & _FAMILY in TURNING and low & _FAMILY not in GOING_ON and place not in calls:
+        elif low & FAMILY in TURNING and low & FAMILY not in GOING_ON and place not in calls:
             raise Unknown
     targets = [target for _, others in turns.values() for target in others]
     if any(target >= size for target in targets):
@@ -150,7 +149,7 @@ def predicates_of(low: int, high: int) -> int:
     Of families that encodings.py knows it tells where predicates are named that they make; of others those that are
     named where most are, from bit 81 and 84 on.
     """
-    family = low & _FAMILY
+    family = low & FAMILY
     if family == _R2P:
         return _ALL
     if family in TURNING:
@@ -167,9 +166,8 @@ def predicates_of(low: int, high: int) -> int:
 def _results() -> dict[int, tuple[tuple[int, int], ...]]:
     """Family -> where it names predicates that it makes, and the first of those that are meant."""
     found: dict[int, set[tuple[int, int]]] = {}
-    for line in TABLE.strip().split("\n"):
-        _, code, _, written, *_ = line.split()
-        fields = found.setdefault(int(code, 16) & _FAMILY, set())
+    for _, code, _, written, *_ in LINES:
+        fields = found.setdefault(int(code, 16) & FAMILY, set())
         for one in written.split(","):
             if one.startswith(("P", "UP")):
                 fields.add((int(one.lstrip("UP")), _UNIFORM if one.startswith("U") else 0))
@@ -210,7 +208,7 @@ def label_of(low: int, high: int) -> Label | None:
             return Label("copies wait", low >> 38 & 63) if low >> 47 & 1 else None
         case 0x9C8:  # USETMAXREG
             return Label("fewer" if high >> 8 & 15 == 5 else "more", low >> 32 & 0x1FF)
-    if opcode & _FAMILY in _FAMILIES:  # as BAR whose numbers are in registers
+    if opcode & FAMILY in _FAMILIES:  # as BAR whose numbers are in registers
         raise Unknown
     return None
 
