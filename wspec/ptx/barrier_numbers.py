@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wspec.ptx.fixed_points import all_from
 from wspec.ptx.flow import Block
 from wspec.ptx.operands import Number, Register
 from wspec.ptx.registers import Writers
@@ -45,19 +46,13 @@ class BarrierNumbers:
         """Does every way from the role's start to the instruction lead through one of those that set the register?"""
         if any(not setters.isdisjoint(self._blocks[number].instructions) for number in role.way[:-1]):
             return True
-        work, seen = [role.start[0]], set[int]()
-        while work:
-            number = work.pop()
-            if number in seen:
-                continue
-            seen.add(number)
-            inside = self._blocks[number].instructions
-            before = inside[: inside.index(one)] if one in inside else None
-            if before is not None and setters.isdisjoint(before):
-                return False
-            if setters.isdisjoint(inside):
-                work += [way for way in self._blocks[number].follow if way in role.blocks]
-        return True
+
+        def unset(number: int) -> list[int]:
+            block = self._blocks[number]
+            return [way for way in block.follow if way in role.blocks] if setters.isdisjoint(block.instructions) else []
+
+        reached = (self._blocks[number].instructions for number in all_from((role.start[0],), unset))
+        return not any(one in inside and setters.isdisjoint(inside[: inside.index(one)]) for inside in reached)
 
 
 def _number(one: Instruction) -> int | None:

@@ -17,6 +17,7 @@ from wspec.ptx.effects import EXCHANGES, reads
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Value, computes, each_of, remembered
 from wspec.ptx.events import ELSEWHERE, Event, Shape
+from wspec.ptx.fixed_points import live_before
 from wspec.ptx.followed import Followed, Step, asked, comparison, places_of
 from wspec.ptx.forms import in_thread
 from wspec.ptx.operands import Operand, Register, Several
@@ -62,7 +63,8 @@ class Behaviour:
 
     def _liveness(self) -> dict[int, tuple[str, ...]]:
         """The registers that are followed and needed, at the beginning of each block."""
-        begins: dict[int, tuple[set[str], set[str]]] = {}
+        uses: dict[int, set[str]] = {}
+        makes: dict[int, set[str]] = {}
         for number, steps in self._steps.items():
             needed, made = set[str](), set[str]()
             for step in steps:
@@ -71,21 +73,9 @@ class Behaviour:
             turn = self._blocks[number].turn
             if turn is not None and turn.guard in self._followed and turn.guard not in made:
                 needed.add(turn.guard)
-            begins[number] = needed, made
-        live = {number: set(needed) for number, (needed, _) in begins.items()}
-        work = list(reversed(live))
-        before: dict[int, list[int]] = {}
-        for number in live:
-            for way in self._blocks[number].follow:
-                before.setdefault(way, []).append(number)
-        while work:
-            number = work.pop()
-            for way in before.get(number, ()):
-                more = live[number] - begins[way][1] - live[way]
-                if more:
-                    live[way] |= more
-                    work.append(way)
-        return {number: tuple(sorted(names)) for number, names in live.items()}
+            uses[number], makes[number] = needed, made
+        follow = {number: self._blocks[number].follow for number in uses}
+        return {number: tuple(sorted(names)) for number, names in live_before(follow, uses, makes).items()}
 
     def _needs(self, step: Step) -> Iterator[str]:
         """The registers and comparisons that a step depends on."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wspec.ptx.errors import PtxError
+from wspec.ptx.fixed_points import all_from
 from wspec.ptx.operands import Operand, Symbol
 from wspec.ptx.syntax import Function, Instruction, Label
 
@@ -93,13 +94,13 @@ def loops_of(blocks: Sequence[Block], start: int, inside: Container[int]) -> dic
             back.append((number, following))
     found: dict[int, set[int]] = {}
     for last, first in back:
-        loop, work = found.setdefault(first, {first}), [last]
-        while work:
-            number = work.pop()
-            if number not in loop:
-                loop.add(number)
-                work += before.get(number, ())
+        found.setdefault(first, set()).update(loop_of(first, last, lambda number: before.get(number, ())))
     return found
+
+
+def loop_of(first: int, last: int, before: Callable[[int], Iterable[int]]) -> set[int]:
+    """The blocks of a loop that is entered at one block and goes back there from another."""
+    return all_from((first, last), lambda number: () if number == first else before(number))
 
 
 def targets(branch: Instruction, function: Function, known: Container[str]) -> tuple[str, ...]:

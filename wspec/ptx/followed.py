@@ -19,6 +19,7 @@ from wspec.ptx.effects import has_target, reads
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, Value, computes, evaluation_of
 from wspec.ptx.events import Shape, may_speak, shape_of
+from wspec.ptx.fixed_points import all_from, states_before
 from wspec.ptx.forms import Form, Forms
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, registers
 from wspec.ptx.registers import Writers
@@ -81,23 +82,20 @@ class Followed:
     def _closure(self, names: Iterable[str]) -> frozenset[str]:
         """With all that those registers are computed from, without constants."""
         found: set[str] = set()
-        work = list(names)
-        while work:
-            self._close(work, found)
-            work = self._others_that_compare(found)
+        more = list(names)
+        while more:
+            found |= all_from(self._that_vary(more), self._sources)
+            more = self._others_that_compare(found)
         return frozenset(found)
 
-    def _close(self, work: list[str], found: set[str]) -> None:
-        while work:
-            name = work.pop()
-            if name in found or self.evaluation.constant(name) is not None:
-                continue
-            found.add(name)
-            for one in self._writers.of(name):
-                if computes(one):
-                    work += reads(one)
-                elif one.guard:
-                    work.append(one.guard)
+    def _that_vary(self, names: Iterable[str]) -> Iterator[str]:
+        return (name for name in names if self.evaluation.constant(name) is None)
+
+    def _sources(self, name: str) -> Iterator[str]:
+        """The registers that one is computed from, without constants."""
+        for one in self._writers.of(name):
+            names = reads(one) if computes(one) else (one.guard,) if one.guard else ()
+            yield from self._that_vary(names)
 
     def _left_at_numbers(self) -> list[str]:
         """Predicates of branches that compare a counter with a number."""
@@ -165,15 +163,12 @@ class Followed:
 
     def _chain(self, one: Instruction) -> set[str]:
         """The registers that it moves or adds up, from wherever they come."""
-        found: set[str] = set()
-        work = list(reads(one))
-        while work:
-            name = work.pop()
-            if name not in found and name in self.all:
-                found.add(name)
-                work += [other for maker in self._writers.of(name) if maker.name in ("mov", "add", "sub")
-                         for other in reads(maker)]  # fmt: skip
-        return found
+
+        def added(name: str) -> Iterator[str]:
+            makers = (maker for maker in self._writers.of(name) if maker.name in ("mov", "add", "sub"))
+            return (other for maker in makers for other in reads(maker) if other in self.all)
+
+        return all_from((name for name in reads(one) if name in self.all), added)
 
     def _steps_of(self, number: int) -> Iterator[Step]:
         events = self._events.get(number, {})
@@ -212,22 +207,16 @@ class Followed:
 
     def _find_known(self) -> None:
         """Which operands hold one number at a step, however it is reached."""
-        begins: dict[int, dict[str, int]] = {number: {} for number in (*self.role.way[:1], self.role.start[0])}
-        work = list(begins)
-        while work:
-            number = work.pop()
-            held: dict[str, Value] = dict(begins[number])
+
+        def behind(number: int, begin: Mapping[str, int]) -> Iterator[tuple[int, Mapping[str, int]]]:
+            held: dict[str, Value] = dict(begin)
             for step in self.steps[number]:
                 self._note(step, held)
             numbers = {name: value for name, value in held.items() if isinstance(value, int)}
-            for way in self.blocks[number].follow:
-                if way not in self.steps:
-                    continue
-                before = begins.get(way)
-                joined = numbers if before is None else _common(before, numbers)
-                if joined != before:
-                    begins[way] = joined
-                    work.append(way)
+            yield from ((way, numbers) for way in self.blocks[number].follow if way in self.steps)
+
+        begins: dict[int, Mapping[str, int]] = {number: {} for number in (*self.role.way[:1], self.role.start[0])}
+        states_before(begins, behind, _common)
 
     def _note(self, step: Step, held: dict[str, Value]) -> None:
         if step.shape is not None:

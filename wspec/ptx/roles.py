@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.effects import has_known_registers, writes
 from wspec.ptx.errors import PtxError
+from wspec.ptx.fixed_points import all_from
 from wspec.ptx.flow import Block
 from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
 from wspec.ptx.syntax import Function, Instruction
@@ -70,7 +71,7 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
         warps, inside, _ = found.setdefault((walk.number, walk.partition), ([], set(), walk))
         warps.append(warp)
         if not inside:
-            inside |= _reached(blocks, walk.number, stop if stop != walk.number else -1)
+            inside |= _reached(blocks, walk.number, stop)
             inside |= set() if walk.loaded else set(walk.passed)
     shared = {0} if len(found) > 1 else set()
     return [
@@ -86,13 +87,7 @@ def roles_of(function: Function, blocks: Sequence[Block]) -> list[Role]:
 
 
 def _reached(blocks: Sequence[Block], start: int, stop: int) -> set[int]:
-    found, work = {start}, [start]
-    while work:
-        for way in blocks[work.pop()].follow:
-            if way not in found and way != stop:
-                found.add(way)
-                work.append(way)
-    return found
+    return all_from((start,), lambda number: (way for way in blocks[number].follow if way != stop))
 
 
 @dataclass(slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import networkx as nx
 
 from wspec.ptx import flow
+from wspec.ptx.fixed_points import all_from
 
 _OUTSIDE = -1  # leads to the blocks that the role's threads begin with
 
@@ -42,12 +43,12 @@ class WaysIn:
     def _from_above(self, number: int) -> frozenset[int]:
         """The blocks on ways from the block above to this one, which belongs to them if it is in a loop below that."""
         if number not in self._between:
-            work, found = [number], set[int]()
-            while work:
-                more = set(self._before[work.pop()]) - found - {self._above[number]}
-                found |= more
-                work += more
-            self._between[number] = frozenset(found)
+            above = self._above[number]
+
+            def before(one: int) -> Iterator[int]:
+                return (way for way in self._before[one] if way != above)
+
+            self._between[number] = frozenset(all_from(before(number), before))
         return self._between[number]
 
     def leads_past(self, source: Place, stops: Sequence[Place], target: Place) -> bool:

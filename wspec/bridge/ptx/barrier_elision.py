@@ -43,6 +43,9 @@ It costs three times its own 28 cycles, as what computes the next tile's address
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
+
 from wspec.bridge.ptx.code import (
     GROUP,
     Lines,
@@ -56,6 +59,7 @@ from wspec.bridge.ptx.code import (
     speaks,
 )
 from wspec.ptx.errors import PtxError
+from wspec.ptx.fixed_points import states_before
 from wspec.ptx.flow import Block, blocks_of
 from wspec.ptx.operands import Number
 from wspec.ptx.roles import roles_of
@@ -95,20 +99,14 @@ def _widths(function: Function, blocks: list[Block]) -> list[int]:
 
 def _dirty_at_entry(blocks: list[Block], widths: list[int]) -> list[bool]:
     """For each block: may a thread have touched shared memory since its task last met, on some way to it?"""
-    dirty = [False] * len(blocks)
-    dirty[0] = True
-    reached, work = {0}, [0]
-    while work:
-        number = work.pop()
-        after = dirty[number]
+
+    def behind(number: int, dirty: bool) -> Iterator[tuple[int, bool]]:
         for one in blocks[number].instructions:
-            after = _after(one, after, widths[number])
-        for way in blocks[number].follow:
-            if way not in reached or (after and not dirty[way]):
-                reached.add(way)
-                dirty[way] = dirty[way] or after
-                work.append(way)
-    return dirty
+            dirty = _after(one, dirty, widths[number])
+        yield from ((way, dirty) for way in blocks[number].follow)
+
+    found = states_before({0: True}, behind, operator.or_)
+    return [found.get(number, False) for number in range(len(blocks))]
 
 
 def _after(instruction: Instruction, dirty: bool, width: int) -> bool:

@@ -16,6 +16,7 @@ from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import MEETING
+from wspec.ptx.fixed_points import all_from
 
 _VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
@@ -188,14 +189,11 @@ class Protocol:
 
     def _closure(self, values: Iterable[Value]) -> frozenset[Value]:
         """With all that they are computed from, but for constants."""
-        found: set[Value] = set()
-        work = list(values)
-        while work:
-            value = self.captured(work.pop())
-            if value not in found and self.constant(value) is None:
-                found.add(value)
-                work += self._sources(value)
-        return frozenset(found)
+
+        def that_vary(some: Iterable[Value]) -> Iterator[Value]:
+            return (value for value in map(self.captured, some) if self.constant(value) is None)
+
+        return frozenset(all_from(that_vary(values), lambda value: that_vary(self._sources(value))))
 
     def _sources(self, value: Value) -> Sequence[Value]:
         """What it is made of, or takes over."""

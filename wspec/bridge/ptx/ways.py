@@ -20,6 +20,7 @@ from wspec.ir.types import I1, MemDescType
 from wspec.ptx.arithmetic import computed
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import ELSEWHERE, Event
+from wspec.ptx.fixed_points import live_before
 from wspec.ptx.forms import Form, may_be_a_sum, shifted
 
 MOST_VALUES = 64  # of one value
@@ -87,26 +88,12 @@ class Ways:
 
     def _liveness(self) -> list[tuple[Value, ...]]:
         """The values that are followed and needed, at the beginning of each node."""
-        used: list[set[Value]] = []
-        made: list[set[Value]] = []
-        before: list[list[int]] = [[] for _ in self._nodes]
-        for number, node in enumerate(self._nodes):
-            uses, makes = self._used_and_made(node)
-            used.append({value for value in uses if value in self._followed})
-            made.append({value for value in makes if value in self._followed})
-            for way in node.follow:
-                before[way].append(number)
-        live = [set(one) for one in used]
-        work = list(range(len(live)))
-        while work:
-            number = work.pop()
-            for way in before[number]:
-                more = live[number] - made[way] - live[way]
-                if more:
-                    live[way] |= more
-                    work.append(way)
+        both = [self._used_and_made(node) for node in self._nodes]
+        uses = {number: self._followed.intersection(used) for number, (used, _) in enumerate(both)}
+        makes = {number: self._followed.intersection(made) for number, (_, made) in enumerate(both)}
+        live = live_before({number: node.follow for number, node in enumerate(self._nodes)}, uses, makes)
         order = {value: at for at, value in enumerate(self._followed)}
-        return [tuple(sorted(one, key=order.__getitem__)) for one in live]
+        return [tuple(sorted(live[number], key=order.__getitem__)) for number in range(len(self._nodes))]
 
     def _used_and_made(self, node: Node) -> tuple[list[Value], list[Value]]:
         uses: list[Value] = []

@@ -12,7 +12,7 @@ import networkx as nx
 
 from wspec.ptx.effects import writes as written_by
 from wspec.ptx.errors import PtxError
-from wspec.ptx.flow import blocks_of
+from wspec.ptx.flow import blocks_of, loop_of
 from wspec.ptx.operands import Register, Several, registers
 from wspec.ptx.parser import read
 from wspec.ptx.syntax import Function, Instruction, Module
@@ -119,14 +119,13 @@ def innermost(follow: Mapping[int, Iterable[int]], entry: int) -> dict[int, froz
         return {}
     above: dict[int, int | None] = {**nx.immediate_dominators(graph, entry), entry: None}  # some versions lack it
     loops: dict[int, set[int]] = {}
+
+    def before(one: int) -> list[int]:
+        return [other for other in graph.predecessors(one) if other in above]
+
     for last, first in graph.edges:
         if last in above and _dominates(first, last, above):
-            inside = loops.setdefault(first, {first})
-            todo = [last]
-            while todo:
-                if (one := todo.pop()) not in inside:
-                    inside.add(one)
-                    todo += [before for before in graph.predecessors(one) if before in above]
+            loops.setdefault(first, set()).update(loop_of(first, last, before))
     found: dict[int, frozenset[int]] = {}
     for inside in sorted(loops.values(), key=len, reverse=True):
         found.update(dict.fromkeys(inside, frozenset(inside)))

@@ -11,6 +11,8 @@ otherwise, and whenever there is something to say.
 
 from __future__ import annotations
 
+import functools
+import operator
 import struct
 import traceback
 from collections.abc import Iterator, Sequence
@@ -28,6 +30,7 @@ from wspec.bridge.sass.resources import ptxas_version, sass
 from wspec.diagnostics import Remark
 from wspec.ir.loc import FileLoc, Location
 from wspec.options import Options
+from wspec.ptx.fixed_points import states_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +143,19 @@ class _Analysis:
 
     def _solve(self, entry: int, state: int) -> tuple[dict[int, int], int]:
         """(what is assigned before each block that is reached, what is assigned at every return)."""
-        before, at_return, todo = {entry: state}, EVERYTHING, [entry]
-        while todo:
-            first = todo.pop()
-            block = self.blocks[first]
-            after = before[first] | block.gives
-            ways = [(place, after) for place in block.next]
-            if block.calls:
-                added = EVERYTHING if block.callee is None else self._added(block.callee)
-                ways = [(place, after | added) for place in block.next]
-                if block.callee is not None:
-                    ways.append((block.callee, after))
-            if block.returns:
-                at_return &= after
-            for place, known in ways:
-                old = before.get(place, EVERYTHING)
-                if place not in before or old & ~known:
-                    before[place] = old & known
-                    todo.append(place)
-        return before, at_return
+        before = states_before({entry: state}, self._behind, operator.and_)
+        returns = (state | self.blocks[first].gives for first, state in before.items() if self.blocks[first].returns)
+        return before, functools.reduce(operator.and_, returns, EVERYTHING)
+
+    def _behind(self, first: int, state: int) -> Iterator[tuple[int, int]]:
+        """What is assigned before the blocks that may follow one."""
+        block = self.blocks[first]
+        after, added = state | block.gives, 0
+        if block.calls:
+            added = EVERYTHING if block.callee is None else self._added(block.callee)
+        yield from ((place, after | added) for place in block.next)
+        if block.callee is not None:
+            yield block.callee, after
 
     def _added(self, function: int) -> int:
         """What the function assigns on every way to its return; everything where it does not return."""

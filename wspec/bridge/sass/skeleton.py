@@ -16,6 +16,7 @@ from wspec.bridge.sass.calls import FAMILY, GOING_ON, TURNING, NotFollowed, call
 from wspec.bridge.sass.cubin import INSTRUCTION_BYTES, KernelCode, kernel_code
 from wspec.bridge.sass.decode import turn_of
 from wspec.bridge.sass.encodings import LINES
+from wspec.ptx.fixed_points import all_from
 
 
 class Label(NamedTuple):
@@ -264,13 +265,8 @@ def without_retries(blocks: Sequence[Block]) -> list[Block]:
 
 def _comes_back(blocks: Sequence[Block], start: int) -> set[int]:
     """The blocks from which it is entered again with nothing done between that is known here."""
-    found, seen, work = set[int](), {start}, [start]
-    while work:
-        at = work.pop()
-        for way in blocks[at].ways:
-            if way == start:
-                found.add(at)
-            elif way not in seen and blocks[way].last is None:
-                seen.add(way)
-                work.append(way)
-    return found
+
+    def idle(at: int) -> Iterator[int]:
+        return (way for way in blocks[at].ways if way != start and blocks[way].last is None)
+
+    return {at for at in all_from((start,), idle) if start in blocks[at].ways}

@@ -7,10 +7,12 @@ what no kernel writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 
 from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space, writes
 from wspec.ptx.errors import PtxError
+from wspec.ptx.fixed_points import states_before
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
 from wspec.ptx.operands import Address, Register, Symbol, registers
 from wspec.ptx.registers import Writers
@@ -39,21 +41,14 @@ def show_early_start(after: Function, come: Iterable[Instruction], constant: str
     if not any(one.opcode == WAIT for block in blocks for one in block.instructions):
         return  # then it is launched like any other
     met = _first_has_waited(blocks)
-    before = {0: False}
-    work = [0]
     steps = [[one for one in block.instructions if _matters(one)] for block in blocks]
-    while work:
-        number = work.pop()
-        waited = before[number]
-        for one in steps[number]:
-            waited = waited or _waits(one, met)
-        for way in blocks[number].follow:
-            known = before.get(way, True) and waited
-            if way not in before or known != before[way]:
-                before[way] = known
-                work.append(way)
+
+    def behind(number: int, waited: bool) -> Iterator[tuple[int, bool]]:
+        waited = waited or any(_waits(one, met) for one in steps[number])
+        yield from ((way, waited) for way in blocks[number].follow)
+
     sources = Sources(after)
-    for number, waited in before.items():
+    for number, waited in states_before({0: False}, behind, operator.and_).items():
         for one in steps[number]:
             waited = waited or _waits(one, met)
             if not waited and _touches(one) and not sources.is_load_from(one, constant):

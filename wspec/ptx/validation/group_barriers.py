@@ -23,13 +23,14 @@ Stores of threads to global memory are in no order among themselves, as TTGIR ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx.addresses import Addresses
 from wspec.ptx.barrier_numbers import BarrierNumbers
 from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
 from wspec.ptx.errors import PtxError
+from wspec.ptx.fixed_points import states_before
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
 from wspec.ptx.operands import Number
 from wspec.ptx.registers import Writers
@@ -93,19 +94,14 @@ def show_barriers(merged: Function, gone: Iterable[Instruction]) -> None:
     making = [one for block in blocks for one in block.instructions if _is_making(one)]
     guards, makers = tuple({f"{one.guard}," for one in making}), Makers(merged, making)
     steps = [_interesting(block, guards) for block in blocks]
-    entry: dict[int, State] = {0: BEGIN}
-    work = [0]
-    while work:
-        number = work.pop()
-        state, threads = entry[number], GROUP if number in groups else widest
+
+    def behind(number: int, state: State) -> Iterator[tuple[int, State]]:
+        threads = GROUP if number in groups else widest
         for one in steps[number]:
             state = after(state, one, id(one) in missing, threads)
-        for way in blocks[number].follow:
-            joined = state if way not in entry else entry[way].joined(state)
-            if way not in entry or joined != entry[way]:
-                entry[way] = joined
-                work.append(way)
-    for number, state in entry.items():
+        yield from ((way, state) for way in blocks[number].follow)
+
+    for number, state in states_before({0: BEGIN}, behind, State.joined).items():
         threads = GROUP if number in groups else widest
         for one in steps[number]:
             if (state.exposed or state.making_exposed) and id(one) not in missing:
