@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wspec.ptx.fixed_points import all_from
 from wspec.ptx.flow import Block
-from wspec.ptx.operands import Number, Register
+from wspec.ptx.operands import Number, Register, number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
@@ -57,7 +57,4 @@ class BarrierNumbers:
 
 def _number(one: Instruction) -> int | None:
     """What `mov` sets a register to; None of anything else."""
-    if one.name != "mov" or one.guard or len(one.operands) != 2:
-        return None
-    value = one.operands[1]
-    return value.value if isinstance(value, Number) else None
+    return number_of(one.operands[1]) if one.name == "mov" and not one.guard and len(one.operands) == 2 else None

@@ -28,7 +28,7 @@ from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.effects import reads, space, writes
 from wspec.ptx.evaluation import SHARED, Evaluation, Value, computes, each_of, result, same
 from wspec.ptx.events import shape_of
-from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol
+from wspec.ptx.operands import Address, Number, Operand, Register, Several, Symbol, number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
 from wspec.ptx.stored import WORD, Stored
@@ -350,8 +350,8 @@ def _is_executed(one: Instruction) -> bool:
 def _is_of_first_lane(one: Instruction) -> bool:
     """Or of the thread itself, where it computes something?"""
     if one.name == "shfl":
-        lane = one.operands[2] if len(one.operands) > 2 else None
-        return one.opcode.startswith("shfl.sync.idx") and isinstance(lane, Number) and lane.value == 0
+        lane = number_of(one.operands[2]) if len(one.operands) > 2 else None
+        return one.opcode.startswith("shfl.sync.idx") and lane == 0
     return one.name != "redux"
 
 

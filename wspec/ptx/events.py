@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wspec.ptx.errors import PtxError
 from wspec.ptx.forms import Form
-from wspec.ptx.operands import Address, Number, Operand
+from wspec.ptx.operands import Address, Operand, number_of
 from wspec.ptx.roles import is_meeting
 from wspec.ptx.syntax import Instruction
 
@@ -71,7 +71,7 @@ def shape_of(one: Instruction, own: frozenset[int], number: int | None = None) -
         if is_meeting(one):
             return Shape(MEETING.kind)
         if opcode == "bar.warp.sync":
-            if one.guard or _number(operands[0]) not in _WHOLE_WARP:
+            if one.guard or number_of(operands[0]) not in _WHOLE_WARP:
                 raise PtxError(f"'{one}' is not a barrier of a whole warp")
             return None
         if is_group_barrier(one, own, number):
@@ -97,7 +97,7 @@ def is_group_barrier(one: Instruction, own: frozenset[int], number: int | None =
     this one, where it stands in a register."""
     if one.opcode not in ("bar.sync", "barrier.sync") or len(one.operands) != 2:
         return False
-    return (_number(one.operands[0]) if number is None else number) in own
+    return (number_of(one.operands[0]) if number is None else number) in own
 
 
 def _of_mbarrier(one: Instruction) -> Shape:
@@ -130,7 +130,7 @@ def _of_copy(one: Instruction) -> Shape | None:
     if opcode.startswith("cp.async.mbarrier.arrive."):
         return Shape("element arrive", "all", (), operands[0])
     if opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
-        return Shape("element", "any", buffer=operands[0], size=_number(operands[2]) or 0)
+        return Shape("element", "any", buffer=operands[0], size=number_of(operands[2]) or 0)
     if opcode.startswith("cp.async.commit_group"):
         return Shape("element commit")
     if opcode.startswith("cp.async.wait_group"):
@@ -140,7 +140,3 @@ def _of_copy(one: Instruction) -> Shape | None:
 
 def _tensor(operand: Operand) -> Address | None:
     return operand if isinstance(operand, Address) else None
-
-
-def _number(operand: Operand) -> int | None:
-    return operand.value if isinstance(operand, Number) else None

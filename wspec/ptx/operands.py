@@ -74,6 +74,11 @@ class Several:
 Operand = Register | Number | Symbol | Address | Several
 
 
+def number_of(operand: Operand | int | None) -> int | None:
+    """The integer that an immediate is; None of anything else."""
+    return operand.value if isinstance(operand, Number) else None
+
+
 def registers(operand: Operand) -> Iterator[str]:
     """The names of all registers in it; `_` is none."""
     match operand:

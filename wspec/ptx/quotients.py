@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from wspec.ptx.arithmetic import signed, width
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number, Register
+from wspec.ptx.operands import Number, Register, number_of
 from wspec.ptx.syntax import Instruction
 
 
@@ -39,7 +39,7 @@ def show_quotients(instructions: Iterable[Instruction]) -> None:
             sums.setdefault(both, set()).add(target.name)
     for one in products:
         target, factor, magic = one.operands
-        value = magic.value if isinstance(magic, Number) else None
+        value = number_of(magic)
         if not isinstance(target, Register) or not isinstance(factor, Register) or value is None:
             continue
         kind = one.opcode.rpartition(".")[2]

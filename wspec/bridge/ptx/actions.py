@@ -12,7 +12,7 @@ from wspec.ptx.copies import MARKS, Mark
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import FENCE, shape_of
 from wspec.ptx.inline import read_inline
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 
 MOST_ROWS = 256  # of one bulk copy, in each dimension (CUDA driver API, cuTensorMapEncodeTiled)
 
@@ -137,7 +137,7 @@ def _of_assembly(op: Operation) -> Iterator[Action]:
         shape = shape_of(one, frozenset())
         if shape is None:
             continue
-        numbers = [number.value if isinstance(number, Number) else None for number in shape.numbers]
+        numbers = [number_of(number) for number in shape.numbers]
         known = tuple(number for number in numbers if number is not None)
         if shape.at is not None or len(known) < len(numbers) or one.guard:
             raise PtxError(f"'{one}' of inline assembly is not compared")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.syntax import Instruction
 
 GROUP = 128  # threads of a warp group
@@ -45,23 +45,20 @@ def is_group_barrier(instruction: Instruction, threads: int = GROUP) -> bool:
     if instruction.opcode != "bar.sync" or instruction.guard:
         return False
     operands = instruction.operands
-    return len(operands) == 2 and isinstance(operands[1], Number) and operands[1].value == threads
+    return len(operands) == 2 and number_of(operands[1]) == threads
 
 
 def meets(instruction: Instruction, threads: int) -> bool:
     """Do so many threads that go the same way meet here, at least?"""
     if not is_sync(instruction) or instruction.guard:
         return False
-    count = instruction.operands[1] if len(instruction.operands) > 1 else None
-    return count is None or (isinstance(count, Number) and count.value is not None and count.value >= threads)
+    return len(instruction.operands) < 2 or (number_of(instruction.operands[1]) or 0) >= threads
 
 
 def is_setup_barrier(instruction: Instruction) -> bool:
     """A barrier of the warps that set a kernel up; tasks have other numbers."""
-    if instruction.opcode != "bar.sync" or instruction.guard:
-        return False
-    first = instruction.operands[0]
-    return isinstance(first, Number) and first.value == 0
+    is_plain = instruction.opcode == "bar.sync" and not instruction.guard
+    return is_plain and number_of(instruction.operands[0]) == 0
 
 
 def is_arrival(instruction: Instruction) -> bool:
@@ -74,8 +71,7 @@ def pending_products(instruction: Instruction) -> int | None:
     """How many groups of products may be under way behind a wait for products; None of what is none."""
     if instruction.opcode != "wgmma.wait_group.sync.aligned" or instruction.guard:
         return None
-    first = instruction.operands[0]
-    return first.value if isinstance(first, Number) else None
+    return number_of(instruction.operands[0])
 
 
 def line_at(text: str, at: int) -> tuple[int, int]:

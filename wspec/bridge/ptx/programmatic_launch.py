@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from wspec.bridge.ptx.code import Lines, line_at
 from wspec.ir.assembly import MEMORY_FROM_HERE, WAIT
 from wspec.ptx.effects import ACCESSES, space
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.syntax import Instruction, Label, Module
 
 _BOTH = f"\t{WAIT}\n\tgriddepcontrol.launch_dependents;\n"
@@ -55,10 +55,7 @@ def _makes(one: Instruction | Label) -> bool:
 
 
 def _tasks_begin(one: Instruction | Label) -> bool:
-    if not isinstance(one, Instruction) or one.opcode != "barrier.sync":
-        return False
-    first = one.operands[0]
-    return isinstance(first, Number) and first.value == 1
+    return isinstance(one, Instruction) and one.opcode == "barrier.sync" and number_of(one.operands[0]) == 1
 
 
 def _may_access(one: Instruction | Label) -> bool:

@@ -29,7 +29,7 @@ from wspec.ptx import flow
 from wspec.ptx.copies import Copies, Copy, Mark, Taken
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
@@ -269,9 +269,8 @@ class _Match:
         buffer = next(one for one in op.operands if isinstance(one.type, MemDescType))
         kind, start = buffer.type, self._task.of(buffer, scope)
         assert isinstance(kind, MemDescType)
-        whole = copy.one.operands[2]
         each = kind.element.bits // 8 if isinstance(kind.element, ScalarType) else 0
-        size = whole.value if isinstance(whole, Number) else None
+        size = number_of(copy.one.operands[2])
         if start is None or not size or not each:
             raise PtxError(f"which elements '{copy.one}' copies is not known")
         for place, (source,), copied in copy.by if self.compared < self._thorough else copy.by[:1]:

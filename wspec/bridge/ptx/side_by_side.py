@@ -31,7 +31,7 @@ from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import evaluation_of
 from wspec.ptx.events import ELSEWHERE, FENCE, Event, is_group_barrier
 from wspec.ptx.followed import Followed
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.quotients import show_quotients
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import MEETING_BARRIER, Role, roles_of
@@ -125,8 +125,7 @@ def _show_group_barriers(
         for one in (one for number in role.blocks for one in blocks[number].instructions):
             number = barriers.of(one, role) if one.name in ("bar", "barrier") else None
             if number is not None and is_group_barrier(one, own, number):
-                count = one.operands[1]
-                threads = count.value if isinstance(count, Number) else None
+                threads = number_of(one.operands[1])
                 if threads != role.threads or users.setdefault(number, role) is not role or one.guard:
                     raise PtxError(f"'{one}' is not a barrier of the {role.threads} threads of its task")
 

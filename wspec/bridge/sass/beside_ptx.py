@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from wspec.bridge.sass.skeleton import Block, Label, Step, skeleton, without_retries
 from wspec.ptx import flow
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number, Operand, Register
+from wspec.ptx.operands import Number, Operand, Register, number_of
 from wspec.ptx.syntax import Instruction, Module
 from wspec.ptx.validation.validate import Validation
 
@@ -459,6 +459,6 @@ def _named(opcode: str) -> tuple[str | None, int]:
 
 
 def _number(operand: Operand) -> int:
-    if isinstance(operand, Number) and operand.value is not None:
-        return operand.value
-    raise PtxError("a number of a barrier is not known")
+    if (found := number_of(operand)) is None:
+        raise PtxError("a number of a barrier is not known")
+    return found

@@ -32,7 +32,7 @@ from wspec.ptx.effects import ACCESSES, ARITHMETIC, EXCHANGES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.fixed_points import states_before
 from wspec.ptx.flow import BRANCHES, ENDS, Block, blocks_of
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role, roles_of
 from wspec.ptx.syntax import Function, Instruction
@@ -122,8 +122,8 @@ def show_own(
                     users.setdefault(_number(one, role, barriers), set()).add(role)
     for one in gone:
         first, *rest = one.operands
-        count = rest[0].value if rest and isinstance(rest[0], Number) else None
-        whose = users[first.value] if isinstance(first, Number) and first.value is not None else set()
+        count, number = number_of(rest[0]) if rest else None, number_of(first)
+        whose = users[number] if number is not None else set()
         if len(whose) != 1 or any(role is None or count != role.threads for role in whose):
             raise PtxError(f"'{one}' is gone, and it is not shown that it is of one task alone")
     alone = [role for role in roles if role.threads == GROUP and role.warps[0] % 4 == 0]
@@ -136,9 +136,7 @@ def show_own(
 
 def _number(one: Instruction, role: Role | None, barriers: BarrierNumbers) -> int:
     """Of the barrier at which those of a role meet there. Raises PtxError."""
-    first = one.operands[0]
-    plain = first.value if isinstance(first, Number) else None
-    number = plain if role is None else barriers.of(one, role)
+    number = number_of(one.operands[0]) if role is None else barriers.of(one, role)
     if number is None:
         raise PtxError(f"at which barrier threads meet at '{one}' is not known")
     return number
@@ -167,10 +165,7 @@ def meets(one: Instruction, threads: int) -> bool:
     opcode = one.opcode.removesuffix(".aligned")
     if opcode not in ("bar.sync", "barrier.sync") or one.guard:
         return False
-    if len(one.operands) < 2:
-        return True
-    count = one.operands[1]
-    return isinstance(count, Number) and (count.value or 0) >= threads
+    return len(one.operands) < 2 or (number_of(one.operands[1]) or 0) >= threads
 
 
 def after(state: State, one: Instruction, is_gone: bool, threads: int) -> State:

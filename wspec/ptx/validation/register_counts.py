@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from wspec.ptx import flow
 from wspec.ptx.errors import PtxError
-from wspec.ptx.operands import Number
+from wspec.ptx.operands import number_of
 from wspec.ptx.roles import WARP, Role, is_meeting
 from wspec.ptx.syntax import Function, Instruction
 
@@ -110,8 +110,7 @@ def _works(one: Instruction) -> bool:
 def _changed(one: Instruction, count: int) -> int:
     if one.name != "setmaxnreg":
         return count
-    operand = one.operands[0]
-    wanted = operand.value if isinstance(operand, Number) else None
+    wanted = number_of(one.operands[0])
     if wanted is None or one.guard or wanted % STEP or not FEWEST <= wanted <= MOST:
         raise PtxError(f"'{one}' asks for registers that there are not")
     if wanted < count if one.opcode.startswith("setmaxnreg.inc") else wanted > count:
