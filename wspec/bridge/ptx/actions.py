@@ -16,10 +16,13 @@ from wspec.ptx.operands import number_of
 
 MOST_ROWS = 256  # of one bulk copy, in each dimension (CUDA driver API, cuTensorMapEncodeTiled)
 
-_LOADS = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"))
-_STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"))
-_ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
+LOADS = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"))
+STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"))
+ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
+ELEMENTS = "ttg.async_copy_global_to_local"
 DOT = "ttng.warp_group_dot"
+VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
+"""Of a buffer, which begin where it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def actions_of(op: Operation) -> Iterator[Action]:
                 yield Action("product wait", (0,))
         case "ttng.warp_group_dot_wait":
             yield Action("product wait", (op.int_attr("pendings") or 0,))
-        case "ttg.async_copy_global_to_local":
+        case name if name == ELEMENTS:
             yield Action("element", buffer=buffers[0], several=True)
         case "ttg.async_commit_group":
             yield Action("element commit")
@@ -112,10 +115,10 @@ def actions_of(op: Operation) -> Iterator[Action]:
             yield Action("element arrive", (), buffers[0])
         case "tt.elementwise_inline_asm":
             yield from _of_assembly(op)
-        case name if name in _LOADS:
-            yield Action("load", (), buffers[0], None, buffers[1], name in _ROWS, op.operands[0])
-        case name if name in _STORES:
-            yield Action("store", (), None, None, buffers[0], name in _ROWS, op.operands[0])
+        case name if name in LOADS:
+            yield Action("load", (), buffers[0], None, buffers[1], name in ROWS, op.operands[0])
+        case name if name in STORES:
+            yield Action("store", (), None, None, buffers[0], name in ROWS, op.operands[0])
             yield Action("commit")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wspec.bridge.ptx.actions import Action, actions_of, asked, predicate_of
+from wspec.bridge.ptx.actions import VIEWS, Action, actions_of, asked, predicate_of
 from wspec.bridge.ptx.scalars import BINARY, WIDENINGS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -17,8 +17,6 @@ from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import MEETING
 from wspec.ptx.fixed_points import all_from
-
-_VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 
 
 @dataclass(slots=True)
@@ -239,7 +237,7 @@ class Protocol:
     def area(self, value: Value) -> Area | None:
         """The memory that a part of a buffer lies in; None of what is none."""
         value = self.captured(value)
-        while value.op is not None and value.op.name in ("ttg.memdesc_index", *_VIEWS):
+        while value.op is not None and value.op.name in ("ttg.memdesc_index", *VIEWS):
             value = self.captured(value.op.operands[0])
         return self._places.get(value.op) if value.op is not None else None
 
@@ -261,7 +259,7 @@ def _computes(op: Operation) -> bool:
     """May its result be known?"""
     if len(op.results) != 1 or not isinstance(op.result.type, ScalarType | MemDescType):
         return False
-    known = op.name in BINARY or op.name in WIDENINGS or op.name in _VIEWS
+    known = op.name in BINARY or op.name in WIDENINGS or op.name in VIEWS
     others = ("arith.constant", "arith.cmpi", "arith.select", "ttg.local_alloc", "ttg.memdesc_index")
     return known or op.name in others
 

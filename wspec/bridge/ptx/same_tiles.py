@@ -17,7 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from wspec.bridge.ptx import tiles
+from wspec.bridge.ptx.actions import ELEMENTS
 from wspec.bridge.ptx.draws import FEWEST, Draws
 from wspec.bridge.ptx.elements import element_at
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
@@ -241,7 +241,7 @@ class _Match:
         for place, coordinates, _ in copy.by:
             if not self._boxes.total():
                 following = self._following_copy()
-                if following is None or following[0].name == tiles.ELEMENTS:
+                if following is None or following[0].name == ELEMENTS:
                     return False
                 self._boxes = self._task.boxes(*following)
                 self._elements = None
@@ -261,7 +261,7 @@ class _Match:
             self._by.add(copy.one)
             return True
         self._elements, self._by = self._following_copy(), {copy.one}
-        if self._elements is None or self._elements[0].name != tiles.ELEMENTS:
+        if self._elements is None or self._elements[0].name != ELEMENTS:
             return False
         return self._are_elements(copy, *self._elements)
 

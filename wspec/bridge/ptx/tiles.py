@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wspec.bridge.ptx.actions import box_of_copy, marks_of, predicate_of
+from wspec.bridge.ptx.actions import ELEMENTS, LOADS, ROWS, STORES, VIEWS, box_of_copy, marks_of, predicate_of
 from wspec.bridge.ptx.scalars import DIVISIONS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
@@ -24,13 +24,7 @@ from wspec.ptx.drawn_launch import Launch
 MOST_STEPS = 4000  # iterations of a task's loops in one launch
 MOST_REDUCED = 1024  # elements to one
 
-BOXES = frozenset((
-    "ttng.async_tma_copy_global_to_local", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce",
-))  # fmt: skip
-ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
-ELEMENTS = "ttg.async_copy_global_to_local"
-_COPIES = BOXES | ROWS | {ELEMENTS}
-_VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
+_COPIES = LOADS | STORES | {ELEMENTS}
 
 Index = tuple[int, ...]
 """Of an element of a tensor; () of a scalar."""
@@ -228,7 +222,7 @@ class Tiles:
                 if start is None or at is None or not isinstance(type, MemDescType):
                     return None
                 return start + at * size_bytes(type)
-            case name if name in _VIEWS:
+            case name if name in VIEWS:
                 return self.of(op.operands[0], scope)
         passed = _passed(op, index)
         if passed is not None:
