@@ -14,6 +14,8 @@ block leaves in a register is still there where no way on, up to the next time t
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -116,38 +118,33 @@ class Forms:
         if one.guard or bits != _BITS or not computes(one):
             return unknown
         operands = one.operands[1:]
+
+        def held(which: int) -> Form:
+            return self._of(operands[which], block, at)
+
         match one.name, len(operands):
             case "mov", 1:
-                return self._of(operands[0], block, at)
+                return held(0)
             case "add", 2:
-                return _sum(self._of(operands[0], block, at), self._of(operands[1], block, at)) or unknown
+                return _sum(held(0), held(1)) or unknown
             case "sub", 2:
-                less = _scaled(self._of(operands[1], block, at), -1)
-                return _sum(self._of(operands[0], block, at), less) or unknown
+                less = _scaled(held(1), -1)
+                return _sum(held(0), less) or unknown
             case "shl", 2:
-                by = self._of(operands[1], block, at)
+                by = held(1)
                 if not by.terms and isinstance(by.number, int) and by.number < _BITS:
-                    return _scaled(self._of(operands[0], block, at), 1 << by.number)
-            case "mul", 2:
-                if ".lo." in one.opcode:
-                    return self._product(*(self._of(operand, block, at) for operand in operands)) or unknown
+                    return _scaled(held(0), 1 << by.number)
+            case "mul", 2 if ".lo." in one.opcode:
+                return _product(held(0), held(1)) or unknown
             case "mad", 3 if ".lo." in one.opcode:
-                product = self._product(*(self._of(operand, block, at) for operand in operands[:2]))
+                product = _product(held(0), held(1))
                 if product is not None:
-                    return _sum(product, self._of(operands[2], block, at)) or unknown
+                    return _sum(product, held(2)) or unknown
             case "or", 2:
                 if not self._bits_at(operands[0], one) & self._bits_at(operands[1], one):
-                    return _sum(self._of(operands[0], block, at), self._of(operands[1], block, at)) or unknown
+                    return _sum(held(0), held(1)) or unknown
                 return _atom((PERHAPS_A_SUM, one))
         return unknown
-
-    @staticmethod
-    def _product(left: Form, right: Form) -> Form | None:
-        """None where neither is a number that all threads have."""
-        for form, factor in ((left, right), (right, left)):
-            if not factor.terms and isinstance(factor.number, int):
-                return _scaled(form, factor.number)
-        return None
 
     # ---- which bits may be set
 
@@ -264,6 +261,14 @@ def _sum(one: Form, other: Form) -> Form | None:
     return Form(terms, _each(one.number, other.number, 1)) if len(terms) <= _MOST_TERMS else None
 
 
+def _product(left: Form, right: Form) -> Form | None:
+    """None where neither is a number that all threads have."""
+    for form, factor in ((left, right), (right, left)):
+        if not factor.terms and isinstance(factor.number, int):
+            return _scaled(form, factor.number)
+    return None
+
+
 def _scaled(form: Form, by: int) -> Form:
     terms = frozenset((atom, factor * by & _WHOLE) for atom, factor in form.terms)
     return Form(frozenset(term for term in terms if term[1]), _each(0, form.number, by))
@@ -280,10 +285,7 @@ def _each(one: Each, other: Each, by: int) -> Each:
 
 
 def _union(known: Each) -> int:
-    found = 0
-    for one in (known,) if isinstance(known, int) else known:
-        found |= one & _WHOLE
-    return found
+    return functools.reduce(operator.or_, (known,) if isinstance(known, int) else known, 0) & _WHOLE
 
 
 def _from_lowest(bits: int) -> int:

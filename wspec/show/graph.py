@@ -7,6 +7,7 @@ tools) and read back.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -217,7 +218,5 @@ def loops_of(whole: Picture) -> dict[int, list[Node]]:
 
 def counts(whole: Picture) -> dict[str, int]:
     """How many operations each task has."""
-    found: dict[str, Any] = dict.fromkeys(TASKS, 0)
-    for node in whole.nodes:
-        found[node.task] = found.get(node.task, 0) + 1
-    return {task: count for task, count in found.items() if count}
+    found = Counter(node.task for node in whole.nodes)
+    return {task: found[task] for task in dict.fromkeys((*TASKS, *found)) if found[task]}

@@ -12,6 +12,7 @@ a group of stores past what has nothing to do with it: that is looked at togethe
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -410,10 +411,7 @@ def bits_of(found: int) -> Iterator[int]:
 
 def sum_of(sets: Iterable[int]) -> int:
     """All numbers of some sets."""
-    found = 0
-    for one in sets:
-        found |= one
-    return found
+    return functools.reduce(operator.or_, sets, 0)
 
 
 def _is(point: Label, label: Label) -> bool:
