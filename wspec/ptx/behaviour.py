@@ -198,7 +198,7 @@ class Behaviour:
         """1 where all threads execute it, 0 where none does."""
         if not one.guard:
             return 1
-        found = held[one.guard] if one.guard in held else self._evaluation.constant(one.guard)
+        found = self._held(one.guard, held)
         return each_of(lambda value: 1 - value, found) if one.unless else found
 
     def _turn(self, block: flow.Block, held: dict[str, Value]) -> tuple[tuple[tuple[int, Environment], ...], bool]:

@@ -393,9 +393,7 @@ class _Run:
         if not one.guard:
             return 1
         found = self._held.get(one.guard)
-        if not one.unless or found is None:
-            return found
-        return 1 - found if isinstance(found, int) else tuple([1 - each for each in found])
+        return each_of(lambda value: 1 - value, found) if one.unless else found
 
     def execute(self, step: _Step) -> None:
         one, targets = step.one, step.targets

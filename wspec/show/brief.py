@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wspec.ir.builder import PREDICATES
 from wspec.ir.core import Block, Operation, Region, Value
 from wspec.ir.loc import CallSiteLoc, Location, NameLoc, file_loc
 from wspec.ir.names import Names
@@ -36,7 +37,6 @@ _SILENT = frozenset({
     "maxNumImpreciseAcc", "arg_attrs", "res_attrs", "function_type", "sym_name", "sym_visibility", "cache", "evict",
     "isVolatile", "noinline", "boundaryCheck", "propagateNan", "bCluster", "roundingMode", "nsw", "nuw",
 })  # fmt: skip
-_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _STEMS = {"ttg.nvidia_mma": "mma", "ttg.nvmma_shared": "shared", "ttg.swizzled_shared": "shared"}
 INDENT = "  "
 
@@ -278,7 +278,7 @@ def _short_float(text: str) -> str | None:
 def _entry(op: Operation, name: str, value: Attribute) -> str:
     """One attribute in short; "" to leave it out."""
     if name == "predicate" and isinstance(value, IntegerAttr) and op.name == "arith.cmpi":
-        return _PREDICATES[value.value]
+        return PREDICATES[value.value]
     if name == "channel" and isinstance(value, StringAttr):
         return value.text
     if str(value) in ("true", "false"):
