@@ -11,8 +11,9 @@ from tests.ptx.test_copies import ELEMENTS, GATHERED, LAUNCH, MATMUL, NESTED, be
 from wspec import ir
 from wspec.bridge.ptx.same_tiles import FOR_ROUNDS, _compared, _Match, _Task
 from wspec.bridge.ptx.tiles import NotFollowed, Over, Tiles
-from wspec.ptx.copies import Copies, Copy, Taken
+from wspec.ptx.copies import Copies, Taken
 from wspec.ptx.errors import PtxError
+from wspec.ptx.launched import Copy
 from wspec.ptx.roles import Role
 
 WHY = "where a tile is in global memory is not known"

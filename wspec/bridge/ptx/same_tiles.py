@@ -24,20 +24,20 @@ from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import MemDescType, ScalarType
-from wspec.ptx import copies as run
 from wspec.ptx import flow
-from wspec.ptx.copies import Copies, Copy, Mark, Taken
+from wspec.ptx.copies import MOST_BLOCKS, Copies, Mark, Taken
 from wspec.ptx.drawn_launch import Launch
 from wspec.ptx.errors import PtxError
+from wspec.ptx.launched import COPIES_OF_ELEMENTS, Copy
 from wspec.ptx.operands import number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role
 from wspec.ptx.syntax import Instruction
 
 MOST_LAUNCHES = 48
-FOR_ROUNDS = 8 * run.MOST_BLOCKS
+FOR_ROUNDS = 8 * MOST_BLOCKS
 """Blocks of a role that are passed in all launches, until each loop around copies and waits has gone round."""
-FOR_AN_END = 4 * run.MOST_BLOCKS
+FOR_AN_END = 4 * MOST_BLOCKS
 """The same, until the role has come to its end behind copies or waits: there it shows when its loops are left. Not
 asked for where all threads are executed, which takes long."""
 MOST_TRIES = 200  # of ways through branches that are not known
@@ -212,9 +212,7 @@ class _Match:
                 if not copy.by:
                     if not self._is_marked(self._marks[copy.one]):
                         return f"'{copy.one}' comes where the TTGIR does something else"
-                elif not (self._takes_elements if copy.one.opcode.startswith(run.ELEMENTS) else self._takes_boxes)(
-                    copy
-                ):
+                elif not self._takes(copy):
                     return f"'{copy.one}' takes something else of global memory than the TTGIR says"
                 self.compared += 1
             if ends and (self._boxes.total() or next(self._expected, None) is not None):
@@ -236,6 +234,11 @@ class _Match:
         """None where nothing follows, or something else."""
         found = next(self._expected, None)
         return (found[0], found[1]) if found is not None and found[2] is None else None
+
+    def _takes(self, copy: Copy) -> bool:
+        """Is it what comes next of the TTGIR's copies?"""
+        is_of_elements = copy.one.opcode.startswith(COPIES_OF_ELEMENTS)
+        return self._takes_elements(copy) if is_of_elements else self._takes_boxes(copy)
 
     def _takes_boxes(self, copy: Copy) -> bool:
         for place, coordinates, _ in copy.by:
