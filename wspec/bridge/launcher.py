@@ -135,8 +135,7 @@ class _Layout:
                 addresses[at, 1 + rank + axis] = offset + MAP_BYTES + 8 * axis
             offset += MAP_BYTES + 12 * rank
             offset += -offset % MAP_BYTES
-        self.scratch = offset  # two empty addresses
-        self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
+        self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]  # scratch: two empty ones
         self.size = offset + 16
         self.slots: list[tuple[int, int, Slot]] = []  # of each descriptor its argument and offset
 

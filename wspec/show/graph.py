@@ -19,12 +19,12 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Operation, Value
 from wspec.ir.loc import value_name
 from wspec.ir.numbering import id_of
+from wspec.ir.wgmma import DOT
 from wspec.plan.plan import Plan
 
 TASKS = ("producer", "consumer", "both", "ring", "")  # ring: an allocation that a channel's ring replaces
 KINDS = ("ssa", "carried", "memory", "control")
 _LOOPS = ("scf.for", "scf.while")
-_HOT = "ttng.warp_group_dot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _is_channel(op: Operation) -> bool:
 
 def around_hot_loops(whole: Picture) -> Picture:
     """The operations of loops that multiply, what these read and what reads them; no constants, no control edges."""
-    hot = {node.loop for node in whole.nodes if node.op == _HOT and node.loop >= 0}
+    hot = {node.loop for node in whole.nodes if node.op == DOT and node.loop >= 0}
     if not hot:
         return without_clutter(whole)
     inside = {node.id for node in whole.nodes if node.loop in hot}

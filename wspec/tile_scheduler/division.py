@@ -23,12 +23,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from wspec.tile_scheduler.integers import Array
 from wspec.tile_scheduler.raster import Numbering
+from wspec.tile_scheduler.table import Table
 
-Table = npt.NDArray[np.int32]
-_Indices = npt.NDArray[np.int64]
 FIELDS = 8  # x, y, z, n, first, end, from, to
 WHOLE = (0, 0, -1, -1)
 """The last four fields of a tile that is done from its first iteration to its last."""
@@ -98,7 +97,7 @@ def divided_table(
     number = _numbers(shared, whole, part[owner])
     table = np.zeros((how.rows, blocks, FIELDS), np.int32)
 
-    def put(row: _Indices, column: _Indices, tile: _Indices, *parts: _Indices | int) -> None:
+    def put(row: Array, column: Array, tile: Array, *parts: Array | int) -> None:
         z, y, x = np.unravel_index(tile if numbering is None else numbering.numbers(tile), shape)
         for field, value in zip((0, 1, 2, 4, 5, 6, 7), (x, y, z, *parts), strict=True):
             table[row, column, field] = value
@@ -115,7 +114,7 @@ def divided_table(
     return table
 
 
-def _numbers(shared: int, whole: _Indices, begun: _Indices) -> _Indices:
+def _numbers(shared: int, whole: Array, begun: Array) -> Array:
     """Which of the shared tiles each of them, as they stand in a row, is: those begun at the same time are neighbours.
 
     `whole` are those that one block does, `begun` when. Neighbours read the same data, and L2 keeps it for a while.
@@ -129,7 +128,7 @@ def _numbers(shared: int, whole: _Indices, begun: _Indices) -> _Indices:
     return found
 
 
-def _cuts(tiles: int, trips: int, blocks: int, shortest: int) -> _Indices:
+def _cuts(tiles: int, trips: int, blocks: int, shortest: int) -> Array:
     """The iterations, of all those of the shared tiles in a row, at which shares begin, and where the last one ends."""
     at = (2 * np.arange(blocks + 1) * tiles * trips + blocks) // (2 * blocks)
     inside = at % trips

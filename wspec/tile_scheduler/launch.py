@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from wspec.tile_scheduler.costs import Costs, Grid
 from wspec.tile_scheduler.division import FIELDS, SHORTEST, WHOLE, Division, divided_table
 from wspec.tile_scheduler.names import SLOTS, WORDS
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.sampled import Sampler, coarse, even_tiles
-from wspec.tile_scheduler.table import Costs, make_table
+from wspec.tile_scheduler.table import make_table
 from wspec.tile_scheduler.tile_loop import StreamK, TileLoop
-
-Grid = tuple[int, int, int]
 
 
 def launch_table(

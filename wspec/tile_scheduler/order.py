@@ -35,11 +35,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from wspec.tile_scheduler.integers import Array
 from wspec.tile_scheduler.raster import Numbering
 
-Array = npt.NDArray[np.int64]
 _DIMENSIONS = ((0, 1, 2), (1, 0, 2), (2, 0, 1))
 # What is left is a window of its own where the block that gets the dearest tile of it has at most so many steps along
 # the line more to do than the others: what the rows of a longer window would read once more costs as much. On an H200

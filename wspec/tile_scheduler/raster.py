@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from wspec.tile_scheduler.costs import fields, scalar_rows, scalars_from, truth, whole
+from wspec.tile_scheduler.costs import Grid, fields, scalar_rows, scalars_from, truth, whole
+from wspec.tile_scheduler.integers import Array
 from wspec.tile_scheduler.scalars import Scalar, parameters_of
 
-Array = npt.NDArray[np.int64]
 KEPT = 8
 """Tiles of the smaller operand, of 64 columns, that blocks keep to while they go along the larger one; measured."""
 _FEWEST, _MOST = 4, 32  # tiles that a kernel may keep to by itself, for its own order to be left alone
@@ -115,7 +114,6 @@ class Numbering(NamedTuple):
         return found
 
 
-Grid = tuple[int, int, int]
 Coordinates = tuple[int, int]
 Sample = Callable[[int, int, int, int, int, int, Sequence[int]], Coordinates]
 At = Callable[[int], Coordinates]

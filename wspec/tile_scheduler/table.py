@@ -12,9 +12,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Costs = npt.NDArray[np.float32]
+from wspec.tile_scheduler.costs import Costs
+from wspec.tile_scheduler.integers import Array
+
 Table = npt.NDArray[np.int32]
-_Indices = npt.NDArray[np.int64]
 
 _TICKS = 1 << 30  # what the dearest tile lasts, so that times are whole numbers and equal ones compare equal
 _SHARE = 256  # a tile lasts at least this part of the dearest, so that no block's list grows without end
@@ -55,21 +56,21 @@ def _checked(costs: Costs, blocks: int) -> Costs:
     return costs
 
 
-def _ticks(flat: Costs) -> _Indices:
+def _ticks(flat: Costs) -> Array:
     """Costs as whole numbers, each at least the share of the dearest."""
     per_cycle = 2.0 ** (math.frexp(_TICKS)[1] - math.frexp(float(flat.max()))[1])  # which changes no digit of a cost
     ticks = np.rint(flat.astype(np.float64) * per_cycle).astype(np.int64)
-    found: _Indices = np.maximum(ticks, ticks.max() // _SHARE)
+    found: Array = np.maximum(ticks, ticks.max() // _SHARE)
     return found
 
 
-def _windows(tiles: int, size: float) -> _Indices:
+def _windows(tiles: int, size: float) -> Array:
     """The number of each tile's window."""
     count = max(1, round(tiles / size))
     return np.arange(tiles) * count // tiles
 
 
-def _first_free(ticks: _Indices, blocks: int) -> _Indices:
+def _first_free(ticks: Array, blocks: int) -> Array:
     """The block that each tile in turn goes to: the one free first, the lowest of several.
 
     The heap holds time * blocks + block, one integer that sorts as the pair does.
@@ -80,7 +81,7 @@ def _first_free(ticks: _Indices, blocks: int) -> _Indices:
     return np.array(keys, np.int64) % blocks
 
 
-def _filled(order: _Indices, owners: _Indices, shape: tuple[int, ...], blocks: int) -> Table:
+def _filled(order: Array, owners: Array, shape: tuple[int, ...], blocks: int) -> Table:
     """The table in which tile order[i] is the next one of block owners[i]."""
     counts = np.bincount(owners, minlength=blocks)
     assert np.bincount(order, minlength=1).max() <= 1 and counts.sum() == math.prod(shape), "a tile is not there once"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from wspec.ir.core import Operation, Value
 from wspec.ir.types import I1, Layout, MemDescType, StringAttr
+from wspec.ir.wgmma import DOT
 from wspec.ptx.copies import MARKS, Mark
 from wspec.ptx.errors import PtxError
 from wspec.ptx.events import FENCE, shape_of
@@ -20,7 +21,6 @@ LOADS = frozenset(("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather
 STORES = frozenset(("ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"))
 ROWS = frozenset(("ttng.async_tma_gather", "ttng.async_tma_scatter"))
 ELEMENTS = "ttg.async_copy_global_to_local"
-DOT = "ttng.warp_group_dot"
 VIEWS = frozenset(("ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape"))
 """Of a buffer, which begin where it does."""
 
