@@ -40,8 +40,9 @@ class Judge:
         if not self.options.specialize and self.plan is None:
             why = Remark("disabled", "no kernel is divided into tasks (specialize=False or WSPEC_SPECIALIZE=0)")
             return bridge.Verdict(None, remarks=(why,))
-        more: dict[str, Any] = {"plan": self.plan, "keep_stages": self.keep_stages, "verify": self.verify}
-        outcome = specialize(ir.read(text), self.options, **more)
+        outcome = specialize(
+            ir.read(text), self.options, plan=self.plan, keep_stages=self.keep_stages, verify=self.verify
+        )
         module = ir.print_module(outcome.module) if outcome.module is not None else None
         found, stages, remarks = outcome.plan, dict(outcome.stages), tuple(outcome.remarks)
         if found is None:

@@ -172,7 +172,7 @@ class Descriptors:
         """For a launch that runs the plain kernel."""
         message = f"{self.source.name} runs as it was written in this launch: {why}"
         note = "the specialized kernel loads its tiles through tensor descriptors, which are not the same there"
-        return Remark("not-promoted", message, kernel_location(self.source), note=note)
+        return Remark(_WHY, message, kernel_location(self.source), note=note)
 
 
 def _fields(made: Made, block: tuple[int, ...]) -> _Shape:

@@ -68,7 +68,8 @@ def _numbered(module: Operation) -> str:
     """The text of the module, with a number at all that may be placed or fenced."""
     copy = module.clone({})
     for name, value in _DEFAULTS.items():
-        copy.attributes.setdefault(f'"{name}"', value) if copy.attr(name) is None else None
+        if copy.attr(name) is None:
+            copy.attributes[f'"{name}"'] = value
     if copy.attr("ttg.target") is None:
         copy.attributes["ttg.target"] = StringAttr(f"cuda:{ARCH}")
     for number, op in enumerate(copy.walk()):

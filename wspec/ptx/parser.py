@@ -204,9 +204,9 @@ class _Parser:
         found: dict[str, str] = {}
         assert self.function is not None
         for name in (one.strip() for one in names.split(",")):
-            if _NAME.fullmatch(name) is None and _ROW.fullmatch(name) is None:
-                self._fail(f"what register is {name!r}?", self.start)
             row = _ROW.fullmatch(name)
+            if row is None and _NAME.fullmatch(name) is None:
+                self._fail(f"what register is {name!r}?", self.start)
             if scope.number == 0:
                 self.function.types[name] = type[1:]
             each = [f"{row[1]}{n}" for n in range(int(row[2]))] if row else [name]

@@ -57,12 +57,9 @@ def from_flags(sig: str | None, args: Sequence[str], consts: Sequence[str], name
         else:
             values[name] = literal
     types |= dict(_name_and_text("--arg", item) for item in args)
-    values |= {name: value_of(f"--const {name}", text, names) for name, text in _pairs("--const", consts)}
+    pairs = (_name_and_text("--const", item) for item in consts)
+    values |= {name: value_of(f"--const {name}", text, names) for name, text in pairs}
     return Signature(types, values)
-
-
-def _pairs(flag: str, items: Sequence[str]) -> list[tuple[str, str]]:
-    return [_name_and_text(flag, item) for item in items]
 
 
 def _name_and_text(flag: str, item: str) -> tuple[str, str]:

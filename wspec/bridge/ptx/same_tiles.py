@@ -20,7 +20,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from wspec.bridge.ptx.actions import ELEMENTS
 from wspec.bridge.ptx.draws import FEWEST, Draws
 from wspec.bridge.ptx.elements import element_at
-from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles
+from wspec.bridge.ptx.tiles import NotFollowed, Over, Scope, Tiles, Told
 from wspec.ir.core import Operation
 from wspec.ir.shared_memory import Area, size_bytes
 from wspec.ir.types import MemDescType, ScalarType
@@ -194,7 +194,7 @@ class _Match:
     def __init__(
         self,
         task: Tiles,
-        expected: Iterator[tuple[Operation, Scope, Mark | None]],
+        expected: Iterator[Told],
         marks: Mapping[Instruction, Mark],
         thorough: int,
     ) -> None:

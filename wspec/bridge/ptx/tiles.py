@@ -48,6 +48,10 @@ class Scope:
     known: dict[tuple[Value, Index], int | None] = field(default_factory=dict)
 
 
+Told = tuple[Operation, Scope, Mark | None]
+"""What a task does next: an operation, the execution of its block, and the mark that it is; None of a copy."""
+
+
 class Tiles:
     """Of one task, in one launch. `places`: where allocations begin and end; `choose`: which way a branch goes that
     hangs on what is not known; `marks`: is told as well what all threads do at once (copies.py)?"""
@@ -61,7 +65,7 @@ class Tiles:
         self._with_copies: dict[Operation, bool] = {}
         self._tells: dict[Operation, tuple[Mark | None, ...]] = {}
 
-    def copies(self, function: Operation, partition: int | None) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def copies(self, function: Operation, partition: int | None) -> Iterator[Told]:
         """The copies in their order, and marks. `partition`: None of the code around with the default region. Raises
         NotFollowed and Over."""
         around = Scope(function.regions[0].block, None)
@@ -80,7 +84,7 @@ class Tiles:
             self._with_copies[op] = any(self._told(one) for one in op.walk())
         return self._with_copies[op]
 
-    def _block(self, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def _block(self, scope: Scope) -> Iterator[Told]:
         for op in scope.block.ops:
             told = self._told(op)
             if told:
@@ -106,7 +110,7 @@ class Tiles:
         found = self.of(value, scope)
         return self._choose() if found is None else bool(found)
 
-    def _structured(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def _structured(self, op: Operation, scope: Scope) -> Iterator[Told]:
         match op.name:
             case "scf.for":
                 yield from self._for(op, scope)
@@ -117,7 +121,7 @@ class Tiles:
             case _:
                 raise NotFollowed(f"{op.name} is not followed")
 
-    def _for(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def _for(self, op: Operation, scope: Scope) -> Iterator[Told]:
         body, kind = op.regions[0].block, op.operands[0].type
         bits = bits_of(kind)
         start, stop, step = (self.of(value, scope) for value in op.operands[:3])
@@ -134,7 +138,7 @@ class Tiles:
             at = None if at is None or by is None else at + by
         scope.given |= dict(zip(op.results, held, strict=True))
 
-    def _while(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def _while(self, op: Operation, scope: Scope) -> Iterator[Told]:
         before, after = (region.block for region in op.regions)
         held = [(value, scope) for value in op.operands]
         while True:
@@ -151,7 +155,7 @@ class Tiles:
             held = [(value, inside) for value in after.terminator.operands]
         scope.given |= dict(zip(op.results, held, strict=True))
 
-    def _if(self, op: Operation, scope: Scope) -> Iterator[tuple[Operation, Scope, Mark | None]]:
+    def _if(self, op: Operation, scope: Scope) -> Iterator[Told]:
         region = op.regions[0 if self._holds(op.operands[0], scope) else 1]
         if region.blocks:
             inside = Scope(region.block, scope)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from wspec.bridge.sass.kept_operands import Kind, Products, innermost, shape_of
 from wspec.bridge.sass.machine_code import WGMMA, Code, Instruction, read_sass
-from wspec.bridge.sass.program import blocks, program_of
+from wspec.bridge.sass.program import program_of
 from wspec.bridge.sass.reaching import Reaching, single
 from wspec.bridge.sass.resources import sass
 
@@ -72,10 +72,9 @@ class _Search:
 
     def __init__(self, code: Code) -> None:
         self.code, self.program = code, program_of(code)
-        parts = blocks(self.program)
-        self.reaching = Reaching(self.program, parts)
+        self.reaching = Reaching(self.program)
         self.block_of = self.reaching.block_of
-        self.around = innermost({first: part.next for first, part in parts.items()}, 0)
+        self.around = innermost({first: part.next for first, part in self.reaching.parts.items()}, 0)
 
     def overwritten(self, at: int) -> Clobbered | None:
         """What overwrites the left operand of the product at this place in the loop around it."""

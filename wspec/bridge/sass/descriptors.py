@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from wspec.bridge.sass.machine_code import Code, Instruction, names, registers
-from wspec.bridge.sass.program import Program, blocks, program_of
+from wspec.bridge.sass.program import Program, program_of
 from wspec.bridge.sass.reaching import Reaching, single
 
 
@@ -56,7 +56,7 @@ class Stale:
 
 def may_be_stale(program: Program) -> bool:
     """Has the upper half of a descriptor more than one source?"""
-    reaching = Reaching(program, blocks(program))
+    reaching = Reaching(program)
     return any(len(reaching.at(at, one)) > 1 for at, halves in program.upper_halves.items() for one in single(halves))
 
 
@@ -76,7 +76,7 @@ class _Search:
 
     def __init__(self, code: Code) -> None:
         self.code, self.program = code, program_of(code)
-        self.reaching = Reaching(self.program, blocks(self.program))
+        self.reaching = Reaching(self.program)
 
     def wrong(self, at: int, register: int) -> int | None:
         """The instruction that may have left something else than the descriptor's upper half in this register."""

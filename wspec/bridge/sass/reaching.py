@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from wspec.bridge.sass.program import Block, Program
+from wspec.bridge.sass.program import Program, blocks
 
 
 class Reaching:
     """Of one section of code. An instruction under a predicate may leave what was there before."""
 
-    def __init__(self, program: Program, parts: Mapping[int, Block]) -> None:
-        self.program, self.parts = program, parts
-        self.block_of = {at: first for first, part in parts.items() for at in range(first, part.end)}
+    def __init__(self, program: Program) -> None:
+        self.program, self.parts = program, blocks(program)
+        self.block_of = {at: first for first, part in self.parts.items() for at in range(first, part.end)}
         self.before: dict[int, list[int]] = {}
-        for first, part in parts.items():
+        for first, part in self.parts.items():
             for after in part.next:
                 self.before.setdefault(after, []).append(first)
 

@@ -16,10 +16,10 @@ from triton import knobs
 from wspec.bridge.backend import assemble, get_ptxas
 from wspec.bridge.frontend import HOPPER, KernelSource
 from wspec.bridge.sass.counts import Counts, counts_of
+from wspec.bridge.sass.machine_code import read_sass
 from wspec.bridge.sass.ptxas_log import FRAME, ptxas_notes
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);", re.ASCII)
 _RELEASE = re.compile(r"release (\S+), V(\S+)")
 _PLACE = re.compile(r"^\t//## .*\n", re.MULTILINE)  # a source line in a disassembly
 
@@ -121,7 +121,7 @@ def _disassembled(cubin: bytes) -> str:
 
 def instructions(text: str) -> list[tuple[str, str]]:
     """(mnemonic, operands) of every instruction of a disassembly, in program order."""
-    return [(match[1], match[2].strip()) for match in _INSTRUCTION.finditer(text)]
+    return [(one.name, one.operands) for code in read_sass(text) for one in code.instructions]
 
 
 def ptxas_version() -> str:
