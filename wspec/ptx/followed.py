@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from networkx.utils import UnionFind
+
 from wspec.ptx import flow
 from wspec.ptx.arithmetic import width
 from wspec.ptx.barrier_numbers import BarrierNumbers
@@ -229,25 +231,15 @@ class Followed:
 
     def _parts(self) -> list[frozenset[str]]:
         names = self.all - self.always
-        leader = {name: name for name in names}
-
-        def find(name: str) -> str:
-            while leader[name] != name:
-                name = leader[name]
-            return name
-
+        joined = UnionFind(names)
         for steps in self.steps.values():
             for step in steps:
                 if step.shape is None:
                     linked = [name for name in reads(step.one) if name in names and name not in step.known]
-                    for target in step.targets:
-                        for name in linked if target in names else ():
-                            leader[find(name)] = find(target)
-        found: dict[str, set[str]] = {}
-        for name in sorted(names):
-            found.setdefault(find(name), set()).add(name)
+                    for target in names.intersection(step.targets):
+                        joined.union(target, *linked)
         used = {name for events in self._events.values() for one, shape in events.items() for name in asked(one, shape)}
-        return [frozenset(part) for part in found.values() if not used.isdisjoint(part)]
+        return sorted((frozenset(part) for part in joined.to_sets() if not used.isdisjoint(part)), key=min)
 
 
 def _common(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

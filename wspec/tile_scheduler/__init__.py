@@ -11,7 +11,7 @@ from wspec.tile_scheduler.launch import (
     ordered_table,
     partials_words,
 )
-from wspec.tile_scheduler.launch_way import NEAR, LaunchWay, Ranking, fastest, near
+from wspec.tile_scheduler.launch_way import NEAR, LaunchWay, Ranking, fastest
 from wspec.tile_scheduler.names import PARTIALS, SLOTS, TABLE
 from wspec.tile_scheduler.order import Order
 from wspec.tile_scheduler.raster import Numbering, Raster
@@ -44,7 +44,6 @@ __all__ = [
     "how_divided",
     "launch_table",
     "make_table",
-    "near",
     "ordered_table",
     "partials_words",
     "tile_cost",

@@ -16,6 +16,7 @@ from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import I1, ArrayAttr, DictAttr, IntegerAttr, PointerType, ScalarType
 from wspec.ptx.drawn_launch import MIXED, SMALL, Launch, base_of
+from wspec.ptx.fixed_points import all_from
 
 FEWEST = 2  # launches, of any numbers
 _FOR_DIVISIONS = 6  # of a kernel that divides by a constant that is no power of two
@@ -141,23 +142,19 @@ def _deciding(function: Operation) -> set[int]:
         if op.name == "scf.while":
             work.append(op.regions[0].block.terminator.operands[0])
         work += (one for one in op.operands if one.type == I1)
-    found, seen = set[int](), set[Value]()
-    while work:
-        value = work.pop()
-        if value in seen or not isinstance(value.type, ScalarType) or value.type.is_float:
-            continue
-        seen.add(value)
+
+    def sources(value: Value) -> Iterator[Value]:
         if value in captured:
-            work.append(captured[value])
-        elif isinstance(value.owner, Block):
-            around = value.owner.parent_op
-            if around is function:
-                found.add(value.index)
-            elif around is not None:
-                work += _carried(around)
-        elif value.owner.name != "tt.load":
-            work += _carried(value.owner)
-    return found
+            return _integers((captured[value],))
+        op = value.owner.parent_op if isinstance(value.owner, Block) else value.owner
+        return _integers(() if op is None or op is function or op.name == "tt.load" else _carried(op))
+
+    found = all_from(_integers(work), sources)
+    return {arg.index for arg in function.regions[0].block.args if arg in found}
+
+
+def _integers(values: Iterable[Value]) -> Iterator[Value]:
+    return (value for value in values if isinstance(value.type, ScalarType) and not value.type.is_float)
 
 
 def _carried(op: Operation) -> list[Value]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from networkx.utils import UnionFind
+
 from wspec.bridge.ptx.actions import VIEWS, Action, actions_of, asked, predicate_of
 from wspec.bridge.ptx.scalars import BINARY, WIDENINGS, bits_of, result_of
 from wspec.ir import warp_specialize as ws
@@ -201,14 +203,11 @@ class Protocol:
 
     def _parts(self) -> dict[Value, frozenset[Value]]:
         """Value -> all that have to do with it, of those that are not followed always."""
-        parts: dict[Value, set[Value]] = {value: {value} for value in self.followed - self.always}
-        for value in list(parts):
-            for source in map(self.captured, self._sources(value)):
-                if source in parts and parts[source] is not parts[value]:
-                    joined = parts[source] | parts[value]
-                    parts |= dict.fromkeys(joined, joined)
-        frozen = {id(part): frozenset(part) for part in parts.values()}
-        return {value: frozen[id(part)] for value, part in parts.items()}
+        values = self.followed - self.always
+        joined = UnionFind(values)
+        for value in values:
+            joined.union(value, *values.intersection(map(self.captured, self._sources(value))))
+        return {value: part for part in map(frozenset, joined.to_sets()) for value in part}
 
     def captured(self, value: Value) -> Value:
         """What an argument of a partition is outside; any other value as it is."""
