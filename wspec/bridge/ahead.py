@@ -115,9 +115,8 @@ class _Workers:
         self._jobs, self._functions = jobs, functions
         self._folder = tempfile.TemporaryDirectory(prefix="wspec-")
         self._process: subprocess.Popen[bytes] | None = None
-        self.asked: dict[
-            str, threading.Event
-        ] = {}  # the path of a request -> set when it is answered, or never will be
+        self.asked: dict[str, threading.Event] = {}
+        """The path of a request -> set when it is answered, or never will be."""
 
     def __enter__(self) -> _Workers:
         return self

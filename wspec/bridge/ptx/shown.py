@@ -15,6 +15,7 @@ from wspec.ptx.syntax import Module
 from wspec.ptx.validation.validate import Validation, validate_modules
 
 
+@collector_paused()
 def shown(
     final: str, emitted: str, edited: str, constant: int | None, read: Callable[[str], Module] = read
 ) -> Validation:
@@ -23,11 +24,6 @@ def shown(
     `final`: the TTGIR that was compiled, in generic form; `emitted`: the PTX of it, as LLVM writes it; `constant`: the
     number of the argument that points to what no kernel writes; `read` may remember what it has read.
     """
-    with collector_paused():
-        return _shown(final, emitted, edited, constant, read)
-
-
-def _shown(final: str, emitted: str, edited: str, constant: int | None, read: Callable[[str], Module]) -> Validation:
     try:
         before = read(emitted)
         unknown = show_module(ir.read(final), before)
