@@ -25,10 +25,10 @@ from typing import NamedTuple
 from wspec.ptx import flow
 from wspec.ptx.arithmetic import computing
 from wspec.ptx.drawn_launch import Launch
-from wspec.ptx.effects import reads, space
+from wspec.ptx.effects import BULK_COPIES, COPIES_OF_ELEMENTS, reads, space
 from wspec.ptx.evaluation import SHARED
 from wspec.ptx.events import shape_of
-from wspec.ptx.launched import COPIES_OF_ELEMENTS, IDS, Copy, Lanes, Run, Step, is_executed
+from wspec.ptx.launched import IDS, Copy, Lanes, Run, Step, is_executed
 from wspec.ptx.operands import Number, Register, Several, Symbol, number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import WARP, Role
@@ -41,7 +41,6 @@ _TIMES = 5
 _TURNS = WARP // 2  # until each lane has been looked at, if the first and the last change places with all others
 ROUNDS = 3  # of a loop around copies, that are asked for besides
 MOST_IDLE = 100  # blocks that are passed behind the last copy or round that is new, if the end is not asked for
-BULK = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
 _MARKS = ("mbarrier.try_wait.parity.", "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk.commit_group",
           "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.wait_group")  # fmt: skip
 _WRITES = frozenset(("st", "stmatrix", "atom", "red"))
@@ -249,7 +248,7 @@ class Copies:
 
 def is_copy(one: Instruction) -> bool:
     """Of a tile, or of elements?"""
-    return one.name == "cp" and one.opcode.startswith((*BULK, *COPIES_OF_ELEMENTS))
+    return one.name == "cp" and one.opcode.startswith((*BULK_COPIES, *COPIES_OF_ELEMENTS))
 
 
 def _is_wait(one: Instruction) -> bool:

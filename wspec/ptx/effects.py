@@ -26,6 +26,12 @@ ARITHMETIC = _set(
 EXCHANGES = frozenset(("shfl", "vote", "elect", "match", "redux", "activemask"))
 """They compute from what the threads of a warp hold."""
 
+BULK_COPIES = ("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")
+"""How the opcodes begin of copies of boxes of a tensor."""
+
+COPIES_OF_ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
+"""The same, of elements that each thread copies."""
+
 ACCESSES = frozenset(("ld", "st", "atom", "red"))
 _SPACES = ("global", "shared", "param", "local", "const")
 _WITHOUT_TARGET = _set(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wspec.ptx.effects import BULK_COPIES, COPIES_OF_ELEMENTS
 from wspec.ptx.errors import PtxError
 from wspec.ptx.forms import Form
 from wspec.ptx.operands import Address, Operand, number_of
@@ -123,13 +124,13 @@ def _of_copy(one: Instruction) -> Shape | None:
         return Shape("commit")
     if opcode.startswith("cp.async.bulk.wait_group"):  # with `.read` or, which is more, without
         return Shape("store wait", numbers=operands[:1])
-    if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
+    if opcode.startswith(BULK_COPIES):
         if ".mbarrier::complete_tx" in opcode:
             return Shape("load", "some", (), operands[2], None, operands[0], _tensor(operands[1]))
         return Shape("store", "some", buffer=operands[1], tensor=_tensor(operands[0]))
     if opcode.startswith("cp.async.mbarrier.arrive."):
         return Shape("element arrive", "all", (), operands[0])
-    if opcode.startswith(("cp.async.ca.", "cp.async.cg.")):
+    if opcode.startswith(COPIES_OF_ELEMENTS):
         return Shape("element", "any", buffer=operands[0], size=number_of(operands[2]) or 0)
     if opcode.startswith("cp.async.commit_group"):
         return Shape("element commit")

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from wspec.ptx.arithmetic import computed, width
 from wspec.ptx.drawn_launch import Launch
-from wspec.ptx.effects import space, writes
+from wspec.ptx.effects import COPIES_OF_ELEMENTS, space, writes
 from wspec.ptx.evaluation import Evaluation, Value, computes, each_of, result, same
 from wspec.ptx.operands import Address, Operand, Register, Several, Symbol
 from wspec.ptx.roles import WARP
 from wspec.ptx.stored import WORD, Stored
 from wspec.ptx.syntax import Instruction
 
-COPIES_OF_ELEMENTS = ("cp.async.ca.", "cp.async.cg.")
 _REGISTERS = {"%rs": 16, "%r": 32, "%rd": 64}  # bits, by their names
 IDS = {f"%ctaid.{axis}": ("block", at) for at, axis in enumerate("xyz")} | {
     f"%nctaid.{axis}": ("blocks", at) for at, axis in enumerate("xyz")

@@ -27,8 +27,9 @@ from wspec.ir.types import MemDescType, ScalarType
 from wspec.ptx import flow
 from wspec.ptx.copies import MOST_BLOCKS, Copies, Mark, Taken
 from wspec.ptx.drawn_launch import Launch
+from wspec.ptx.effects import COPIES_OF_ELEMENTS
 from wspec.ptx.errors import PtxError
-from wspec.ptx.launched import COPIES_OF_ELEMENTS, Copy
+from wspec.ptx.launched import Copy
 from wspec.ptx.operands import number_of
 from wspec.ptx.registers import Writers
 from wspec.ptx.roles import Role

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from wspec.bridge.sass.skeleton import Block, Label, Step, skeleton, without_retries
 from wspec.ptx import flow
+from wspec.ptx.effects import BULK_COPIES
 from wspec.ptx.errors import PtxError
 from wspec.ptx.operands import Number, Operand, Register, number_of
 from wspec.ptx.syntax import Instruction, Module
@@ -450,7 +451,7 @@ def _named(opcode: str) -> tuple[str | None, int]:
         return "copies wait", 1
     if opcode.startswith("setmaxnreg."):
         return ("fewer" if ".dec" in opcode else "more"), 1
-    if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
+    if opcode.startswith(BULK_COPIES):
         reduces = opcode.startswith("cp.reduce")
         return ("reduce" if reduces else "load" if ".mbarrier::complete_tx" in opcode else "store"), 0
     return next((label for begin, label in _PTX if opcode.startswith(begin)), None), 0

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from wspec.ptx import flow
-from wspec.ptx.effects import ACCESSES, space
+from wspec.ptx.effects import ACCESSES, BULK_COPIES, space
 from wspec.ptx.errors import PtxError
 from wspec.ptx.evaluation import Evaluation, evaluation_of
 from wspec.ptx.operands import Operand, Several
@@ -353,7 +353,7 @@ def _needs(one: Instruction) -> int:
         return MADE
     if opcode.startswith("mbarrier.arrive"):
         return WROTE | READ | LOADED | MADE
-    if opcode.startswith(("cp.async.bulk.tensor.", "cp.reduce.async.bulk.tensor.")):
+    if opcode.startswith(BULK_COPIES):
         return MADE if ".mbarrier::complete_tx" in opcode else WROTE | LOADED
     return 0
 
