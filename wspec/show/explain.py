@@ -56,10 +56,9 @@ def done(plan: Plan, operations: Operations) -> list[str]:
         said.append(f"no tile is divided between blocks: {why}")
     if (raster := plan.raster.value) is not None:
         shared = "the larger operand, which L2 then sends once," if raster.larger else "an operand, in groups of tiles,"
-        last = "; a step asks for it last, when its neighbours do" if raster.larger else ""
-        said.append(
-            f"blocks beside each other share {shared} unless the order of the grid has them do so already{last}"
-        )
+        said.append(f"blocks beside each other share {shared} unless the order of the grid has them do so already")
+        if raster.larger:
+            said.append("a step asks for the larger operand last, and so at about the moment its neighbours do")
     elif plan.persistent and (why := plan.raster.why_not):
         said.append(f"tiles go in the order of the grid: {why}")
     return said + _edits(plan)
