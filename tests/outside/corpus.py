@@ -65,7 +65,8 @@ def judged(path: Path, gate: str) -> Row:
 
     from wspec import bridge, ir
     from wspec.bridge import cache
-    from wspec.bridge.compile import Elsewhere, compile_lowered
+    from wspec.bridge.compile import compile_lowered
+    from wspec.bridge.files import Elsewhere
     from wspec.bridge.frontend import HOPPER, KernelSource
     from wspec.bridge.plain import PlainSpills
     from wspec.bridge.sass.ptxas_log import spill_bytes

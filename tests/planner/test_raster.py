@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from tests.support.cases import desc, odd_cases, our_attention
 from tests.support.compiling import Case, outcome, plain_module
@@ -102,6 +104,28 @@ def test_what_neighbours_share_is_issued_last(
     plan = outcome(product(*box, 64), gate="off", persistent=True, **options).plan
     assert plan is not None
     assert [channel.name for channel in plan.channels] == channels
+
+
+@triton.jit
+def product_of_a_product(
+    a_desc, b_desc, c_desc, d_desc, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):  # type: ignore[no-untyped-def]
+    tiles_n = tl.cdiv(n, BLOCK_N)
+    row, column = tl.program_id(0) // tiles_n * BLOCK_M, tl.program_id(0) % tiles_n * BLOCK_N
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in range(0, k, BLOCK_K):
+        total = tl.dot(a_desc.load([row, step]), b_desc.load([step, column]), total)
+    c_desc.store([row, column], tl.dot(total.to(tl.float16), d_desc.load([0, 0])).to(tl.float16))
+
+
+def test_beside_a_product_behind_the_loop() -> None:
+    """Which the loop over tiles has in it."""
+    types = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "c_desc": desc(128, 64), "d_desc": desc(64, 64)}
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "num_warps": 4}
+    case = Case("twice", product_of_a_product, types | dict.fromkeys("nk", "i32:16"), blocks)
+    plan = outcome(case, gate="off", persistent=True).plan
+    assert plan is not None and plan.raster.value is not None and plan.raster.value.larger
+    assert plan.channels[-1].buffer_bytes == 2 * 128 * 64 and len(plan.channels) == 3
 
 
 def test_a_grid_of_two_axes() -> None:

@@ -104,7 +104,7 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
     plan = with_costs(
         function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost, raster=options.raster
     )
-    plan = shared_last(function_of(looped), plan)
+    plan = shared_last(function_of(module), function_of(looped), plan)
     if why := why_not(OVERLAP, plan):
         return replace(plan, epilogue_overlap=Decision(None, why))
     return choose_epilogue_overlap(function_of(looped), plan, machine, options)

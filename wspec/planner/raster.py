@@ -51,19 +51,25 @@ def choose_raster(function: Operation, tiles: TileLoop, machine: Machine, asked:
     return Decision(Raster(moved[shared], moved[kept], scalars, id_of(loops[0]), more, less, machine.l2_bytes, larger))
 
 
-def shared_last(function: Operation, plan: Plan) -> Plan:
+def shared_last(function: Operation, looped: Operation, plan: Plan) -> Plan:
     """The plan in whose channels the tile that neighbours share comes last, and is so issued last in each step.
 
     L2 merges what neighbours ask for at the same moment. Behind a tile of its own a block asks for the shared one when
-    L2 has got so far, and so more nearly when its neighbours do (docs/results/products.md). `function`: the kernel with
-    the loop over tiles.
+    L2 has got so far, and so more nearly when its neighbours do (docs/results/products.md). `looped`: the function with
+    the loop over tiles, whose loads are the function's in the same order.
     """
-    if plan.raster.value is None or not plan.raster.value.larger:
+    raster = plan.raster.value
+    if raster is None or not raster.larger:
         return plan
     (loop,) = hot_loops(function)
-    _, large = _by_size([op for op in loop.walk() if fill_of(op) is not None])
-    shared = plan.channel_of(id_of(large))
+    _, large = _by_size(_boxes(loop))
+    same = dict(zip(_boxes(function), _boxes(looped), strict=True))
+    shared = plan.channel_of(id_of(same[large]))
     return replace(plan, channels=tuple(sorted(plan.channels, key=lambda one: one is shared)))
+
+
+def _boxes(where: Operation) -> list[Operation]:
+    return [op for op in where.walk() if fill_of(op) is Fill.TMA]
 
 
 def _by_size(loads: list[Operation]) -> list[Operation]:
