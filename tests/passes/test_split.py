@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from tests.planner.test_raster import product
-from tests.support.cases import our_attention
+from tests.support.cases import our_attention, product
 from tests.support.compiling import Case, plain_module
 from wspec.options import Options
 from wspec.pipeline import specialize

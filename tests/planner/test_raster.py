@@ -10,11 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.support.cases import desc, odd_cases, our_attention
+from tests.support.cases import desc, odd_cases, our_attention, product
 from tests.support.compiling import Case, outcome, plain_module
 from wspec.execute import FirstReady, Kernel, Random
 from wspec.ir import print_module, read
-from wspec.kernels import matmul
 from wspec.options import Options
 from wspec.pipeline import specialize
 from wspec.plan.plan import Plan
@@ -22,14 +21,6 @@ from wspec.show.explain import done
 from wspec.tile_scheduler import TABLE, Sampler, TileLoop, launch_table
 
 ODD = {case.name: case for case in odd_cases()}
-
-
-def product(rows: int, columns: int, depth: int, **values: Any) -> Case:
-    """The shipped kernel, whose tiles are numbered down groups of eight."""
-    types = {"a_desc": desc(rows, depth), "b_desc": desc(depth, columns), "c_desc": desc(rows, columns)}
-    blocks = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "GROUP_M": 8, "B_TRANSPOSED": False}
-    kernel = matmul.plain_kernel("descriptor")
-    return Case("product", kernel, types | dict.fromkeys("mnk", "i32:16"), blocks | {"num_warps": 4} | values)
 
 
 def tile_loop(case: Case, **options: Any) -> TileLoop:
@@ -107,13 +98,11 @@ def test_what_neighbours_share_is_issued_last(
 
 
 @triton.jit
-def product_of_a_product(
-    a_desc, b_desc, c_desc, d_desc, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
-):  # type: ignore[no-untyped-def]
-    tiles_n = tl.cdiv(n, BLOCK_N)
-    row, column = tl.program_id(0) // tiles_n * BLOCK_M, tl.program_id(0) % tiles_n * BLOCK_N
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(0, k, BLOCK_K):
+def product_of_a_product(a_desc, b_desc, c_desc, d_desc, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    tiles_n = tl.cdiv(n, BN)
+    row, column = tl.program_id(0) // tiles_n * BM, tl.program_id(0) % tiles_n * BN
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for step in range(0, k, BK):
         total = tl.dot(a_desc.load([row, step]), b_desc.load([step, column]), total)
     c_desc.store([row, column], tl.dot(total.to(tl.float16), d_desc.load([0, 0])).to(tl.float16))
 
@@ -121,7 +110,7 @@ def product_of_a_product(
 def test_beside_a_product_behind_the_loop() -> None:
     """Which the loop over tiles has in it."""
     types = {"a_desc": desc(128, 64), "b_desc": desc(64, 64), "c_desc": desc(128, 64), "d_desc": desc(64, 64)}
-    blocks = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "num_warps": 4}
+    blocks = {"BM": 128, "BN": 64, "BK": 64, "num_warps": 4}
     case = Case("twice", product_of_a_product, types | dict.fromkeys("nk", "i32:16"), blocks)
     plan = outcome(case, gate="off", persistent=True).plan
     assert plan is not None and plan.raster.value is not None and plan.raster.value.larger

@@ -37,6 +37,14 @@ def case(name: str, types: Types, values: Mapping[str, Any], kernel: Any = None,
     return Case(name, getattr(odd, name) if kernel is None else kernel, types, values, **expected)
 
 
+def product(rows: int, columns: int, depth: int, **values: Any) -> Case:
+    """The shipped kernel, whose tiles are numbered down groups of eight."""
+    types = {"a_desc": desc(rows, depth), "b_desc": desc(depth, columns), "c_desc": desc(rows, columns)}
+    blocks = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "GROUP_M": 8, "B_TRANSPOSED": False}
+    kernel = matmul.plain_kernel("descriptor")
+    return Case("product", kernel, types | dict.fromkeys("mnk", "i32:16"), blocks | {"num_warps": 4} | values)
+
+
 def odd_cases() -> list[Case]:
     """Every kernel of `kernels.py`, by unique name."""
     found = [*_products(), *_branches(), *_control(), *_operands(), *_epilogues(), *_declined(), *_warps(), *_chains()]

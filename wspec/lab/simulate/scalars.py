@@ -8,6 +8,7 @@ from collections.abc import Callable
 from wspec.ir import warp_specialize as ws
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.types import DenseAttr, IntegerAttr, ScalarType, TensorType
+from wspec.ptx.fixed_points import all_from
 
 Function = Callable[..., int]
 
@@ -146,10 +147,4 @@ def _of_argument(block: Block, index: int) -> list[Value]:
 
 def closure(seeds: list[Value]) -> set[Value]:
     """The values and all that they come from."""
-    found, work = set(seeds), list(seeds)
-    while work:
-        for source in sources(work.pop()):
-            if source not in found:
-                found.add(source)
-                work.append(source)
-    return found
+    return all_from(seeds, sources)
