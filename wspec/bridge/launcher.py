@@ -371,7 +371,7 @@ def keep(known: dict[Any, Any], key: Any, value: Any, most: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Somewhere:
+class AtAddress:
     """Stands for a tensor at an address."""
 
     address: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from triton.runtime.driver import driver
@@ -19,7 +19,7 @@ from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.ground import grounds
 from wspec.bridge.launch import Run, around
-from wspec.bridge.launcher import keep
+from wspec.bridge.launcher import AtAddress, keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import BEFORE, reader, slots_of
@@ -93,16 +93,6 @@ class Fewer(Plain):
         return self.kernel is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
-    """Stands for a tensor at an address."""
-
-    address: int
-
-    def data_ptr(self) -> int:
-        return self.address
-
-
 _Shape = tuple[int, dict[str, Any], Ground | None]
 """Bytes from the argument's address to the descriptor's, the descriptor without its address, and whether it must begin
 in memory."""
@@ -145,7 +135,7 @@ class Descriptors:
                 descriptor.shape = [*fields["shape"]]
                 descriptor.shape[ground.dim] += 2 * steps
                 offset -= steps * ground.step
-            descriptor.base = _At(address + offset) if offset or given is address else given
+            descriptor.base = AtAddress(address + offset) if offset or given is address else given
             found.append(descriptor)
         return found
 
