@@ -27,6 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from wspec.bridge import cuda
 from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
+from wspec.bridge.slots import rank_of
 from wspec.bridge.tensor_maps import Layout, TensorMaps, Unlike, legal_strides
 
 Run = Callable[..., None]
@@ -127,7 +128,7 @@ class _Layout:
         offset += -offset % MAP_BYTES
         self.descriptors: list[tuple[int, int, int, Any]] = []  # argument, offset, rank, what Triton notes of it
         for at, noted in zip(descriptors, maps, strict=True):
-            rank = kinds[at].count(",", kinds[at].index("[")) + 1
+            rank = rank_of(kinds[at])
             self.descriptors.append((at, offset, rank, noted))
             addresses[at, 0] = offset
             for axis in range(rank):
@@ -383,7 +384,7 @@ class AtAddress:
 def _elsewhere(descriptor: Any, address: int) -> Any:
     new = object.__new__(type(descriptor))
     new.__dict__.update(descriptor.__dict__)
-    new.base = _Somewhere(address)
+    new.base = AtAddress(address)
     return new
 
 

@@ -16,7 +16,7 @@ from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, load_plain
 from wspec.bridge.recording import recording
-from wspec.bridge.slots import BEFORE
+from wspec.bridge.slots import BEFORE, rank_of
 from wspec.bridge.spans import Reach, share
 from wspec.diagnostics import Remark
 from wspec.ir.disjoint import Pair
@@ -175,7 +175,7 @@ def _of(name: str, kind: Any, place: Place) -> Iterator[tuple[str, Place]]:
         for at, inner in enumerate(kind):
             yield from _of(f"{name}[{at}]", inner, (*place, at))
     elif kind != "constexpr":
-        rank = kind.count(",", kind.index("[")) + 1 if kind.startswith("tensordesc") else 0
+        rank = rank_of(kind) if kind.startswith("tensordesc") else 0
         yield from [(name, place)] * (1 + 2 * rank)
 
 

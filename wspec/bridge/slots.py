@@ -11,6 +11,11 @@ BEFORE = 3  # launch metadata, and the hooks before and after: what a launch pas
 Slot = tuple[int, str, int]  # position among the launch's arguments; "value", "shape" or "stride"; which dimension
 
 
+def rank_of(kind: str) -> int:
+    """How many dimensions a descriptor has, by its type in a signature: `tensordesc<bf16[128, 64]>`."""
+    return kind.count(",", kind.index("[")) + 1
+
+
 def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
     """Where the value of each argument of the compiled function comes from; None for what has no whole number."""
     found: list[Slot | None] = []
@@ -20,10 +25,8 @@ def slots_of(signature: Mapping[str, Any]) -> list[Slot | None]:
         if isinstance(kind, tuple | list):
             found += [None] * _leaves(kind)
         elif isinstance(kind, str) and kind.startswith("tensordesc"):
-            rank = kind.count(",", kind.index("[")) + 1
             found.append(None)
-            found += [(position, "shape", axis) for axis in range(rank)]
-            found += [(position, "stride", axis) for axis in range(rank)]
+            found += [(position, part, axis) for part in ("shape", "stride") for axis in range(rank_of(kind))]
         elif isinstance(kind, str) and kind[0] in "iu":
             found.append((position, "value", 0))
         else:
@@ -36,7 +39,7 @@ def _leaves(kind: Any) -> int:
     if isinstance(kind, tuple | list):
         return sum(map(_leaves, kind))
     if isinstance(kind, str) and kind.startswith("tensordesc"):
-        return 3 + 2 * kind[kind.index("[") :].count(",")
+        return 1 + 2 * rank_of(kind)
     return int(kind != "constexpr")
 
 
