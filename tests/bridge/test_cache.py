@@ -45,8 +45,14 @@ INGREDIENTS: dict[str, Callable[[], str]] = {
     "target": lambda: cache.key(
         bridge.from_signature(add, ADD_SIGNATURE, {}, triton.backends.compiler.GPUTarget("cuda", 80, 32)), Options()
     ),
-    "environment": lambda: cache.key(add_source(), Options(), env={"TRITON_X": "1"}),
+    "environment": lambda: _key_with_variable("TRITON_X", "1"),
 }
+
+
+def _key_with_variable(name: str, value: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "get_cache_invalidating_env_vars", lambda: {name: value})
+        return cache.key(add_source(), Options())
 
 
 @pytest.mark.parametrize("ingredient", INGREDIENTS)

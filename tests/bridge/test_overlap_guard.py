@@ -16,7 +16,7 @@ from tests.bridge.fake_driver import FakeDriver
 from tests.support.aliased_kernels import bound_elsewhere
 from wspec import api, bridge
 from wspec.bridge.overlap_guard import Guard, places
-from wspec.bridge.spans import bounds, share
+from wspec.bridge.spans import Reach, share
 from wspec.diagnostics import WspecError
 
 BLOCKS = {"BM": 64, "BN": 64, "BK": 64}
@@ -139,7 +139,7 @@ def test_sharing_is_told_exactly() -> None:
         one, other = views(memory, draw), views(memory, draw)
         truth = bool(elements(one) & elements(other))
         assert share(one, other) == truth, (one.shape, one.stride(), other.shape, other.stride())
-        start, end = bounds(one)
+        start, end = Reach().bounds(one)
         assert start <= min(elements(one)) and max(elements(one)) < end
         found[truth] += 1
     assert min(found.values()) > 100
@@ -156,9 +156,9 @@ def test_descriptors_reach_what_they_say() -> None:
     memory = torch.zeros(128, 64, dtype=torch.float16)
     above, below = (TensorDescriptor(memory[at:], [64, 64], [64, 1], [16, 16]) for at in (0, 64))
     assert not share(above, below) and share(above, memory[63:]) and not share(above, memory[64:])
-    assert bounds(above) == (memory.data_ptr(), memory.data_ptr() + 64 * 64 * 2) == bounds(above)
+    assert Reach().bounds(above) == (memory.data_ptr(), memory.data_ptr() + 64 * 64 * 2) == Reach().bounds(above)
     whole = TensorDescriptor.from_tensor(memory, [16, 16])
-    assert bounds(whole) == bounds(memory) == bounds(whole)
+    assert Reach().bounds(whole) == Reach().bounds(memory) == Reach().bounds(whole)
 
 
 def test_what_does_not_say_where_it_ends_may_overlap_anything() -> None:
@@ -166,7 +166,7 @@ def test_what_does_not_say_where_it_ends_may_overlap_anything() -> None:
         def data_ptr(self) -> int:
             return 4096
 
-    assert share(Pointer(), torch.zeros(1)) and bounds(Pointer()) == (0, 1 << 64)
+    assert share(Pointer(), torch.zeros(1)) and Reach().bounds(Pointer()) == (0, 1 << 64)
 
 
 def test_nothing_overlaps_no_elements() -> None:

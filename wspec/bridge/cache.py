@@ -73,18 +73,20 @@ def function_digest(options: Options, plan: str) -> str:
     return sha256(wspec_digest(), options.digest(), plan)
 
 
-def key(source: KernelSource, options: Options, plan: str = "", env: Mapping[str, str] | None = None) -> str:
+def key(source: KernelSource, options: Options, plan: str = "") -> str:
     """The key of one specialization: wspec, plan, kernel, arguments, launch options, Triton, ptxas and environment."""
-    return sha256(*_of_program(source, options, plan, env), wspec_digest(), source.backend.hash(), triton_key())
+    return sha256(*_of_program(source, options, plan), wspec_digest(), source.backend.hash(), triton_key())
 
 
-def _of_program(
-    source: KernelSource, options: Options, plan: str, env: Mapping[str, str] | None = None
-) -> tuple[str, ...]:
+def _of_program(source: KernelSource, options: Options, plan: str) -> tuple[str, ...]:
     """The part of a key that is no tool's."""
-    env = get_cache_invalidating_env_vars() if env is None else env
     kernel = (source.ast.hash(), source.options.hash(), str(source.target))
-    return options.digest(), plan, *kernel, str(sorted(env.items()))
+    return options.digest(), plan, *kernel, _environment()
+
+
+def _environment() -> str:
+    """The variables that Triton says decide what it makes."""
+    return str(sorted(get_cache_invalidating_env_vars().items()))
 
 
 def note_stored(source: KernelSource, options: Options, plan: str) -> None:
@@ -191,8 +193,7 @@ def share(source: KernelSource, text: str, options: Options, plan: str) -> str:
     """
     text = text.replace(f'"{NUM_STAGES}" = {source.options.num_stages} : i32', "")
     theirs = sorted((name, str(value)) for name, value in source.options.__dict__.items() if name != "num_stages")
-    env = str(sorted(get_cache_invalidating_env_vars().items()))
-    return sha256(options.digest(), plan, source.name, text, str(theirs), str(source.target), env)
+    return sha256(options.digest(), plan, source.name, text, str(theirs), str(source.target), _environment())
 
 
 def remember(share: str, key: str) -> bool:

@@ -335,7 +335,7 @@ class Tables:
         order = self._order(last, direction, slots)
         apart = words(order) if how is None else replace(how, tiles=x * y * z).words
         apart += -apart % _ALIGNED
-        memory, address, _ = self.memory.take(kind, (device, stream), 4 * apart * count, _allocate)
+        memory, address = self.memory.take(kind, (device, stream), 4 * apart * count, _allocate)
         row = Grids(first, by, count, apart)
         if how is None:
             filler(device).fill(address, order, row, slots, tiles.coarsening, tiles.axis, stream)

@@ -44,11 +44,6 @@ def _span(start: int, shape: tuple[int, ...], strides: tuple[int, ...], size: in
     return Span(start, start + reach + size, shape, strides, size)
 
 
-def bounds(argument: Any) -> tuple[int, int]:
-    """The first address of an argument and the one behind its last; all of memory for what does not say."""
-    return Reach().bounds(argument)
-
-
 def _elements(descriptor: Any) -> int:
     found = 1
     for size, stride in zip(descriptor.shape, descriptor.strides):  # noqa: B905  # every call counts
@@ -57,12 +52,13 @@ def _elements(descriptor: Any) -> int:
 
 
 class Reach:
-    """The same of one argument of many launches, whose shape seldom changes: it is asked at every launch."""
+    """What one argument of many launches spans. Its shape seldom changes, and it is asked at every launch."""
 
     def __init__(self) -> None:
         self._seen: tuple[Any, Any, int] = (None, None, 0)  # a descriptor's shape, strides, and bytes that it reaches
 
     def bounds(self, argument: Any) -> tuple[int, int]:
+        """The first address of an argument and the one behind its last; all of memory for what does not say."""
         kind = type(argument)
         if kind is TensorDescriptor:
             base, seen = argument.base, self._seen

@@ -41,8 +41,8 @@ class Chunks(Generic[K]):
 
     def take(
         self, key: K, place: Place, size: int, allocate: Callable[[Place, int], torch.Tensor]
-    ) -> tuple[torch.Tensor, int, list[K]]:
-        """Of so many bytes for a table the block, the address, and the keys of all that lies in the block."""
+    ) -> tuple[torch.Tensor, int]:
+        """Of so many bytes for a table the block, and the address."""
         size += -size % _ALIGNED
         chunk = self._open.get(place)
         if size > MOST_BYTES:  # nothing else goes there, and what is open stays so
@@ -55,7 +55,7 @@ class Chunks(Generic[K]):
             chunk.keys.append(key)
         at = chunk.used
         chunk.used += size
-        return chunk.memory, chunk.address + at, chunk.keys
+        return chunk.memory, chunk.address + at
 
     def add(self, key: K, memory: torch.Tensor) -> _Chunk[K]:
         """A block that somebody else made."""

@@ -8,14 +8,14 @@ from wspec.ir.core import Operation
 from wspec.show.brief import print_brief
 
 
-def diff_modules(old: Operation, new: Operation, names: tuple[str, str], context: int = 3) -> str:
+def diff_modules(old: Operation, new: Operation, names: tuple[str, str]) -> str:
     """Of modules: their short forms without line numbers, so that only what was changed differs."""
-    return diff_texts(print_brief(old, lines=False), print_brief(new, lines=False), names, context)
+    return diff_texts(print_brief(old, lines=False), print_brief(new, lines=False), names)
 
 
-def diff_texts(old: str, new: str, names: tuple[str, str], context: int = 3) -> str:
+def diff_texts(old: str, new: str, names: tuple[str, str]) -> str:
     """Of texts, line by line; "" when they are equal."""
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="", n=context)
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 
 

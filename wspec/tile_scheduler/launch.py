@@ -53,7 +53,7 @@ def ordered_table(order: Order, grid: Grid, coarsening: int, axis: int) -> npt.N
 
 
 def divided_launch(
-    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False, more: float = 0.0
+    tiles: TileLoop, grid: Grid, values: Mapping[int, int], slots: int, *, must: bool = False
 ) -> tuple[int, npt.NDArray[np.int32]] | None:
     """The same by `how_divided`. `bridge.fill_table` writes the same on the card."""
     found = how_divided(tiles, grid, [values[at] for at in tiles.cost.parameters], slots, must=must)
