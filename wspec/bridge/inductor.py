@@ -134,13 +134,13 @@ def _tell_caches(written: Any) -> None:
     setattr(written, _SOURCE, marked)
 
 
-def _ours(node: Any) -> tuple[Any, dict[str, Any]] | str | None:
-    """The function of ours that a node launches and the options of the launch; why it cannot be launched from
+def _ours(node: Any) -> tuple[Any, dict[str, Any] | str] | None:
+    """The function of ours that a node launches, with the options of the launch or why it cannot be launched from
     Inductor's code; None for a kernel that is not ours."""
     from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
     kernel: Any = kernel_side_table.get_kernel(node.kernel_idx)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] | str = {}
     inner = kernel
     while not isinstance(inner, JITFunction) and hasattr(inner, "fn"):
         inner = inner.fn
@@ -148,10 +148,11 @@ def _ours(node: Any) -> tuple[Any, dict[str, Any]] | str | None:
         return None
     if isinstance(kernel, Autotuner):
         if len(kernel.configs) != 1 or kernel.configs[0].pre_hook is not None or kernel.fn is not inner:
-            return "an autotuner chooses between its configurations"
-        options = kernel.configs[0].all_kwargs()
+            options = "an autotuner chooses between its configurations"
+        else:
+            options = kernel.configs[0].all_kwargs()
     elif kernel is not inner:
-        return "heuristics stand over it"
+        options = "heuristics stand over it"
     return inner, options
 
 
@@ -162,18 +163,18 @@ def write_launch(node: Any, wrapper: Any) -> bool:
         return False
     from torch._inductor.virtualized import V
 
-    if not isinstance(found, str) and (V.graph.cpp_wrapper or V.graph.aot_mode):
-        found = "the code is to be C++"
-    arguments: dict[str, Any] = {}
-    if not isinstance(found, str):
-        arguments = {name: node.get_kwargs_value(name) for name in node.ordered_kwargs_for_cpp_kernel}
-        constants = [arguments[p.name] for p in found[0].params if p.is_constexpr and p.name in arguments]
-        if not all(isinstance(value, _PLAIN) for value in constants):
-            found = "a constant is more than a number or a text"
-    if isinstance(found, str):
-        _say(node, found)
-        return False
     function, options = found
+    if not isinstance(options, str) and (V.graph.cpp_wrapper or V.graph.aot_mode):
+        options = "the code is to be C++"
+    arguments: dict[str, Any] = {}
+    if not isinstance(options, str):
+        arguments = {name: node.get_kwargs_value(name) for name in node.ordered_kwargs_for_cpp_kernel}
+        constants = [arguments[p.name] for p in function.params if p.is_constexpr and p.name in arguments]
+        if not all(isinstance(value, _PLAIN) for value in constants):
+            options = "a constant is more than a number or a text"
+    if isinstance(options, str):
+        _say(function, options)
+        return False
     module, name = _name(function)
     handle = f"wspec_{function.__name__}_{function.wspec_digest[:12]}"
     wrapper.add_import_once("import triton.tools.tensor_descriptor")
@@ -189,12 +190,7 @@ def _grid(sizes: Sequence[Any], wrapper: Any) -> str:
     return "(" + "".join(f"{wrapper.val_to_arg_str(size)}, " for size in sizes) + ")"
 
 
-def _say(node: Any, why: str) -> None:
-    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-
-    kernel: Any = kernel_side_table.get_kernel(node.kernel_idx)
-    while not hasattr(kernel, "wspec_options"):
-        kernel = kernel.fn
+def _say(kernel: Any, why: str) -> None:
     note = "launch it with one configuration, or outside of what is compiled"
     message = f"{kernel.__name__} runs as it was inside torch.compile: {why}"
     kernel.wspec_say(Remark("torch-compile", message, kernel.wspec_place, note=note, severity="warning"))
