@@ -35,7 +35,7 @@ from wspec.bridge.recording import recording
 from wspec.bridge.row_guard import with_rows_apart
 from wspec.bridge.slots import Slot, reader, slots_of
 from wspec.bridge.table_memory import Chunks, Place
-from wspec.bridge.table_rows import Rows, Step, longest
+from wspec.bridge.table_rows import Rows, Step, back, longest
 from wspec.bridge.workspace import PER_THREAD, partials_of
 from wspec.tile_scheduler import (
     PARTIALS,
@@ -304,11 +304,8 @@ class Tables:
         if found is None:
             return None
         octave, nth, many, at = found
-        back = at * size
-        x, y, z = grid
-        first = (x - back, y, z) if axis == 0 else (x, y - back, z) if axis == 1 else (x, y, z - back)
         try:
-            entry = self._written((device, stream, first, many, step, what), direction, how, slots)
+            entry = self._written((device, stream, back(grid, step, at), many, step, what), direction, how, slots)
         except torch.cuda.OutOfMemoryError:
             self.rows.one_by_one(octave)
             return None

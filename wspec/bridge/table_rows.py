@@ -43,6 +43,18 @@ def _nothing() -> None:
     return None
 
 
+def back(grid: Grid, step: Step, count: int) -> Grid:
+    """The grid so many steps before another one."""
+    (x, y, z), (axis, size) = grid, step
+    less = count * size
+    return (x - less, y, z) if axis == 0 else (x, y - less, z) if axis == 1 else (x, y, z - less)
+
+
+def _key(place: tuple[int, int], grid: Grid, step: Step, what: Any, number: int) -> Hashable:
+    """Of the octave that a grid lies in, so many steps behind the first."""
+    return place, back(grid, step, number), (number - 1).bit_length(), step, what
+
+
 class Rows:
     """Of one kernel's tables, by device, stream, what tables depend on beside the grid, and steps."""
 
@@ -51,20 +63,13 @@ class Rows:
 
     def find(self, place: tuple[int, int], grid: Grid, step: Step, what: Any) -> tuple[Any, int] | None:
         """The tables among which that of a grid is, if they are there, and how many are before it."""
-        axis, size = step
-        x, y, z = grid
-        number = grid[axis] // size
-        if number < 2:
-            return None
-        less = number * size
-        base = (x - less, y, z) if axis == 0 else (x, y - less, z) if axis == 1 else (x, y, z - less)
-        octave = self.octaves.get((place, base, (number - 1).bit_length(), step, what))
+        number = grid[step[0]] // step[1]
+        octave = self.octaves.get(_key(place, grid, step, what, number)) if number > 1 else None
         if octave is None:
             return None
-        number -= octave.least
-        nth = number // octave.count
+        nth, at = divmod(number - octave.least, octave.count)
         entry = octave.rows.get(nth, _nothing)()
-        return None if entry is None else (entry, number - nth * octave.count)
+        return None if entry is None else (entry, at)
 
     def find_any(self, place: tuple[int, int], grid: Grid, steps: Iterable[Step], what: Any) -> tuple[Any, int] | None:
         """The same among rows of several steps."""
@@ -82,14 +87,10 @@ class Rows:
 
         length: of an octave with so many steps at its end, how many grids a row may have.
         """
-        axis, size = step
-        number = grid[axis] // size
+        number = grid[step[0]] // step[1]
         if number < 2:
             return None
-        less = number * size
-        x, y, z = grid
-        base = (x - less, y, z) if axis == 0 else (x, y - less, z) if axis == 1 else (x, y, z - less)
-        key = place, base, (number - 1).bit_length(), step, what
+        key = _key(place, grid, step, what, number)
         octave = self.octaves.get(key)
         if octave is None:
             there = 1 << (number - 1).bit_length() - 1  # grids
