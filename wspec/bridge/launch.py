@@ -82,7 +82,7 @@ class WspecFunction(JITFunction):  # type: ignore[misc, valid-type]  # triton is
         """The function's own key and ours: Triton's caches, the autotuner's among them, must tell the two apart."""
         if VERSION is None:
             return str(super().cache_key)
-        return f"{super().cache_key}-{cache.function_digest(self.wspec_options, self.wspec_plan)}"
+        return f"{super().cache_key}-{self.wspec_digest}"
 
     def create_binder(self) -> Any:
         """Triton's, which also names the function that compiles: ours, where the version is known."""

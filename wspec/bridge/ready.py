@@ -131,10 +131,7 @@ class Memo(dict[Hashable, Any]):
     """What was made for a key; the oldest go when there is too much."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        if len(self) < MOST:
-            self[key] = value
-        else:
-            keep(self, key, value, MOST)
+        keep(self, key, value, MOST)
 
 
 def current_stream(device: int) -> int:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
+from wspec.bridge.again import is_capturing
 from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, is_hooked
@@ -118,10 +119,6 @@ def _keep_busy(milliseconds: float) -> None:
     torch.cuda._sleep(int(milliseconds * CYCLES))  # type: ignore[no-untyped-call]
 
 
-def _is_capturing() -> bool:
-    return torch.cuda.is_current_stream_capturing()
-
-
 class Trial:
     """What launches: the specialized kernel, the plain one, or for a while either in turn."""
 
@@ -133,7 +130,7 @@ class Trial:
         pairs: int,
         begins: bool = True,
         event: Callable[[], Event] = _new_event,
-        is_capturing: Callable[[], bool] = _is_capturing,
+        is_capturing: Callable[[], bool] = is_capturing,
         keep_busy: Callable[[float], None] = _keep_busy,
         how: str = "specialized",  # it is that runs beside the plain one
     ) -> None:
