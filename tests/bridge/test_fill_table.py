@@ -24,7 +24,7 @@ from wspec.tile_scheduler.launch import flat
 @pytest.fixture
 def fill(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The kernel, interpreted, and what it calls."""
-    for name in ("_before", "_rank", "_ranked", "_common", "_in_window", "_numbered"):
+    for name in ("_before", "_rank", "_ranked", "_common", "_in_window", "_numbered", "_write_header"):
         monkeypatch.setattr(fill_table, name, InterpretedFunction(getattr(fill_table, name).fn))
     return InterpretedFunction(fill_table.fill_table.fn)
 

@@ -127,6 +127,17 @@ def _numbered(turn, in_raster, in_kept, group, down):
     return turn
 
 
+@triton.jit
+def _write_header(table_ptr, rows, gx, gy, gz):
+    """In front of the entries: how many a block has, and the grid."""
+    tl.store(table_ptr, rows)
+    tl.store(table_ptr + 1, gx)
+    tl.store(table_ptr + 2, gy)
+    tl.store(table_ptr + 3, gz)
+    for unused in tl.static_range(4, 8):
+        tl.store(table_ptr + unused, rows * 0)
+
+
 @triton.jit(do_not_specialize=_NUMBERS)
 def fill_table(
     table_ptr, gx, gy, gz, by_x, by_y, by_z, apart, slots, along, second, third, coarsening, axis, ordered, rising,
@@ -200,12 +211,7 @@ def fill_table(
     tl.store(entry_ptr + 6, nothing - 1, mask=inside)
     tl.store(entry_ptr + 7, nothing - 1, mask=inside)
     if tl.program_id(0) == 0:
-        tl.store(table_ptr, rows)
-        tl.store(table_ptr + 1, gx)
-        tl.store(table_ptr + 2, gy)
-        tl.store(table_ptr + 3, gz)
-        for unused in tl.static_range(4, 8):
-            tl.store(table_ptr + unused, rows * 0)
+        _write_header(table_ptr, rows, gx, gy, gz)
 
 
 DIVIDED = [
@@ -284,12 +290,7 @@ def fill_divided(
         tl.store(entry_ptr + 6, tl.where(is_rest, block - 1, tl.where(whole | is_first, -1, 0)), mask=inside)
         tl.store(entry_ptr + 7, tl.where(is_first, block, tl.where(whole | is_rest, -1, 0)), mask=inside)
     if tl.program_id(0) == 0:
-        tl.store(table_ptr, rows)
-        tl.store(table_ptr + 1, gx)
-        tl.store(table_ptr + 2, gy)
-        tl.store(table_ptr + 3, gz)
-        for unused in tl.static_range(4, 8):
-            tl.store(table_ptr + unused, rows * 0)
+        _write_header(table_ptr, rows, gx, gy, gz)
 
 
 for _kernel in (fill_table, fill_divided):
