@@ -11,12 +11,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from wspec.bridge.launch import WspecFunction, innermost, is_wrapper
-from wspec.bridge.versions.internals import internal
-
-Autotuner = internal("triton.runtime.autotuner", "Autotuner")
-Heuristics = internal("triton.runtime.autotuner", "Heuristics")
-JITFunction = internal("triton.runtime.jit", "JITFunction")
+from wspec.bridge.launch import Autotuner, Heuristics, JITFunction, WspecFunction, innermost, is_wrapper
 
 Copy = Callable[[Any], Any]  # of a kernel: one that compiles through wspec, or None where it stays as it is
 

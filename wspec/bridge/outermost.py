@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wspec.bridge.launch import innermost
-from wspec.bridge.versions.internals import internal
-
-Autotuner = internal("triton.runtime.autotuner", "Autotuner")
-Heuristics = internal("triton.runtime.autotuner", "Heuristics")
+from wspec.bridge.launch import Autotuner, Heuristics, innermost
 
 
 def answer(kind: type, methods: Mapping[str, Any]) -> None:

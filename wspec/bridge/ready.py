@@ -16,13 +16,10 @@ from triton.compiler import CompiledKernel
 
 from wspec.bridge.again import Ready, is_capturing
 from wspec.bridge.alike import Alike
-from wspec.bridge.launch import WspecFunction, is_hooked
+from wspec.bridge.launch import JITFunction, WspecFunction, is_hooked
 from wspec.bridge.launcher import keep, quick
 from wspec.bridge.recording import recording
-from wspec.bridge.versions.internals import internal
 from wspec.bridge.workspace import PER_THREAD
-
-JITFunction = internal("triton.runtime.jit", "JITFunction")
 
 MOST = 4096  # launches that are remembered of one function
 
