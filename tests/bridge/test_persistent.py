@@ -379,8 +379,7 @@ def never(*_: Any) -> None:
     raise AssertionError("this launch may not be made so")
 
 
-@pytest.mark.parametrize("over", [persistent._over_tiles, persistent._over_parts])
-def test_the_launch_behind_the_writing_of_a_table_does_not_start_early(device: SimpleNamespace, over: Any) -> None:
+def test_the_launch_behind_the_writing_of_a_table_does_not_start_early(device: SimpleNamespace) -> None:
     """Nor does one of another thread that comes in between, nor the one after a launch that failed."""
     how: list[str] = []
     found = tables(argument(0), {"n": "i32"})
@@ -392,7 +391,7 @@ def test_the_launch_behind_the_writing_of_a_table_does_not_start_early(device: S
         if len(how) == 2:
             run(4, 2, 1, *before, 640)
 
-    run, before = over(lambda *_: how.append("early"), behind, found), (STREAM, *BEFORE[1:])
+    run, before = persistent._over_tiles(lambda *_: how.append("early"), behind, found), (STREAM, *BEFORE[1:])
     with pytest.raises(RuntimeError):
         run(4, 2, 1, *before, 640)
     for _ in range(3):
@@ -465,7 +464,7 @@ def divided_loop(sums: int = 64) -> TileLoop:
 def launched(found: Tables, grid: int, stream: int = 77, n: int = 640) -> tuple[Any, ...]:
     launches: list[tuple[Any, ...]] = []
     note = lambda *args: launches.append(args)  # noqa: E731
-    persistent._over_parts(note, note, found)(grid, 1, 1, stream, *BEFORE[1:], n)
+    persistent._over_tiles(note, note, found)(grid, 1, 1, stream, *BEFORE[1:], n)
     ((x, _, _, *_, table, words),) = launches
     return x, table, words
 
@@ -557,7 +556,7 @@ def test_a_graph_that_cannot_divide(
     def note(*args: Any) -> None:
         seen.append((tiles_at(args[-2]), args[-1]))
 
-    persistent._over_parts(note, note, found)(5, 1, 1, 99, *BEFORE[1:], 640)
+    persistent._over_tiles(note, note, found)(5, 1, 1, 99, *BEFORE[1:], 640)
     assert seen == [(5, 0)] and found.entries == entries, "the graph has a table of its own"
     device.capturing = memory.full = False
     assert launched(found, 5)[2], "launches by themselves do"

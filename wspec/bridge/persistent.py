@@ -97,8 +97,7 @@ class PersistentKernel(LaunchableKernel):
         first = self.module is None
         super()._init_handles()
         if first:
-            over = _over_parts if self.tables.exact else _over_tiles
-            self._run = over(self._run, _once(self._behind, self._starts_early), self.tables)
+            self._run = _over_tiles(self._run, _once(self._behind, self._starts_early), self.tables)
 
 
 def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
@@ -113,28 +112,13 @@ def _once(behind: Run, starts_early: Callable[[int], bool]) -> Run:
 
 
 def _over_tiles(launch: Run, first: Run, tables: Tables) -> Run:
-    """On the blocks and with the table of a grid; `first` launches behind the writing of a table."""
+    """On the blocks and with the table of a grid, and memory for sums on their way where tiles may be divided; `first`
+    launches behind the writing of a table."""
+    nothing = (0, 0) if tables.exact else (0,)
 
     def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
         if grid_x * grid_y * grid_z <= 0:
-            launch(grid_x, grid_y, grid_z, *args, 0)
-            return
-        entry, table = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
-        if recording.count:
-            recording.rely(entry)
-            recording.has_table(tables)
-        (launch if entry.settled else first)(table.blocks, 1, 1, *args, table.address)
-        entry.settled = True
-
-    return run
-
-
-def _over_parts(launch: Run, first: Run, tables: Tables) -> Run:
-    """The same for a kernel that can divide tiles, where there is memory for sums on their way."""
-
-    def run(grid_x: int, grid_y: int, grid_z: int, *args: Any) -> None:
-        if grid_x * grid_y * grid_z <= 0:
-            launch(grid_x, grid_y, grid_z, *args, 0, 0)
+            launch(grid_x, grid_y, grid_z, *args, *nothing)
             return
         found = tables.get(args[0], (grid_x, grid_y, grid_z), args[_BEFORE:])
         entry, blocks, hidden, kept = tables.given(found, args[0])
