@@ -144,10 +144,11 @@ class Trial:
         self.lock = threading.Lock()
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
-        keeps = self.last if self.certain else self._settled((x, y, z, *self._read(rest)))
+        key = () if self.certain else (x, y, z, *self._read(rest))
+        keeps = self._settled(key) if key else self.last
         recording.alone()
         if recording.count and (now := recording.now) is not None:
-            contest = None if self.certain else self.contests.get((x, y, z, *self._read(rest)))
+            contest = self.contests.get(key)
             now.once |= keeps is None
             if contest is not None and contest.next_look:
                 now.relied.append(functools.partial(contest.since, contest.looks))
@@ -158,7 +159,7 @@ class Trial:
             self.plain.start((x, y, z), stream, rest)
             return
         with self.lock:
-            self._take_turn((x, y, z, *self._read(rest)), (x, y, z, stream, function, packed, *rest), rest)
+            self._take_turn(key, (x, y, z, stream, function, packed, *rest), rest)
 
     def _settled(self, key: tuple[int, ...]) -> bool | None:
         contest = self.contests.get(key)
