@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,13 +48,27 @@ class _State:
         self.of_thread = _Recording()
         self.lock = threading.Lock()
 
-    def on(self) -> AbstractContextManager[Recorded]:
+    @contextmanager
+    def on(self) -> Iterator[Recorded]:
         """Record the launch of this thread inside."""
-        return _On(self)
+        with self.lock:
+            self.count += 1
+        self.of_thread.now = now = Recorded()
+        try:
+            yield now
+        finally:
+            self.of_thread.now = None
+            with self.lock:
+                self.count -= 1
 
-    def aside(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def aside(self) -> Iterator[None]:
         """What is launched inside is no part of the launch that is recorded."""
-        return _Aside(self.of_thread) if self.count else _NOTHING
+        now, self.of_thread.now = self.of_thread.now, None
+        try:
+            yield
+        finally:
+            self.of_thread.now = now
 
     @property
     def now(self) -> Recorded | None:
@@ -93,34 +107,4 @@ class _State:
             now.launches += 1
 
 
-class _On:
-    def __init__(self, state: _State) -> None:
-        self._state, self._made = state, Recorded()
-
-    def __enter__(self) -> Recorded:
-        state = self._state
-        with state.lock:
-            state.count += 1
-        state.of_thread.now = self._made
-        return self._made
-
-    def __exit__(self, *_: object) -> None:
-        state = self._state
-        state.of_thread.now = None
-        with state.lock:
-            state.count -= 1
-
-
-class _Aside:
-    def __init__(self, of_thread: _Recording) -> None:
-        self._of_thread, self._now = of_thread, of_thread.now
-
-    def __enter__(self) -> None:
-        self._of_thread.now = None
-
-    def __exit__(self, *_: object) -> None:
-        self._of_thread.now = self._now
-
-
-_NOTHING: AbstractContextManager[None] = nullcontext()
 recording = _State()
