@@ -212,14 +212,14 @@ class Job:
             path = write_reproducer(source.name, verdict.text, details, options)
             message = f"the specialized {source.name} does not compile: {first_line(error)}"
             return _declined(verdict, failure("compile-error", message, place, path))
-        too_big = _over_limit(source, finished)
+        too_big = _over_limit(place, finished)
         if too_big is not None:
             return _declined(verdict, too_big)
-        advice = _advice(source, finished, plain)
+        advice = _advice(place, finished, plain)
         grave = [remark for remark in advice if remark.severity == "warning"]
         if grave and options.gate == "model":
             return _declined(verdict, grave[0])
-        wrong = _may_lose_values(source, grave) or refusal(source.name, place, finished, options)
+        wrong = _may_lose_values(place, grave) or refusal(source.name, place, finished, options)
         if wrong is not None:
             return _declined(verdict, wrong)
         ruling = rule(source.name, place, finished.final, proving.proof, options)
@@ -282,10 +282,9 @@ def _declined(verdict: Verdict, *why: Remark) -> _Made:
 # ------------------------------------------------------------------------------------- what the binary says
 
 
-def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
+def _over_limit(place: FileLoc, finished: Finished) -> Remark | None:
     """A kernel that would not launch."""
     shared, threads = finished.metadata["shared"], finished.metadata["num_warps"] * 32
-    place = kernel_location(source)
     if shared > BLOCK_SHARED_BYTES:
         message = f"the specialized kernel needs {shared} bytes of shared memory of {BLOCK_SHARED_BYTES}"
         return Remark("shared-memory", message, place, note="use smaller tiles or a smaller depth")
@@ -294,9 +293,9 @@ def _over_limit(source: KernelSource, finished: Finished) -> Remark | None:
     return None
 
 
-def _advice(source: KernelSource, finished: Finished, plain: PlainSpills) -> list[Remark]:
+def _advice(place: FileLoc, finished: Finished, plain: PlainSpills) -> list[Remark]:
     """What ptxas did that may cost speed; for the warnings among it the kernel is left alone under the gate."""
-    place, found = kernel_location(source), []
+    found = []
     note = "use smaller tiles or more warps, or try overlap=False; gate=off runs it all the same"
     if spilled := spill_bytes(finished.ptxas_log):
         message = f"ptxas spilled {spilled} bytes of the specialized kernel's registers"
@@ -312,13 +311,13 @@ def _advice(source: KernelSource, finished: Finished, plain: PlainSpills) -> lis
     return found
 
 
-def _may_lose_values(source: KernelSource, grave: Sequence[Remark]) -> Remark | None:
+def _may_lose_values(place: FileLoc, grave: Sequence[Remark]) -> Remark | None:
     """ptxas 12.8.93 loses values that it spills between products that it serialized (docs/results/fuzzing.md,
     105033008). Where the plain kernel spills as much it is as likely to; where ours spills more we would make it so."""
     if {one.code for one in grave} != set(_SPOILT):
         return None
     message = f"{'; '.join(one.message for one in grave)}; ptxas was seen to lose spilled values of such a kernel"
-    return Remark("miscompiled", message, kernel_location(source), note="use smaller tiles or more warps")
+    return Remark("miscompiled", message, place, note="use smaller tiles or more warps")
 
 
 def _dump(
