@@ -27,12 +27,24 @@ def share_barriers(channels: Sequence[Channel], loads: Loads, options: Options) 
     if options.shared_barriers is False:
         return tuple(channels)
     made = list(channels)
-    for group in _groups(channels, loads):
+    for group in filled_together(channels, loads):
         owner = min((at for at in group if not channels[at].apart), key=lambda at: channels[at].loads, default=None)
         for at in group:
             if owner is not None and at != owner:
                 made[at] = replace(channels[at], barriers=channels[owner].name)
     return tuple(made)
+
+
+def filled_together(channels: Sequence[Channel], loads: Loads) -> list[list[int]]:
+    """Channels that fill together, several each, by their positions."""
+    groups: list[list[int]] = []
+    for at in range(len(channels)):
+        group = next((one for one in groups if all(_together(other, at, channels, loads) for other in one)), None)
+        if group is None:
+            groups.append([at])
+        else:
+            group.append(at)
+    return [group for group in groups if len(group) > 1]
 
 
 def shares_barriers(channels: Sequence[Channel], options: Options) -> Decision[bool]:
@@ -42,18 +54,6 @@ def shares_barriers(channels: Sequence[Channel], options: Options) -> Decision[b
     if options.shared_barriers:
         return Decision(None, "no two tiles of an iteration are read by the same products alone")
     return NOT_ASKED
-
-
-def _groups(channels: Sequence[Channel], loads: Loads) -> list[list[int]]:
-    """Channels that fill together, by their positions, each once."""
-    groups: list[list[int]] = []
-    for at in range(len(channels)):
-        group = next((one for one in groups if all(_together(other, at, channels, loads) for other in one)), None)
-        if group is None:
-            groups.append([at])
-        else:
-            group.append(at)
-    return [group for group in groups if len(group) > 1]
 
 
 def _together(first: int, second: int, channels: Sequence[Channel], loads: Loads) -> bool:

@@ -345,5 +345,5 @@ def test_the_plan_of_a_program() -> None:
     assert made.plan is not None and made.module is not None
     assert_proved(made.module)
     by_hand = Channel("a", (6,), 2, 16384, 0, barriers="b")
-    assert made.plan.channels[0] == by_hand
+    assert made.plan.channels[1] == by_hand
     assert dataclasses.replace(made.plan.channels[1], name="b") == Channel("b", (8,), 2, 8192)

@@ -23,7 +23,6 @@ from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan, is_shallow
 from wspec.planner.chain import has_converter
 from wspec.planner.planner import make_plan
-from wspec.planner.raster import shared_last
 from wspec.planner.tile_loops import WHOLE, check_tile_loop, has_no_tile_loop, walk_tiles, with_costs
 from wspec.planner.validate import check_numbers, validate
 from wspec.tile_scheduler import StreamK, TileLoop
@@ -104,7 +103,6 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
     plan = with_costs(
         function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost, raster=options.raster
     )
-    plan = shared_last(function_of(module), function_of(looped), plan)
     if why := why_not(OVERLAP, plan):
         return replace(plan, epilogue_overlap=Decision(None, why))
     return choose_epilogue_overlap(function_of(looped), plan, machine, options)

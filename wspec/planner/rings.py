@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from wspec.ir.core import Block, Operation, Value
 from wspec.ir.loc import value_name
@@ -14,7 +14,7 @@ from wspec.model.fitted import ON_THE_WAY
 from wspec.model.machine import Machine
 from wspec.model.operations import byte_size, loop_work
 from wspec.options import Options
-from wspec.passes.shared_barriers.choice import share_barriers
+from wspec.passes.shared_barriers.choice import filled_together, share_barriers
 from wspec.plan.buffers import VIEWS, buffer_type, is_the_buffer
 from wspec.plan.coarsening import differing_in, size_of, slice_in
 from wspec.plan.fill import Fill
@@ -77,7 +77,22 @@ def make_channels(
         for size, group in zip(bytes_of, groups, strict=True)
     )
     loads = [[site.load for site in group] for group in groups]
-    return share_barriers(channels, loads, options), fixed + depth * per_stage + scratch
+    together = filled_together(channels, loads)
+    return larger_last(share_barriers(channels, loads, options), together), fixed + depth * per_stage + scratch
+
+
+def larger_last(channels: Sequence[Channel], together: Iterable[Sequence[int]]) -> tuple[Channel, ...]:
+    """With the larger of those that fill `together`, by their positions, last: in this order a step is asked for.
+
+    L2 merges what neighbours ask for at the same moment. Behind another tile a block asks for one when L2 has got so
+    far, and so more nearly when its neighbours do. Measured, whichever tile they share (docs/results/products.md).
+    """
+    made = list(channels)
+    for group in together:
+        ordered = sorted((channels[at] for at in group), key=lambda one: one.buffer_bytes)
+        for at, channel in zip(group, ordered, strict=True):
+            made[at] = channel
+    return tuple(made)
 
 
 def useful_depth(loops: list[Operation], blocks: int, machine: Machine) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from wspec.model.machine import Machine
 from wspec.plan.fill import Fill
@@ -31,6 +32,7 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     if plan.subtiling.why_not:
         said.append(plan.subtiling.why_not)
     said += _barriers(plan)
+    said += _larger_last(plan)
     if plan.packed:
         said.append(
             f"the tiles at {places(plan.packed, operations)} are bits of bytes, computed several bytes at a time, to "
@@ -57,8 +59,6 @@ def done(plan: Plan, operations: Operations) -> list[str]:
     if (raster := plan.raster.value) is not None:
         shared = "the larger operand, which L2 then sends once," if raster.larger else "an operand, in groups of tiles,"
         said.append(f"blocks beside each other share {shared} unless the order of the grid has them do so already")
-        if raster.larger:
-            said.append("a step asks for the larger operand last, and so at about the moment its neighbours do")
     elif plan.persistent and (why := plan.raster.why_not):
         said.append(f"tiles go in the order of the grid: {why}")
     return said + _edits(plan)
@@ -74,6 +74,16 @@ def _barriers(plan: Plan) -> list[str]:
             groups.setdefault(channel.barriers, [channel.barriers]).append(channel.name)
     said = "arrive at one barrier, and are handed back at one"
     return [f"{' and '.join(sorted(names))} {said}" for names in groups.values()]
+
+
+def _larger_last(plan: Plan) -> list[str]:
+    """What a step asks for behind what the kernel loads behind it."""
+    streams = [channel for channel in plan.channels if channel.streams and not channel.is_computed]
+    return [
+        f"each step asks for {later.name} behind {one.name}: more of a larger tile reaches several SMs at once so"
+        for one, later in pairwise(streams)
+        if later.loads < one.loads
+    ]
 
 
 def _edits(plan: Plan) -> list[str]:
