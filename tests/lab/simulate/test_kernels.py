@@ -89,10 +89,9 @@ def test_which_way_the_loop_of_a_product_goes(transposed: bool, kind: str) -> No
     assert {(sources[op].matrix.pitch, sources[op].along) for op in in_loops} == {(1, True), (2, transposed)}
 
 
-@pytest.mark.parametrize("kind", ["plain", "specialized"])
-def test_tiles_that_reach_past_the_end(kind: str) -> None:
-    """Of A's rows of tiles of 128 the last one has 32 rows: of its boxes of 64 one is half empty and one is all."""
-    one = matmul_point((544, 4096, 1024), True, "bf16", kind, (128, 128, 64, 8, 3, 8), 500.0)
+def past(kind: str, sizes: tuple[int, int, int], transposed: bool, tile: tuple[int, ...]) -> list[Any]:
+    """(clipped, past, tail) of the loads of a product's loop, in order."""
+    one = matmul_point(sizes, transposed, "bf16", kind, tile, 500.0)
     offline = api.offline(
         load_kernel(str(ROOT / one.kernel)).function, one.signature, one.constexprs, gate="off", **one.options
     )
@@ -101,12 +100,31 @@ def test_tiles_that_reach_past_the_end(kind: str) -> None:
         if kind == "plain"
         else bridge.final_ttgir(offline.dump("specialized"), offline.source)
     )
-    rows = {"a_desc": Matrix(rows=544), "b_desc": Matrix(rows=4096)}
-    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, rows)
+    m, n, k = sizes
+    b = Matrix(rows=n, columns=k) if transposed else Matrix(rows=k, columns=n)
+    matrices = {"a_desc": Matrix(rows=m, columns=k), "b_desc": b}
+    sources = Sources(ir.read(text), MACHINE).of(one.arguments, one.grid, MACHINE.sm_count, matrices)
     inside = [op for op in sources if any(around.name == "scf.for" for around in op.ancestors())]
-    found = sorted((sources[op].clipped, sources[op].past) for op in inside)
-    expected = [(0.0, 0.0), (0.2, 0.75)] if kind == "plain" else [(0.0, 0.0), (0.2, 0.5), (0.2, 1.0)]
+    return sorted((sources[op].clipped, sources[op].past, sources[op].tail) for op in inside)
+
+
+@pytest.mark.parametrize("kind", ["plain", "specialized"])
+def test_tiles_that_reach_past_the_end(kind: str) -> None:
+    """Of A's rows of tiles of 128 the last one has 32 rows: of its boxes of 64 one is half empty and one is all."""
+    found = past(kind, (544, 4096, 1024), True, (128, 128, 64, 8, 3, 8))
+    expected = [(0, 0, 0), (0.2, 0.75, 0)] if kind == "plain" else [(0, 0, 0), (0.2, 0.5, 0), (0.2, 1.0, 0)]
     assert found == [pytest.approx(one, abs=0.01) for one in expected]
+
+
+@pytest.mark.parametrize("kind", ["plain", "specialized"])
+def test_columns_and_last_steps_past_the_end(kind: str) -> None:
+    """Of the third tile of 256 columns one box of 64 is inside; of the last of 17 steps 16 of 64 rows of B."""
+    found = past(kind, (4096, 576, 1040), False, (128, 256, 64, 8, 3, 8))
+    of_b = found[-1]
+    assert of_b[:2] == pytest.approx((1 / 3, 0.75), abs=0.01)
+    steps = 17 if kind == "specialized" else 15  # a plain kernel loads the first ones before its loop
+    assert of_b[2] == pytest.approx((2 / 3 * 0.75 + 1 / 3 * 0.75 * 0.25) / steps, rel=0.02)
+    assert all(one == (0, 0, 0) for one in found[:-1]), "A's last box holds some of its columns"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ class DrawnProduct(Shape):
         types["c_desc"] = f"tensordesc<bf16[{rows}, {columns}]>"
         shape = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "GROUP": GROUP, "B_BY_ROWS": self.by_rows}
         count = math.ceil(self.m / rows) * math.ceil(self.n / columns)
+        heights, widths = product_sizes(self.m, self.n, self.k, self.by_rows)
         return {
             "kernel": _kernel(self.form),
             "signature": types | _integers(M=self.m, N=self.n, K=self.k),
@@ -107,7 +108,8 @@ class DrawnProduct(Shape):
             "arguments": {"M": self.m, "N": self.n, "K": self.k},
             "grid": (min(SMS, count) if self.form == "product_persistent" else count, 1, 1),
             "pitches": self.pitches,
-            "heights": product_heights(self.m, self.n, self.k, self.by_rows),
+            "heights": heights,
+            "widths": widths,
         }
 
     def inputs(self, device: torch.device, seed: int) -> Tensors:
@@ -262,13 +264,15 @@ def _attention(draw: random.Random, at: int, tiles: int) -> Shape:
 
 
 def moved_here(point: Point) -> Point:
-    """A point of a file, whose kernel is looked for where it is now; older files do not say heights."""
-    at, heights = point.arguments, point.heights
+    """A point of a file, whose kernel is looked for where it is now; older files do not say sizes."""
+    at, heights, widths = point.arguments, point.heights, point.widths
     if "b_desc" in point.signature:
-        heights = product_heights(int(at["M"]), int(at["N"]), int(at["K"]), bool(point.constexprs["B_BY_ROWS"]))
-    return replace(point, kernel=_kernel(point.kernel.rpartition(":")[2]), heights=heights)
+        by_rows = bool(point.constexprs["B_BY_ROWS"])
+        heights, widths = product_sizes(int(at["M"]), int(at["N"]), int(at["K"]), by_rows)
+    return replace(point, kernel=_kernel(point.kernel.rpartition(":")[2]), heights=heights, widths=widths)
 
 
-def product_heights(m: int, n: int, k: int, by_rows: bool) -> dict[str, int]:
-    """Rows of the matrices of a product, by their descriptors."""
-    return {"a_desc": m, "b_desc": n if by_rows else k, "c_desc": m}
+def product_sizes(m: int, n: int, k: int, by_rows: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows and columns of the matrices of a product, by their descriptors."""
+    heights = {"a_desc": m, "b_desc": n if by_rows else k, "c_desc": m}
+    return heights, {"a_desc": k, "b_desc": k if by_rows else n, "c_desc": n}

@@ -39,6 +39,7 @@ class Matrix:
 
     pitch: int = LINE  # bytes from row to row
     rows: float = math.inf
+    columns: float = math.inf  # elements of a row
 
 
 Matrices = Mapping[str, Matrix]
@@ -68,8 +69,9 @@ class Source:
     in_step: float = 1.0  # the part of the blocks that load at the same moments, as they wait for the same tiles
     loading: tuple[tuple[float, float], ...] = ALL  # after so many of its loads, the part of the SMs that has more
     first: float = 1.0  # the part of the loads of a tile that nobody loaded before that wait for memory
-    clipped: float = 0.0  # the part of the tiles that reach past the end of the matrix
-    past: float = 0.0  # the part of the rows of such a tile that lies there
+    clipped: float = 0.0  # the part of the tiles that reach past the end of the matrix in every step
+    past: float = 0.0  # the part of such a tile that lies there
+    tail: float = 0.0  # of all that is loaded, the part that lies there in last steps alone
     parted: float = 1.0  # blocks that share an SM, of those that have too much on their way to stay in step
 
 
@@ -129,7 +131,7 @@ class Sources:
             matrix = matrices.get(self._descriptor(op), Matrix())
             ends = ALL if total > at_once else loading(touched.loads[op], self.sms)
             new_part, waiting = new[op], first_of_lines(op)
-            cut = past_the_end([tile for wave in waves for tile in wave.get(op, ())], op, matrix)
+            cut = past_the_end([tile for wave in waves for tile in wave.get(op, ())], op, matrix, max(rounds[op]))
             found[op] = Source(
                 sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut, parted
             )
@@ -204,15 +206,30 @@ def buffers(load: Operation) -> int:
     return kind.shape[0] if isinstance(kind, MemDescType) and len(kind.shape) > 2 else 0
 
 
-def past_the_end(tiles: Sequence[object], load: Operation, matrix: Matrix) -> tuple[float, float]:
-    """(The part of the tiles that reach past the matrix' last row, the mean part of the rows of these that lies
-    there), from their coordinates."""
-    kind = load.operands[-2].type
-    if not isinstance(kind, MemDescType) or len(kind.shape) < 2 or math.isinf(matrix.rows):
-        return 0.0, 0.0
-    rows, starts = kind.shape[-2], [tile[-2] for tile in tiles if isinstance(tile, tuple) and len(tile) > 1]
-    parts = [min(1.0, (start + rows - matrix.rows) / rows) for start in starts if start + rows > matrix.rows]
-    return len(parts) / max(1, len(tiles)), statistics.fmean(parts) if parts else 0.0
+def past_the_end(tiles: Sequence[object], load: Operation, matrix: Matrix, trips: int) -> tuple[float, float, float]:
+    """Of tiles, from the coordinates of their loops' first loads and how often these go round, what `Source` calls
+    `clipped`, `past` and `tail`."""
+    kind, starts = load.operands[-2].type, [tile[-2:] for tile in tiles if isinstance(tile, tuple) and len(tile) > 1]
+    if not isinstance(kind, MemDescType) or len(kind.shape) < 2 or not starts:
+        return 0.0, 0.0, 0.0
+    axis, size = (1, matrix.columns) if goes_along(load) else (0, matrix.rows)
+    step = kind.shape[axis - 2]
+    first, last = [_past(start, kind, matrix) for start in starts], []
+    for start, past in zip(starts, first, strict=True):
+        steps = min(trips, math.ceil((size - start[axis]) / step)) if size < math.inf else 1
+        end = tuple(at + (steps - 1) * step * (which == axis) for which, at in enumerate(start))
+        last.append((_past(end, kind, matrix) - past) / steps if steps > 1 else 0.0)
+    parts = [part for part in first if part]
+    return len(parts) / len(first), statistics.fmean(parts) if parts else 0.0, statistics.fmean(last)
+
+
+def _past(start: Sequence[int], kind: MemDescType, matrix: Matrix) -> float:
+    """The part of a tile that lies past the matrix' last row, or in boxes of a line behind its last column."""
+    (row, column), (rows, columns) = start, kind.shape[-2:]
+    wide = min(columns, 8 * LINE // bits(kind))
+    boxes = [column + at >= matrix.columns for at in range(0, columns, wide)]
+    inside = min(1.0, max(0.0, (matrix.rows - row) / rows)) * (1 - sum(boxes) / len(boxes))
+    return 1 - inside
 
 
 def new_tiles(
@@ -344,11 +361,11 @@ def row_bytes(type: Type) -> int:
 
 def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWAYS, row: int = LINE) -> Arrival:
     """Of a tile of so many bytes. Memory's rate is that of all SMs; what the SMs share it has to send once, and it has
-    time for that while nothing is written. Rows past the end of the matrix come at a rate of their own.
+    time for that while nothing is written. What lies past the end of the matrix comes at a rate of its own.
 
     Latency grows with the part of the time for which the way is busy.
     """
-    kind, past = row_class(row, source.matrix.pitch), source.clipped * source.past
+    kind, past = row_class(row, source.matrix.pitch), min(1.0, source.clipped * source.past + source.tail)
     most = numbers.most_rate(kind)
     rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along, source.parted)
     way = size * (1 - past) * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))

@@ -43,6 +43,7 @@ class Point:
     pitches: Mapping[str, int] = field(default_factory=dict)  # descriptor -> bytes from row to row; else a multiple of
     # 128 bytes
     heights: Mapping[str, int] = field(default_factory=dict)  # descriptor -> rows; else no tile reaches past the last
+    widths: Mapping[str, int] = field(default_factory=dict)  # descriptor -> columns, likewise
 
     def with_options(self, **options: Any) -> Point:
         """The same launch of a kernel compiled with other options."""
@@ -51,8 +52,12 @@ class Point:
     @property
     def matrices(self) -> Matrices:
         """What lies behind its descriptors, as far as that is known."""
-        names = {*self.pitches, *self.heights}
-        return {name: Matrix(self.pitches.get(name, LINE), self.heights.get(name, math.inf)) for name in names}
+        return {
+            name: Matrix(
+                self.pitches.get(name, LINE), self.heights.get(name, math.inf), self.widths.get(name, math.inf)
+            )
+            for name in {*self.pitches, *self.heights, *self.widths}
+        }
 
     @property
     def compiled(self) -> str:
