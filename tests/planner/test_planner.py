@@ -346,4 +346,4 @@ def test_the_plan_of_a_program() -> None:
     assert_proved(made.module)
     by_hand = Channel("a", (6,), 2, 16384, 0, barriers="b")
     assert made.plan.channels[1] == by_hand
-    assert dataclasses.replace(made.plan.channels[1], name="b") == Channel("b", (8,), 2, 8192)
+    assert dataclasses.replace(made.plan.channels[0], name="b") == Channel("b", (8,), 2, 8192)
