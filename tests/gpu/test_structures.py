@@ -29,6 +29,7 @@ from torch import Tensor
 
 import wspec
 from tests.gpu import structures, structures_more
+from tests.gpu.once import folder_of_run, once
 from tests.gpu.structures import Launch, Output, Size, Tile
 from tests.support import kernels
 from wspec.diagnostics import render
@@ -350,12 +351,14 @@ def gpu_is_lost() -> bool:
 
 
 @pytest.fixture(scope="session")
-def watchdog(request: pytest.FixtureRequest) -> Watchdog:
-    """Ends pytest, with a word on the terminal, when a kernel hangs. All that is to run is compiled before."""
+def watchdog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watchdog:
+    """Ends pytest, with a word on the terminal, when a kernel hangs. All that is to run is compiled before, by one of
+    the workers, which takes all cores."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         terminal = os.dup(2)
     chosen = [item.callspec.params.get("job") for item in request.session.items if hasattr(item, "callspec")]
-    compile_all([job for job in chosen if isinstance(job, Job)])
+    wanted = [job for job in chosen if isinstance(job, Job)]
+    once(folder_of_run(request.config, tmp_path_factory), lambda: compile_all(wanted))
     return Watchdog(HANG_SECONDS, lambda what: print_to(terminal, f"\nHANG: {what}; no further test can run\n"))
 
 
