@@ -4,6 +4,9 @@
 every tile there: the search tells such loops apart and tries all numbers of iterations for each. What it finds wrong is
 wrong only when some values of the arguments lead there. Small ones are tried, none of them negative; where none does,
 the finding is not certain. That never makes a proof of what is not one.
+
+What is loaded at one address is one thing, whichever iterations of whichever loops it is loaded in: the first iteration
+of a loop may stand in front of it in one task and not in another.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import itertools
 import operator
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -41,14 +45,51 @@ class Asked:
 
 
 Kind = tuple[str, int]
-Name = tuple[int, tuple[int, ...]]  # of something unknown: its atom, and the iterations it changes with
+Name = Hashable
+"""Of something unknown: what it is loaded or made from, else its atom and the iterations it changes with."""
+_Sum = tuple[int, frozenset[tuple[Name, int]]]  # a number, and how often something unknown
+
+
+class _Names:
+    """What is unknown by name, at given iterations of the loops around."""
+
+    def __init__(self, keys: dict[int, Key], extents: Extents) -> None:
+        self.keys, self.extents = keys, extents
+
+    def name(self, atom: int, path: tuple[int, ...]) -> Name:
+        match self.keys[atom]:
+            case ("op", kind, result, attributes, types, operands):
+                return kind, result, attributes, types, tuple(self._sum(one, path) for one in operands)
+        return atom, path[: len(self.extents.terms.depends[atom])]
+
+    def _sum(self, form: Linear, path: tuple[int, ...]) -> _Sum:
+        const, unknown = form.const, Counter[Name]()
+        for atom, factor in form.terms:
+            number = self._number(atom, path)
+            if number is None:
+                unknown[self.name(atom, path)] += factor
+            else:
+                const += factor * number
+        return const, frozenset((name, factor) for name, factor in unknown.items() if factor)
+
+    def _number(self, atom: int, path: tuple[int, ...]) -> int | None:
+        """What hangs on iterations alone."""
+        depends = len(self.extents.terms.depends[atom])
+        match self.keys[atom]:
+            case ("iteration", _) if depends <= len(path):
+                return path[depends - 1]
+            case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
+                sums = [self._sum(one, path) for one in operands]
+                if not any(unknown for _, unknown in sums):
+                    return scalars.computed(kind, dict(attributes), [const for const, _ in sums])
+        return None
 
 
 class _Launch:
     """Values of what is unknown."""
 
-    def __init__(self, keys: dict[int, Key], extents: Extents, values: dict[Name, int]) -> None:
-        self.keys, self.extents, self.values = keys, extents, values
+    def __init__(self, names: _Names, values: dict[Name, int]) -> None:
+        self.names, self.keys, self.extents, self.values = names, names.keys, names.extents, values
         self.missing: list[Name] = []
 
     def form(self, form: Linear, path: tuple[int, ...]) -> int:
@@ -65,7 +106,7 @@ class _Launch:
                 return scalars.computed(kind, dict(attributes), values)
             case ("if", condition, *arms):
                 return self.form(arms[0] if self.form(condition, path) else arms[1], path)
-        name = (atom, path)
+        name = self.names.name(atom, path)
         if name not in self.values:
             self.missing.append(name)
         return self.values.get(name, 0)
@@ -85,27 +126,41 @@ def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
 
     Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
     """
-    keys = {number: key for key, number in extents.terms.numbers.items()}
+    names = _Names({number: key for key, number in extents.terms.numbers.items()}, extents)
     alone: dict[tuple[Kind, tuple[int, ...]], list[Asked]] = {}
     atoms: dict[Kind, set[int]] = {}  # kind of loop, or condition -> what it is computed from
     for one in dict.fromkeys(asked):
         kind = ("choice", one.number) if one.above is None else ("loop", extents.extents[one.number].kind)
         alone.setdefault((kind, one.path), []).append(one)
         if kind not in atoms:
-            atoms[kind] = _unknowns(keys, extents, one)
+            atoms[kind] = _unknowns(names, one)
     related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
     groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
-    return all(_agree(keys, extents, group) for group in groups)
+    return all(_agree(names, group) for group in groups)
 
 
-def _unknowns(keys: dict[int, Key], extents: Extents, one: Asked) -> set[int]:
-    launch = _Launch(keys, extents, {})
-    launch.agrees(one)
-    return {atom for atom, _ in launch.missing}
+def _unknowns(names: _Names, one: Asked) -> set[int]:
+    """Atoms that what was asked hangs on; of what is loaded, those of its address too."""
+    extents, found = names.extents, set[int]()
+    extent = None if one.above is None else extents.extents[one.number]
+    if extent is not None and (extent.step is None or not extent.terms):
+        return found
+    work = [extents.form_of_choice[one.number] if extent is None else Linear(extent.terms, extent.rest)]
+    while work:
+        for atom, _ in work.pop().terms:
+            match names.keys[atom]:
+                case ("iteration", _):
+                    continue
+                case ("op", _, _, _, _, operands):
+                    work += operands
+                case ("if", *forms):
+                    work += forms
+            found.add(atom)
+    return found
 
 
-def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
-    first = _Launch(keys, extents, {})
+def _agree(names: _Names, wanted: list[Asked]) -> bool:
+    extents, first = names.extents, _Launch(names, {})
     agree = [first.agrees(one) for one in wanted]  # each is asked, so that all that is unknown shows
     if all(agree):
         return True
@@ -116,7 +171,7 @@ def _agree(keys: dict[int, Key], extents: Extents, wanted: list[Asked]) -> bool:
     highest = max((one.above for one in wanted if one.above is not None), default=0)
     choices = _choices(len(unknown), steps, highest)
 
-    program = _Program(keys, extents, unknown, wanted)
+    program = _Program(names, unknown, wanted)
     if len(choices) ** len(unknown) <= TRIES:
         return any(all(program.agree(values)) for values in itertools.product(choices, repeat=len(unknown)))
     return _climbs(len(unknown), choices, program, len(wanted))
@@ -139,10 +194,8 @@ class _Test(NamedTuple):
 class _Program:
     """What `_Launch` computes of all that was asked, in steps, each of which is done once for all who need it."""
 
-    def __init__(
-        self, keys: dict[int, Key], extents: Extents, unknown: Sequence[Name], wanted: Sequence[Asked]
-    ) -> None:
-        self._keys, self._extents = keys, extents
+    def __init__(self, names: _Names, unknown: Sequence[Name], wanted: Sequence[Asked]) -> None:
+        self._names, self._keys, self._extents = names, names.keys, names.extents
         self._slots = {name: slot for slot, name in enumerate(unknown)}
         self._forms: dict[tuple[Linear, tuple[int, ...]], int] = {}
         self._steps: list[tuple[Callable[..., int], tuple[int, ...]]] = []  # each fills the next slot
@@ -207,9 +260,10 @@ class _Program:
     def _atom(self, atom: int, path: tuple[int, ...]) -> int:
         depends = self._extents.terms.depends[atom]
         path = path[: len(depends)]
-        if (atom, path) not in self._slots:
-            self._slots[atom, path] = self._made(atom, path, len(path) == len(depends))
-        return self._slots[atom, path]
+        name = self._names.name(atom, path)
+        if name not in self._slots:
+            self._slots[name] = self._made(atom, path, len(path) == len(depends))
+        return self._slots[name]
 
     def _made(self, atom: int, path: tuple[int, ...], is_inside: bool) -> int:
         match self._keys[atom]:
