@@ -39,7 +39,8 @@ class Normal:
         self._bits = Bits()
         self.rings = Rings(engine.program, engine.names)
         self.again = self.rings.again
-        self.reach = Reach(engine.program, engine.names, engine.memory, self.again, self.extents.chain_of_choice)
+        same = {number: one.number for number, one in engine.same.items()}
+        self.reach = Reach(engine.program, engine.names, engine.memory, self.again, self.extents.chain_of_choice, same)
         self.users = any(isinstance(step, c.Invalidate) for code in self.codes for step in code.steps)
         self.few = [[loop for loop in code.loops if loop.extent is None] for code in self.codes]  # counted one by one
         self.live = [live_registers(code) for code in self.codes]

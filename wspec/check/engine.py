@@ -36,6 +36,7 @@ from wspec.check.conditions import (
 from wspec.check.findings import Finding, Found
 from wspec.check.memory import Memory
 from wspec.check.names import Names
+from wspec.check.same_choices import same_choices
 from wspec.check.state import Interval, State, Task, joined
 from wspec.check.witness import Asked
 from wspec.ir.core import Operation
@@ -67,6 +68,7 @@ class Engine:
 
     def __init__(self, program: c.Program, names: Names, extents: Extents) -> None:
         self.program, self.names, self.extents = program, names, extents
+        self.same = same_choices(extents)
         self.memory = Memory(program, names)
         self.buffers = Buffers(names, self.memory)
         self.barriers = Barriers(names, self.buffers, [code.warps for code in program.codes])
@@ -172,11 +174,25 @@ class Engine:
                 raise Found(Finding("undecided", "unknown-control-flow", message, op.location))
             case Reached(space=space, above=above):
                 return next(k for one, k in task.loops if one == space) > above
-        key = (condition.number, tuple(k for _, k in task.loops[: len(condition.chain)]))
+        key = self._of_choice(task, condition)
         known = state.choices.get(key)
         if known is None:
             raise NeedsChoice(condition, key, 0, op)
         return known
+
+    def _of_choice(self, task: Task, asked: Choice) -> tuple[int, tuple[int, ...]]:
+        """Its number, and the iterations that it is about."""
+        number, chain = asked.number, asked.chain
+        same = self.same.get(number)
+        if same is not None:
+            whole = self.extents.chain_of_choice[same.number]
+            around = whole if same.is_further else whole[:-1]
+            inside = tuple(space for space, _ in task.loops)
+            if inside[: len(around)] == around and (same.is_further or len(inside) == len(around)):
+                path = tuple(k for _, k in task.loops[: len(around)])
+                further = path[-1] + same.iteration if same.is_further else same.iteration
+                return same.number, (*path[: len(whole) - 1], further)
+        return number, tuple(k for _, k in task.loops[: len(chain)])
 
     def _above(self, state: State, task: Task, asked: Threshold, op: Operation) -> bool:
         depth = len(self.extents.extents[asked.extent].chain)

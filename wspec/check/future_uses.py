@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wspec.check import code as c
 from wspec.check.conditions import Both, Choice, Condition, Either, Not
 from wspec.check.liveness import gathered, successors
@@ -14,15 +16,21 @@ class Reach:
     """Of one program. `again`: tasks that are done may be started once more."""
 
     def __init__(
-        self, program: c.Program, names: Names, memory: Memory, again: bool, chains: list[tuple[int, ...]]
+        self,
+        program: c.Program,
+        names: Names,
+        memory: Memory,
+        again: bool,
+        chains: list[tuple[int, ...]],
+        same: Mapping[int, int],
     ) -> None:
-        """`chains`: of each choice, the spaces of the loops around it."""
+        """`chains`: of each choice, the spaces of the loops around it; `same`: what others it stands for."""
         self.again, self._names, self._memory = again, names, memory
         self._roots = len(program.roots)
         self._ahead: dict[tuple[int, ...], Ahead] = {}  # tasks often stand at the same places
         self._roles = {role: at * self._roots for at, role in enumerate(ROLES)}
         first = len(ROLES) * self._roots
-        self._choices = first
+        self._choices, self._same = first, same
         own = [[self._of(step) for step in code.steps] for code in program.codes]
         self._bits = [_behind(code, bits) for code, bits in zip(program.codes, own, strict=True)]
         self._soon: dict[tuple[int, ...], list[list[int]]] = {(): self._bits}
@@ -43,7 +51,7 @@ class Reach:
                         found |= 1 << self._roles["writes"] + other | 1 << self._roles["uses"] + other
         for condition in _asked(step):
             for number in _choices(condition):
-                found |= 1 << self._choices + number
+                found |= 1 << self._choices + number | 1 << self._choices + self._same.get(number, number)
         return found
 
     def of(self, state: State) -> Ahead:

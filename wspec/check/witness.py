@@ -15,15 +15,15 @@ import itertools
 import operator
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from wspec.check import clock, scalars
 from wspec.check.conditions import Extents
-from wspec.check.linear import Key, Linear
+from wspec.check.linear import Linear
+from wspec.check.value_names import In, Name, ValueNames, Where
 
 TRIES = 4000
 LIMIT_S = 1.0  # of processor time, for one question: most take some milliseconds
@@ -45,51 +45,13 @@ class Asked:
 
 
 Kind = tuple[str, int]
-Name = Hashable
-"""Of something unknown: what it is loaded or made from, else its atom and the iterations it changes with."""
-_Sum = tuple[int, frozenset[tuple[Name, int]]]  # a number, and how often something unknown
-
-
-class _Names:
-    """What is unknown by name, at given iterations of the loops around."""
-
-    def __init__(self, keys: dict[int, Key], extents: Extents) -> None:
-        self.keys, self.extents = keys, extents
-
-    def name(self, atom: int, path: tuple[int, ...]) -> Name:
-        match self.keys[atom]:
-            case ("op", kind, result, attributes, types, operands):
-                return kind, result, attributes, types, tuple(self._sum(one, path) for one in operands)
-        return atom, path[: len(self.extents.terms.depends[atom])]
-
-    def _sum(self, form: Linear, path: tuple[int, ...]) -> _Sum:
-        const, unknown = form.const, Counter[Name]()
-        for atom, factor in form.terms:
-            number = self._number(atom, path)
-            if number is None:
-                unknown[self.name(atom, path)] += factor
-            else:
-                const += factor * number
-        return const, frozenset((name, factor) for name, factor in unknown.items() if factor)
-
-    def _number(self, atom: int, path: tuple[int, ...]) -> int | None:
-        """What hangs on iterations alone."""
-        depends = len(self.extents.terms.depends[atom])
-        match self.keys[atom]:
-            case ("iteration", _) if depends <= len(path):
-                return path[depends - 1]
-            case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
-                sums = [self._sum(one, path) for one in operands]
-                if not any(unknown for _, unknown in sums):
-                    return scalars.computed(kind, dict(attributes), [const for const, _ in sums])
-        return None
 
 
 class _Launch:
     """Values of what is unknown."""
 
-    def __init__(self, names: _Names, values: dict[Name, int]) -> None:
-        self.names, self.keys, self.extents, self.values = names, names.keys, names.extents, values
+    def __init__(self, names: ValueNames, extents: Extents, values: dict[Name, int]) -> None:
+        self.names, self.keys, self.extents, self.values = names, names.keys, extents, values
         self.missing: list[Name] = []
 
     def form(self, form: Linear, path: tuple[int, ...]) -> int:
@@ -106,7 +68,7 @@ class _Launch:
                 return scalars.computed(kind, dict(attributes), values)
             case ("if", condition, *arms):
                 return self.form(arms[0] if self.form(condition, path) else arms[1], path)
-        name = self.names.name(atom, path)
+        name = self.names.name(atom, _where(depends, path))
         if name not in self.values:
             self.missing.append(name)
         return self.values.get(name, 0)
@@ -126,22 +88,22 @@ def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
 
     Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
     """
-    names = _Names({number: key for key, number in extents.terms.numbers.items()}, extents)
+    names = ValueNames(extents.terms)
     alone: dict[tuple[Kind, tuple[int, ...]], list[Asked]] = {}
     atoms: dict[Kind, set[int]] = {}  # kind of loop, or condition -> what it is computed from
     for one in dict.fromkeys(asked):
         kind = ("choice", one.number) if one.above is None else ("loop", extents.extents[one.number].kind)
         alone.setdefault((kind, one.path), []).append(one)
         if kind not in atoms:
-            atoms[kind] = _unknowns(names, one)
+            atoms[kind] = _unknowns(names, extents, one)
     related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
     groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
-    return all(_agree(names, group) for group in groups)
+    return all(_agree(names, extents, group) for group in groups)
 
 
-def _unknowns(names: _Names, one: Asked) -> set[int]:
+def _unknowns(names: ValueNames, extents: Extents, one: Asked) -> set[int]:
     """Atoms that what was asked hangs on; of what is loaded, those of its address too."""
-    extents, found = names.extents, set[int]()
+    found = set[int]()
     extent = None if one.above is None else extents.extents[one.number]
     if extent is not None and (extent.step is None or not extent.terms):
         return found
@@ -159,8 +121,8 @@ def _unknowns(names: _Names, one: Asked) -> set[int]:
     return found
 
 
-def _agree(names: _Names, wanted: list[Asked]) -> bool:
-    extents, first = names.extents, _Launch(names, {})
+def _agree(names: ValueNames, extents: Extents, wanted: list[Asked]) -> bool:
+    first = _Launch(names, extents, {})
     agree = [first.agrees(one) for one in wanted]  # each is asked, so that all that is unknown shows
     if all(agree):
         return True
@@ -171,7 +133,7 @@ def _agree(names: _Names, wanted: list[Asked]) -> bool:
     highest = max((one.above for one in wanted if one.above is not None), default=0)
     choices = _choices(len(unknown), steps, highest)
 
-    program = _Program(names, unknown, wanted)
+    program = _Program(names, extents, unknown, wanted)
     if len(choices) ** len(unknown) <= TRIES:
         return any(all(program.agree(values)) for values in itertools.product(choices, repeat=len(unknown)))
     return _climbs(len(unknown), choices, program, len(wanted))
@@ -194,9 +156,10 @@ class _Test(NamedTuple):
 class _Program:
     """What `_Launch` computes of all that was asked, in steps, each of which is done once for all who need it."""
 
-    def __init__(self, names: _Names, unknown: Sequence[Name], wanted: Sequence[Asked]) -> None:
-        self._names, self._keys, self._extents = names, names.keys, names.extents
+    def __init__(self, names: ValueNames, extents: Extents, unknown: Sequence[Name], wanted: Sequence[Asked]) -> None:
+        self._names, self._keys, self._extents = names, names.keys, extents
         self._slots = {name: slot for slot, name in enumerate(unknown)}
+        self._atoms: dict[tuple[int, tuple[int, ...]], int] = {}
         self._forms: dict[tuple[Linear, tuple[int, ...]], int] = {}
         self._steps: list[tuple[Callable[..., int], tuple[int, ...]]] = []  # each fills the next slot
         self._first = len(unknown)
@@ -260,21 +223,27 @@ class _Program:
     def _atom(self, atom: int, path: tuple[int, ...]) -> int:
         depends = self._extents.terms.depends[atom]
         path = path[: len(depends)]
-        name = self._names.name(atom, path)
-        if name not in self._slots:
-            self._slots[name] = self._made(atom, path, len(path) == len(depends))
-        return self._slots[name]
+        if (atom, path) not in self._atoms:
+            self._atoms[atom, path] = self._made(atom, path, depends)
+        return self._atoms[atom, path]
 
-    def _made(self, atom: int, path: tuple[int, ...], is_inside: bool) -> int:
+    def _made(self, atom: int, path: tuple[int, ...], depends: tuple[int, ...]) -> int:
         match self._keys[atom]:
-            case ("iteration", _) if is_inside:
+            case ("iteration", _) if len(path) == len(depends):
                 return self._step(partial(_sum, path[-1], ()))
             case ("op", str(kind), _, attributes, _, operands) if scalars.is_computed(kind):
                 values = [self._form(one, path) for one in operands]
                 return self._step(partial(_computed, kind, dict(attributes)), *values)
             case ("if", condition, *arms):
                 return self._step(_either, *(self._form(one, path) for one in (condition, *arms[:2])))
-        return self._step(partial(_sum, 0, ()))  # what is not even looked at where all that is unknown is 0
+        slot = self._slots.get(self._names.name(atom, _where(depends, path)))
+        if slot is None:  # what is not even looked at where all that is unknown is 0
+            return self._step(partial(_sum, 0, ()))
+        return slot
+
+
+def _where(depends: Sequence[int], path: Sequence[int]) -> Where:
+    return tuple(In(space, iteration) for space, iteration in zip(depends, path, strict=False))
 
 
 def _sum(const: int, factors: Sequence[int], *values: int) -> int:
