@@ -10,6 +10,7 @@ import triton.language as tl
 
 from tests.support.compiling import Case, plain_module, source
 from wspec import bridge
+from wspec.check import value_names
 from wspec.check.checker import check
 from wspec.ir import print_module, read
 from wspec.ir import warp_specialize as ws
@@ -79,3 +80,17 @@ def test_tasks_that_ask_for_other_marks_are_told_apart() -> None:
 
 def _is_loaded(op: Operation) -> bool:
     return op.operands[0].op is not None and op.operands[0].op.name == "tt.load"
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "exact"),
+    [
+        ("arith.divsi", (96, 32), True),
+        ("arith.divsi", (96, 0), False),  # undefined
+        ("arith.divui", (-96, 32), False),  # large, unsigned
+        ("arith.andi", (1 << 20, 1 << 20), False),  # too wide for some types
+        ("arith.extsi", (1,), False),  # -1 of a truth value
+    ],
+)
+def test_only_what_has_one_result_is_computed(kind: str, numbers: tuple[int, ...], exact: bool) -> None:
+    assert value_names._is_exact(kind, numbers) is exact

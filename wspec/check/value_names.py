@@ -7,7 +7,7 @@ is loaded in the first iteration of one loop is what another task loads in front
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from wspec.check import scalars
@@ -28,6 +28,10 @@ class In:
 
 
 Where = tuple[In, ...]
+_UNDEFINED_OF_0 = frozenset(f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui"))
+_EXACT = _UNDEFINED_OF_0 | {f"arith.{name}" for name in ("andi", "ori", "xori", "minsi", "maxsi", "minui", "maxui")}
+_SMALL = 1 << 15
+"""Of operands from 0 up to it these have one result, in any width that holds them and signed or not."""
 
 
 class ValueNames:
@@ -75,8 +79,15 @@ class ValueNames:
                 sums = [self.sum(one, where) for one in operands]
                 if kind == "tt.addptr" and sums[1] == (0, frozenset()):
                     return sums[0]
-                if scalars.is_computed(kind) and not any(named for _, named in sums):
-                    return scalars.computed(kind, dict(attributes), [const for const, _ in sums]), frozenset()
+                numbers = [const for const, named in sums if not named]
+                if len(numbers) == len(sums) and _is_exact(kind, numbers):
+                    return scalars.computed(kind, dict(attributes), numbers), frozenset()
                 made = kind, result, attributes, types, tuple(sums)
                 return 0, frozenset({(self._numbers.setdefault(made, len(self._numbers)), 1)})
         return itself
+
+
+def _is_exact(kind: str, numbers: Sequence[int]) -> bool:
+    """Has the operation that result, which may make a proof?"""
+    small = kind in _EXACT and all(0 <= one < _SMALL for one in numbers)
+    return small and not (kind in _UNDEFINED_OF_0 and numbers[1] == 0)

@@ -110,6 +110,8 @@ def _unknowns(names: ValueNames, extents: Extents, one: Asked) -> set[int]:
     work = [extents.form_of_choice[one.number] if extent is None else Linear(extent.terms, extent.rest)]
     while work:
         for atom, _ in work.pop().terms:
+            if atom in found:
+                continue
             match names.keys[atom]:
                 case ("iteration", _):
                     continue
