@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from wspec.lab.calibrate.bench import Bench
-from wspec.lab.calibrate.tiles import KIB
 from wspec.lab.calibrate.tma_product import FEW, MANY, STAGGER, Bed, Case, Tile, loads
 from wspec.lab.calibrate.topic import Quantity, Samples, Topic
 
@@ -27,19 +26,13 @@ BEYOND = (0, 16, 32, 64)  # bytes more than whole lines, of the rows of B
 PITCHES = (8192, 8448, 8704, 9216, 10240, 12288, 14336)  # bytes, a sample each: rates depend on it, in no order
 SIZES = ((64, 256), (128, 128), (128, 64), (64, 128), (64, 64))  # rows and columns of tiles
 STAGES, STEPS, COLUMNS, REPEATS = 4, 64, 20, 3  # of a ring; along K; of tiles in a row; pairs of launches
-SHARED = Tile(64, 128, 32)  # of blocks that share an SM
-ON_THEIR_WAY = 12  # steps of it, of all blocks of an SM: 144 KiB
-BLOCKS = (2, 3, 4, 6)
-B_COLUMNS, B_LONGER = 80, 12288  # of tiles in a row then; bytes by which rows of B are longer, to hold all of them
 
 
 def quantities() -> list[Quantity]:
-    rate, size = "bytes/clk/SM", ON_THEIR_WAY * SHARED.size // KIB
-    parted = f"A and B, steps of {SHARED.rows}x{SHARED.columns}x{SHARED.depth}, {size} KiB on their way to an SM"
     return [
-        Quantity(f"{name}_rate", rate, f"{what}; by bytes of a row beyond whole lines", "bytes")
+        Quantity(f"{name}_rate", "bytes/clk/SM", f"{what}; by bytes of a row beyond whole lines", "bytes")
         for name, (_, _, what) in WALKS.items()
-    ] + [Quantity("parted_rate", rate, f"{parted}; by the blocks that share it", "blocks")]
+    ]
 
 
 def measure(bench: Bench) -> Samples:
@@ -47,7 +40,7 @@ def measure(bench: Bench) -> Samples:
     return {
         f"{name}_rate": {beyond: _of_b(bed, depth, by_rows, beyond) for beyond in BEYOND}
         for name, (depth, by_rows, _) in WALKS.items()
-    } | {"parted_rate": {blocks: _of_several(bed, blocks) for blocks in BLOCKS}}
+    }
 
 
 def _of_b(bed: Bed, depth: int, by_rows: bool, beyond: int) -> list[float]:
@@ -61,25 +54,17 @@ def _of_b(bed: Bed, depth: int, by_rows: bool, beyond: int) -> list[float]:
     return found
 
 
-def _of_several(bed: Bed, blocks: int) -> list[float]:
-    """Of A and B by steps, as much on its way to an SM however many blocks share it."""
-    stages, stagger = ON_THEIR_WAY // blocks, STAGGER // blocks
-    case = Case(SHARED, stages, blocks, by_rows=False, steps=STEPS, tiles_n=B_COLUMNS, stagger=stagger)
-    return [_rate(bed, replace(case, pitch_a=pitch, pitch_b=pitch + B_LONGER)) for pitch in PITCHES]
-
-
 def _rate(bed: Bed, case: Case) -> float:
     """Bytes a cycle of an SM; the first pair of launches warms L2 and descriptors."""
     pairs = [(bed.run(case, FEW).cycles, bed.run(case, MANY).cycles) for _ in range(1 + REPEATS)]
-    moved = case.blocks * case.tile.size * (MANY - FEW)
-    return statistics.median(moved / (many - few) for few, many in pairs[1:])
+    return statistics.median(case.tile.size * (MANY - FEW) / (many - few) for few, many in pairs[1:])
 
 
 TOPIC = Topic(
     "tma_near",
     "B of products in bf16 through descriptors, all in L2, tiles numbered down groups of eight rows of tiles, one "
-    f"block an SM but for parted_rate, each begun {STAGGER} cycles after the one before; rings of {STAGES}, {FEW} and "
-    f"{MANY} steps; {len(PITCHES)} pitches",
+    f"block an SM, each begun {STAGGER} cycles after the one before; rings of {STAGES}, {FEW} and {MANY} steps; "
+    f"{len(PITCHES)} pitches",
     ((loads(),),),
     tuple(quantities()),
     measure,

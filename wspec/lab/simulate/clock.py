@@ -37,6 +37,8 @@ class Running:
 
 
 Event = tuple[float, int, Hashable, Callable[[], None]]
+START = "start"
+"""The key of events that come when they come, whatever is jumped over: blocks that begin."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,11 @@ class Clock:
     def idle(self) -> bool:
         return not self.events and not self.running
 
+    @property
+    def next_start(self) -> float:
+        """When a block begins that has not, in cycles from now; infinite where none does."""
+        return min((time - self.now for time, _, key, _ in self.events if key == START), default=float("inf"))
+
     def step(self) -> None:
         """To the next moment at which something happens, and let it happen."""
         self.steps += 1
@@ -131,8 +138,11 @@ class Clock:
         one.then(one)
 
     def jump(self, cycles: float) -> None:
-        """Everything that is to come comes later."""
+        """Everything that is to come comes later, but for starts: as many cycles at most as there are before them."""
         self.now += cycles
-        self.events = [(time + cycles, number, key, callback) for time, number, key, callback in self.events]
+        self.events = [
+            (time + cycles * (key != START), number, key, callback) for time, number, key, callback in self.events
+        ]
+        heapq.heapify(self.events)
         for one in self.running:
             one.started += cycles

@@ -78,7 +78,6 @@ class Numbers:
     past: float  # bytes of rows past the end of a matrix, an SM of a full grid, all of which load such rows
     merged: Mapping[int, float]  # by how many neighbours want the same, the part of the way from one to the other
     merged_apart: Mapping[int, float]  # by how many blocks further on the next one is that wants the same
-    merged_parted: Mapping[int, float]  # by how many blocks share an SM and are out of step, what is left of that
     fill_rows: Mapping[tuple[int, int], float]  # the most that an SM can take, likewise
     dram: float  # bytes from memory, an SM of a full grid
     store: float  # bytes that TMA takes to L2, an SM of a full grid
@@ -145,21 +144,20 @@ class Numbers:
         return self.ready_latency / self.ready_alone - 1
 
     def load_rate(
-        self, neighbours: float, apart: float, kind: tuple[int, int], along: bool = True, parted: float = 1.0
+        self, neighbours: float, apart: float, kind: tuple[int, int], along: bool = True, left: float = 1.0
     ) -> float:
         """Bytes a cycle that an SM of a full grid gets from L2 of tiles of that `row_class`.
 
         Runs of so many `neighbours` want a tile, and the next ones that do begin `apart` blocks further on, if they are
         nearer than that all want their own. Requests are merged on their way where SMs are near each other, whichever
         way is the better one. Rows that straddle lines take more requests, fewer where the loop goes `along` them, as
-        it then asks for what is left of a line in its next step. Of several blocks that share an SM and have much on
-        its way (`parted`) neighbours ask at moments that are further from each other.
+        it then asks for what is left of a line in its next step. Where blocks have parted, a part is `left` of what
+        neighbours gain.
         """
         own = self.load_own.get(kind, self.load)
         near = self.load_near.get((*kind, along), self.load_most)
         merged = max(_between(self.merged, neighbours, 0.0), _between(self.merged_apart, apart, 0.0))
-        merged *= _between(self.merged_parted, parted, 1.0)
-        return min(own + merged * (near - own), self.most_rate(kind))
+        return min(own + merged * left * (near - own), self.most_rate(kind))
 
     def past_rate(self, row_bytes: int) -> float:
         """Bytes a cycle that an SM gets of rows past the end of a matrix: of short rows as many rows."""
@@ -245,7 +243,6 @@ class _Source:
             load_most=self.row("tma_load.alone_rate", 32, machine.tma_rate),
             merged=_parts(shared, own, shared.get(_GROUP, machine.tma_rate)),
             merged_apart=self._apart(own, near.get((LINE, LINE, True), machine.tma_rate)),
-            merged_parted=self._parted(own),
             fill_rows=self._rows("alone"),
             dram=self.row("tma_load.dram_rate", 32, machine.tma_rate),
             store=self.row("tma_store.own_rate", 32, machine.tma_rate),
@@ -302,11 +299,6 @@ class _Source:
         times = np.linalg.lstsq(np.array(parts), 1 / np.array(list(steps.values())), rcond=None)[0]
         left = max(0.0, 1 / float(times[0]) - own) / max(1.0, apart[_GROUP] - own)
         return _parts({at: own + left * (rate - own) for at, rate in apart.items()}, own, near)
-
-    def _parted(self, own: float) -> dict[int, float]:
-        """By how many blocks share an SM, the part that is left of what neighbours gain when two do."""
-        rates = self.table("tma_near.parted_rate")
-        return _parts(rates, own, rates[min(rates)]) if rates else {}
 
     def _near(self) -> dict[tuple[int, int, bool], float]:
         """Rates of what eight neighbours want that do not begin at the same time, by `row_class` and whether the loop

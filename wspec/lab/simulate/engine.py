@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from wspec.lab.simulate.actions import Action, Block, Flow, Kind
 from wspec.lab.simulate.asynchrony import Asynchrony
-from wspec.lab.simulate.clock import Clock
+from wspec.lab.simulate.clock import START, Clock
 from wspec.lab.simulate.costs import ISSUE, SCHEDULERS, Numbers
 from wspec.lab.simulate.errors import SimulationError
 from wspec.lab.simulate.handshakes import Handshakes
@@ -54,7 +54,7 @@ class Engine:
             **self.asynchrony.kinds,
         }
         for slot, (at, _) in enumerate(slots):
-            self.clock.at(at, ("next", slot), lambda slot=slot: self._next(slot))  # type: ignore[misc]
+            self.clock.at(at, START, lambda slot=slot: self._next(slot))  # type: ignore[misc]
 
     def run(self) -> SmResult:
         """Until all blocks are done. Raises SimulationError when nobody can go on."""

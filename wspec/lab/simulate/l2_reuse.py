@@ -29,7 +29,7 @@ from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import FOUND_REST, LOADED, ON_THE_WAY
+from wspec.model.fitted import FOUND_REST, IN_STEP, LOADED, ON_THE_WAY, STILL_MERGED, STILL_MERGED_WALKING
 from wspec.model.machine import Machine
 
 
@@ -72,7 +72,7 @@ class Source:
     clipped: float = 0.0  # the part of the tiles that reach past the end of the matrix in every step
     past: float = 0.0  # the part of such a tile that lies there
     tail: float = 0.0  # of all that is loaded, the part that lies there in last steps alone
-    parted: float = 1.0  # blocks that share an SM, of those that have too much on their way to stay in step
+    left: float = 1.0  # the part of what neighbours gain that is left where blocks have parted
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Sources:
         """Where `at_once` blocks run at a time."""
         walker, total = Walker(self.program, arguments, grid, brief=True), grid[0] * grid[1] * grid[2]
         touched = self._touched(walker, _ids(grid, 0, at_once))
-        waves, rounds = touched.waves, touched.rounds
+        waves, rounds, walk = touched.waves, touched.rounds, len(touched.waves) > 1
         count = total / at_once * len(waves)
         while len(waves) < min(count, OUTER):
             more = self._touched(walker, _ids(grid, len(waves) * at_once, (len(waves) + 1) * at_once))
             waves += more.waves[:1]
         sizes = {op: byte_size(op.operands[-2].type) * max(rounds[op]) for op in waves[0]}
         new = new_tiles(waves, sizes, self.kept, at_once * self.stored)
-        in_step, parted = 1 / groups(waves[0]), self._parted(waves[0], at_once / self.sms)
+        in_step, left = 1 / groups(waves[0]), self._left(touched.loads, at_once / self.sms, total / self.sms, walk)
         found = {}
         for op, tiles in waves[0].items():
             if None in tiles:
@@ -133,14 +133,21 @@ class Sources:
             new_part, waiting = new[op], first_of_lines(op)
             cut = past_the_end([tile for wave in waves for tile in wave.get(op, ())], op, matrix, max(rounds[op]))
             found[op] = Source(
-                sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut, parted
+                sharers, new_part, part, matrix, *runs(tiles), goes_along(op), in_step, ends, waiting, *cut, left
             )
         return found
 
-    def _parted(self, loads: Tiles, together: float) -> float:
-        """How many blocks share an SM, where their rings have more on its way than L2 is asked for in step; else 1."""
-        rings = {ring(op): max(0, buffers(op) - 1) * byte_size(op.operands[-2].type) for op in loads}
-        return together if together * sum(rings.values()) > ON_THE_WAY else 1.0
+    def _left(self, loads: Mapping[Operation, list[float]], together: float, in_all: float, walk: bool) -> float:
+        """The part that is left of what neighbours gain, all but where several blocks share an SM and their rings have
+        so much on its way that they part: the less, the more steps it makes. So many run together, and in all; those
+        that walk part less than those that come one after the other."""
+        sizes = {ring(op): max(0, buffers(op) - 1) * byte_size(op.operands[-2].type) for op in loads}
+        steps = dict.fromkeys(sizes, 0.0)
+        for op, counts in loads.items():
+            steps[ring(op)] += statistics.fmean(counts)
+        parts = together > 1 and together * sum(sizes.values()) >= ON_THE_WAY
+        still = STILL_MERGED_WALKING if walk else STILL_MERGED
+        return min(1.0, still + IN_STEP / (in_all * max(steps.values()))) if parts else 1.0
 
     def _descriptor(self, load: Operation) -> str:
         """The name of the kernel's parameter that a tile is loaded through; empty where it is none."""
@@ -367,7 +374,7 @@ def arrival(size: int, source: Source, numbers: Numbers, traffic: Traffic = ALWA
     """
     kind, past = row_class(row, source.matrix.pitch), min(1.0, source.clipped * source.past + source.tail)
     most = numbers.most_rate(kind)
-    rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along, source.parted)
+    rate = numbers.load_rate(source.neighbours, source.apart, kind, source.along, source.left)
     way = size * (1 - past) * max(1 / rate, source.memory / ((1 - traffic.written) * numbers.dram))
     way += size * past / numbers.past_rate(row)
     flow = arriving(size, way, numbers, most)

@@ -45,6 +45,7 @@ BOTH = (False, True)
 _FAR = 0.1  # of a clock, between the two that a launch is played at, at least: what is nearer differs by chance
 _STEEPEST = 0.8  # of the line on which the clock is found: a steeper one would lead anywhere
 _BUSY = 0.9  # of the time that the way from L2 is busy for: with more it is taken to be always
+_MOMENT = 0.5  # cycles
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -135,9 +136,11 @@ class Simulator:
         record: bool = False,
         extrapolate: bool = True,
         sharing: Sharing | None = None,
+        every: float = 0.0,
     ) -> SmResult:
-        """As many blocks of a kind as said, begun at once on one SM."""
-        slots = [(0.0, [block])] * together
+        """As many blocks of a kind as said, begun at once on one SM; or one `every` so many cycles, each followed by two
+        more."""
+        slots = [(at * every, [block] * (3 if every else 1)) for at in range(together)]
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
     def sharings(self, block: Block, together: int) -> list[Sharing]:
@@ -341,7 +344,28 @@ class _Classes:
         total, sms = round(self.each), self.simulator.machine.sm_count
         waves, left = divmod(total, sms * self.most)
         last = self.cycles(0, -(-left // sms)) if left >= sms or not waves else self._alone(left / sms)
-        return waves * self.cycles(0, self.most) + last
+        if waves < 2 or self.most == 1:
+            return waves * self.cycles(0, self.most) + last
+        return self.cycles(0, self.most) + (waves - 1) * self._spread(0) + last
+
+    def _spread(self, position: int) -> float:
+        """How long a block of a wave that is not the first is there: those of an SM have parted, and begin one after the
+        other."""
+        return self._over_cases(
+            [
+                _mean([self._spread_way(position, which, case) for which in range(len(self.sharings))])
+                for case in range(len(self.cases))
+            ]
+        )
+
+    def _spread_way(self, position: int, which: int, case: int) -> float:
+        """The mean of blocks beside which there were as many all the time; as in the first wave where there was none."""
+        block, together = self.block(position, case), _residence(self.result(position, self.most, which, case))
+        played = self.simulator.play(block, self.most, sharing=self.sharings[which], every=together / self.most)
+        last = dict.fromkeys(range(self.most), 0.0) | {slot: end for slot, _, end in played.blocks}
+        full, over = together / self.most * (self.most - 1), min(last.values())
+        found = [end - start for _, start, end in played.blocks if start >= full - _MOMENT and end <= over + _MOMENT]
+        return _mean(found) if found else together
 
     def _alone(self, part: float) -> float:
         """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from wspec.lab.simulate.actions import Action
+from wspec.lab.simulate.actions import Action, Block
 from wspec.lab.simulate.clock import Clock
 from wspec.lab.simulate.costs import Numbers
 from wspec.lab.simulate.state import Group, Instance
@@ -18,6 +19,8 @@ class Player(Protocol):
     result: SmResult
     clock: Clock
     instances: dict[int, Instance]
+    todo: Sequence[Collection[Block]]
+    """By slot, blocks that have not begun."""
 
     def slice(self, track: str, name: str, start: float, action: Action | None, cause: str = "") -> None:
         """Note what was done up to now."""

@@ -19,6 +19,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from wspec.lab.simulate.actions import Action, Kind
+from wspec.lab.simulate.clock import START
 from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group, Instance
 
@@ -66,7 +67,8 @@ class Periods:
         self._iterations += 1
         if self._iterations == ENOUGH // 2:
             self._half = now
-        stuck = self._iterations >= ENOUGH and self.engine.result.skipped == 0
+        last = not any(self.engine.todo)
+        stuck = last and self._iterations >= ENOUGH and self.engine.result.skipped == 0
         if stuck and self._half is not None and self._finish(self._half, groups):
             return
         discrete, left = self._state(instances, groups)
@@ -118,7 +120,7 @@ class Periods:
         """What can only agree or not, and the cycles that are left of everything."""
         clock = self.engine.clock
         now = clock.now
-        events = sorted((round(time - now, 2), repr(key)) for time, _, key, _ in clock.events)
+        events = sorted((round(time - now, 2), repr(key)) for time, _, key, _ in clock.events if key != START)
         running = tuple((id(one.flow), one.key) for one in clock.running)
         queued = tuple((id(one.flow), one.key, one.held) for queue in clock.queues.values() for one in queue)
         barriers = tuple(
@@ -155,8 +157,8 @@ class Periods:
                 times = min(same // length, times) if times is not None else same // length
             elif not group.done and group.since < before.now and group.limit is None:
                 continue  # it has waited all the time, and goes on waiting
-        times = (times or 0) - 1
-        if times < 1 or period <= 0:
+        times = int(min((times or 0) - 1, clock.next_start / period - 1)) if period > 0 else 0
+        if times < 1:
             return False
         for group, start, waits in zip(groups, before.at, before.waits, strict=True):
             group.at += times * (group.at - start)
