@@ -126,6 +126,11 @@ FOUND_REST = _set(
     "plain products A B^T of two stages in tiles 32 deep, seeds 410 (an H100) to 423 (docs/results/drawn.md)",
     "without it they are 9 % too slow in the mean and up to 35, with 1 on an H200 10 % too fast, on an H100 3 too slow",
 )  # fmt: skip
+AT_ONCE = _set(
+    "at_once", 0.75, "part of the blocks that want the same tiles that load at the same moments, where they pause",
+    "153 plain products of seeds 439 and 440, in steps of 0.25: 5.3 % for 5.5 with 1, and 5.6 with 0.5",
+    "356 of 441 and 442: 6.1 for 6.4 %, the worst 24.8 for 32.5, with the queue of products (docs/results/drawn.md)",
+)  # fmt: skip
 MEETING = _set(
     "meeting", 34.0, "cycles for which the warps of a task meet between its products and its waits, one warp group",
     "two wgmma of 64 columns an iteration with and without bar.sync, an H200 (docs/results/machine.md)",

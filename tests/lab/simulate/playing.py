@@ -19,12 +19,18 @@ def simulator(text: str, warps: int = 4) -> Simulator:
 
 
 def play(
-    text: str, together: int = 1, warps: int = 4, record: bool = False, exact: bool = False, **numbers: Any
+    text: str,
+    together: int = 1,
+    warps: int = 4,
+    record: bool = False,
+    exact: bool = False,
+    every: float = 0.0,
+    **numbers: Any,
 ) -> SmResult:
     """One block of a script on an SM of its own, or several."""
     one = simulator(text, warps)
     given = {f"arg{at}": value for at, value in enumerate(numbers.values())}
-    return one.play(one.block(given, (1, 1, 1)), together, record=record, extrapolate=not exact)
+    return one.play(one.block(given, (1, 1, 1)), together, record=record, extrapolate=not exact, every=every)
 
 
 def after_start(result: SmResult) -> float:

@@ -41,6 +41,18 @@ def test_dots_of_two_blocks_share_the_tensor_core() -> None:
     assert result.busy[TENSOR] == pytest.approx(20 * DOT)
 
 
+@pytest.mark.parametrize(("depth", "together", "held"), [(128, 1, [8]), (256, 1, [24]), (128, 2, [8, 24])])
+def test_a_burst_of_instructions_is_queued_at_half_the_speed(depth: int, together: int, held: list[int]) -> None:
+    """Of eight and sixteen instructions, and of eight of two warp groups each: the first eight of all are quick."""
+    text = f"""
+def kernel():
+    a, b = buffer(64, {depth}), buffer({depth}, 64)
+    one = dot(a, b, zeros(64, 64))
+"""
+    waits = sorted(one["dot"] for one in play(text, together).waits.values())
+    assert waits == pytest.approx([count * NUMBERS.dot_issue[64] for count in held])
+
+
 def test_dots_in_flight_wait_in_order() -> None:
     text = """
 def kernel(n):

@@ -54,7 +54,7 @@ def consumer(overlap: bool) -> tuple[Action, ...]:
 @pytest.mark.parametrize("overlap", [True, False])
 def test_products_are_queued(overlap: bool) -> None:
     held = {one.held for one in consumer(overlap) if one.kind is Kind.DOT}
-    assert held == {8 * NUMBERS.dot_issue[128], 8 * NUMBERS.dot_issue_registers[128]}
+    assert held == {(8, NUMBERS.dot_issue[128]), (8, NUMBERS.dot_issue_registers[128])}
 
 
 def test_a_wait_is_tried_before_the_softmax_in_front_of_it() -> None:

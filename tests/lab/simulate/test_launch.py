@@ -13,7 +13,7 @@ from tests.check.script import kernel
 from tests.lab.simulate.playing import MACHINE, NUMBERS
 from wspec.ir.core import Operation
 from wspec.lab.measurements import Measured
-from wspec.lab.simulate import Simulator
+from wspec.lab.simulate import Simulator, l2_reuse
 from wspec.lab.simulate.actions import Action, Flow, Kind, Walked
 from wspec.lab.simulate.barrier_steps import COPIES as COPIES_OF_TILES
 from wspec.lab.simulate.costs import FMA, ISSUE, LOAD, _later_of_two
@@ -61,6 +61,17 @@ def test_blocks_that_share_an_sm() -> None:
     one = Simulator(kernel(EVEN), MACHINE).predict({"arg0": 10}, (264, 1, 1), together=2)
     assert one.cycles == pytest.approx(alone(1) + 18.5 * 128 + NUMBERS.launch_gap)  # the mean of both
     assert one.blocks_per_sm == 2 and one.waves == 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 12), st.integers(2, 3), st.integers(1, 6))
+def test_blocks_of_later_waves_begin_one_after_the_other(n: int, together: int, more: int) -> None:
+    """One computes while another waits: such a wave takes less than the first, and no less than its tensor cores."""
+    simulator, grids = Simulator(kernel(WAITING), MACHINE), [(132 * together * waves, 1, 1) for waves in (2, 2 + more)]
+    two, whole = (simulator.predict({"arg0": n}, grid, together, NUMBERS.measured_mhz) for grid in grids)
+    wave = (whole.cycles - two.cycles) / more
+    assert whole.cycles * whole.utilization["tensor"] / (2 + more) <= wave + 1e-6
+    assert wave < two.cycles - NUMBERS.launch_gap - wave
 
 
 def test_blocks_of_unequal_length_fill_up() -> None:
@@ -125,6 +136,18 @@ def test_accuracy() -> None:
     assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
     assert rank_correlation([1, 1], [1, 2]) == 0.0
 
+
+WAITING = """
+def kernel(n):
+    tile, full = buffer(64, 64), barriers(1)
+    a = buffer(64, 64)
+    for i in range(0, n, 1):
+        expect(full[0], 8192)
+        copy(tile, full[0])
+        wait(full[0], i & 1)
+        acc = dot(a, tile, zeros(64, 64))
+        one = dot_wait(0, acc)
+"""
 
 COPIES = """
 def kernel(n):
@@ -341,8 +364,9 @@ def test_where_fewer_sms_load_each_gets_more() -> None:
     assert half.dram == 2 * NUMBERS.dram and half.tma_latency == NUMBERS.tma_latency
 
 
-def test_the_last_blocks_of_a_grid_have_what_l2_sends_for_themselves() -> None:
-    """Of a loop that goes across the rows of what it loads."""
+def test_the_last_blocks_of_a_grid_have_what_l2_sends_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loop that goes across the rows of what it loads, where all blocks load at the same moments."""
+    monkeypatch.setattr(l2_reuse, "AT_ONCE", 1.0)
     simulator, mhz = Simulator(kernel(LOOP), MACHINE), NUMBERS.measured_mhz
     more, two = (simulator.predict({"arg0": 9}, (blocks, 1, 1), 1, mhz).cycles for blocks in (145, 264))
     faster = 8192 / NUMBERS.load_rate(132.0, math.inf, (128, 128), False) - 8192 / NUMBERS.most_rate((128, 128))

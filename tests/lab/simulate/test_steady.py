@@ -57,6 +57,15 @@ def test_a_jump_changes_nothing(depth: int, n: int, late: int | None, together: 
     alike(play(text, together, n=n), play(text, together, n=n, exact=True))
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(8, 60), st.integers(2, 3), st.floats(100.0, 20_000.0))
+def test_no_jump_goes_past_a_block_that_begins(depth: int, n: int, together: int, every: float) -> None:
+    """Blocks that begin one after the other, each with two more behind it."""
+    jumped, exact = (play(ring(depth), together, every=every, exact=exact, n=n) for exact in (False, True))
+    assert len(jumped.blocks) == len(exact.blocks) == 3 * together
+    alike(jumped, exact)
+
+
 def test_long_loops_cost_little() -> None:
     short, long = play(ring(3), n=200), play(ring(3), n=20000)
     assert long.skipped > 0.9 * long.cycles

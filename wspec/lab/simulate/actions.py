@@ -62,7 +62,7 @@ class Action:
     pieces: tuple[Piece, ...] = ()
     flow: Flow | None = None
     after: float = 0.0  # cycles from the end of a dot's flow to its result
-    held: float | None = None  # cycles that a dot's issue takes; None: until its last instruction runs
+    held: tuple[float, float] | None = None  # instructions of a dot, cycles that issuing each takes; None: till it ends
     gaps: bool = False  # in a dot whose instructions wait for each other: others multiply meanwhile
     early: bool = False  # a wait is tried before the arithmetic in front of it
     ops: tuple[Operation, ...] = ()  # of a stretch of arithmetic

@@ -19,6 +19,7 @@ from wspec.lab.simulate.state import Group
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
 TENSOR_CORE = "tensor core"
+QUICK = 8  # instructions of dots that are issued at full speed, of all warp groups (docs/results/machine.md)
 
 
 class Asynchrony:
@@ -27,6 +28,7 @@ class Asynchrony:
     def __init__(self, engine: Player, handshakes: Handshakes) -> None:
         self.engine, self.numbers, self.handshakes = engine, engine.numbers, handshakes
         self._stored: Running | None = None  # the store that was issued last
+        self._burst = 0.0  # instructions of dots that were issued one right behind the other
         self.kinds: dict[Kind, Callable[[Group, Action], bool]] = {
             Kind.DOT: self._dot,
             Kind.DOT_WAIT: lambda group, action: self._drain(group, "dots", action.a),
@@ -69,8 +71,18 @@ class Asynchrony:
         if action.held is None:
             one.reached = lambda: self.engine.resume(group, "dot")
         else:
-            self.engine.resume_after(action.held, group, "dot")
+            self.engine.resume_after(self._issue(*action.held), group, "dot")
         return False
+
+    def _issue(self, count: float, each: float) -> float:
+        """Cycles until a dot is issued, behind others that are; after a few instructions at half the speed."""
+        clock = self.engine.clock
+        if clock.issued <= clock.now:
+            self._burst = 0.0
+        quick = min(count, max(0.0, QUICK - self._burst))
+        self._burst += count
+        clock.issued = max(clock.now, clock.issued) + each * (2 * count - quick)
+        return clock.issued - clock.now
 
     def _done(self, group: Group, one: Running) -> None:
         """Something a warp group may wait for is done."""

@@ -53,6 +53,7 @@ class Clock:
     queues: dict[Hashable, deque[Running]] = field(default_factory=dict)
     busy: list[float] = field(default_factory=lambda: [0.0] * len(UNITS))
     sharing: Sharing = field(default_factory=Sharing)
+    issued: float = 0.0  # when the tensor cores have taken what was issued so far
     _speeds: tuple[float, ...] = ()
     _shares: tuple[float, ...] = ()
     _changed: bool = True
@@ -139,6 +140,7 @@ class Clock:
 
     def jump(self, cycles: float) -> None:
         """Everything that is to come comes later, but for starts: as many cycles at most as there are before them."""
+        self.issued += cycles * (self.issued > self.now)
         self.now += cycles
         self.events = [
             (time + cycles * (key != START), number, key, callback) for time, number, key, callback in self.events

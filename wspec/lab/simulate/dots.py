@@ -63,8 +63,8 @@ def dot(op: Operation, groups: int, numbers: Numbers, serialized: bool = False) 
     return _part(whole, 1 - last), _part(whole, last)
 
 
-def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
-    """For how long issuing a dot holds its warp group: cycles; None where until its last instruction runs.
+def held(op: Operation, groups: int, numbers: Numbers) -> tuple[float, float] | None:
+    """For how long issuing a dot holds its warp group: (instructions, cycles each); None where until its last one runs.
 
     Instructions are queued at the tensor core; those that read A from registers take longer to issue.
     """
@@ -74,7 +74,7 @@ def held(op: Operation, groups: int, numbers: Numbers) -> float | None:
         return None
     columns = _columns(result)
     each = known.get(columns, known[min(known, key=lambda n: abs(n - columns))])
-    return instructions(op, groups) * each
+    return instructions(op, groups), each
 
 
 def instructions(op: Operation, groups: int) -> float:

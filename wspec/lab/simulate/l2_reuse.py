@@ -29,7 +29,7 @@ from wspec.lab.simulate.dots import arriving
 from wspec.lab.simulate.program import STORES, Compiler
 from wspec.lab.simulate.tiles import bits, byte_size
 from wspec.lab.simulate.walk import OUTER, Arguments, Arrival, Arrivals, Grid, Walker
-from wspec.model.fitted import FOUND_REST, IN_STEP, LOADED, ON_THE_WAY, STILL_MERGED, STILL_MERGED_WALKING
+from wspec.model.fitted import AT_ONCE, FOUND_REST, IN_STEP, LOADED, ON_THE_WAY, STILL_MERGED, STILL_MERGED_WALKING
 from wspec.model.machine import Machine
 
 
@@ -121,7 +121,8 @@ class Sources:
             waves += more.waves[:1]
         sizes = {op: byte_size(op.operands[-2].type) * max(rounds[op]) for op in waves[0]}
         new = new_tiles(waves, sizes, self.kept, at_once * self.stored)
-        in_step, left = 1 / groups(waves[0]), self._left(touched.loads, at_once / self.sms, total / self.sms, walk)
+        in_step = AT_ONCE / groups(waves[0])
+        left = self._left(touched.loads, at_once / self.sms, total / self.sms, walk)
         found = {}
         for op, tiles in waves[0].items():
             if None in tiles:

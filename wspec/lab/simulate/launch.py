@@ -45,7 +45,7 @@ BOTH = (False, True)
 _FAR = 0.1  # of a clock, between the two that a launch is played at, at least: what is nearer differs by chance
 _STEEPEST = 0.8  # of the line on which the clock is found: a steeper one would lead anywhere
 _BUSY = 0.9  # of the time that the way from L2 is busy for: with more it is taken to be always
-_MOMENT = 0.5  # cycles
+_MOMENT, _IN_A_ROW = 0.5, 3  # cycles; blocks of a slot, where they begin one after the other
 _AT_ONCE = 2  # that are played when all blocks begin at once: they were given like work
 
 
@@ -138,9 +138,8 @@ class Simulator:
         sharing: Sharing | None = None,
         every: float = 0.0,
     ) -> SmResult:
-        """As many blocks of a kind as said, begun at once on one SM; or one `every` so many cycles, each followed by two
-        more."""
-        slots = [(at * every, [block] * (3 if every else 1)) for at in range(together)]
+        """So many blocks of a kind on one SM: begun at once, or one `every` so many cycles and others behind it."""
+        slots = [(at * every, [block] * (_IN_A_ROW if every else 1)) for at in range(together)]
         return Engine(self.numbers, slots, record, extrapolate, sharing or Sharing(self.limits)).run()
 
     def sharings(self, block: Block, together: int) -> list[Sharing]:
@@ -349,8 +348,8 @@ class _Classes:
         return self.cycles(0, self.most) + (waves - 1) * self._spread(0) + last
 
     def _spread(self, position: int) -> float:
-        """How long a block of a wave that is not the first is there: those of an SM have parted, and begin one after the
-        other."""
+        """How long a block is there that is not of the first wave: those of an SM have parted by then, and begin one
+        after the other."""
         return self._over_cases(
             [
                 _mean([self._spread_way(position, which, case) for which in range(len(self.sharings))])
@@ -359,13 +358,14 @@ class _Classes:
         )
 
     def _spread_way(self, position: int, which: int, case: int) -> float:
-        """The mean of blocks beside which there were as many all the time; as in the first wave where there was none."""
+        """The mean of blocks that had as many beside them all the time; where there is none, as in the first wave. No
+        unit is busy for longer."""
         block, together = self.block(position, case), _residence(self.result(position, self.most, which, case))
         played = self.simulator.play(block, self.most, sharing=self.sharings[which], every=together / self.most)
         last = dict.fromkeys(range(self.most), 0.0) | {slot: end for slot, _, end in played.blocks}
         full, over = together / self.most * (self.most - 1), min(last.values())
         found = [end - start for _, start, end in played.blocks if start >= full - _MOMENT and end <= over + _MOMENT]
-        return _mean(found) if found else together
+        return max(_mean(found), max(played.busy) / _IN_A_ROW) if found else together
 
     def _alone(self, part: float) -> float:
         """How long a block is there that has its SM for itself, as those on a part of the SMs do and no others are."""

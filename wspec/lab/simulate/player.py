@@ -19,8 +19,11 @@ class Player(Protocol):
     result: SmResult
     clock: Clock
     instances: dict[int, Instance]
-    todo: Sequence[Collection[Block]]
-    """By slot, blocks that have not begun."""
+
+    @property
+    def todo(self) -> Sequence[Collection[Block]]:
+        """By slot, blocks that have not begun."""
+        ...
 
     def slice(self, track: str, name: str, start: float, action: Action | None, cause: str = "") -> None:
         """Note what was done up to now."""

@@ -142,6 +142,7 @@ class Periods:
             tuple(time for time, _ in events),
             tuple(round(one.left, 2) for one in clock.running),
             tuple(round(now - one.since, 1) for one in groups),
+            round(max(0.0, clock.issued - now), 2),
         )
         return (tuple(sorted(key for _, key in events)), running, queued, barriers, named, mine), left
 
