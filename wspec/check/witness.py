@@ -12,6 +12,7 @@ of a loop may stand in front of it in one task and not in another.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import random
 import time
@@ -78,7 +79,7 @@ class _Launch:
             return bool(self.form(self.extents.form_of_choice[one.number], one.path)) == one.holds
         extent = self.extents.extents[one.number]
         if extent.step is None or not extent.terms:
-            return True  # of constant loops, the search may leave iterations out
+            return True  # `_counted` asks; of constant loops, the search may leave iterations out
         length = self.form(Linear(extent.terms, extent.rest), one.path)
         return (-(-length // extent.step) > one.above) == one.holds
 
@@ -88,10 +89,13 @@ def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
 
     Loops that have nothing in common are looked at each by itself, and so is each time that an inner loop runs.
     """
+    asked = list(dict.fromkeys(asked))
+    if not _counted(extents, asked):
+        return False
     names = ValueNames(extents.terms)
     alone: dict[tuple[Kind, tuple[int, ...]], list[Asked]] = {}
     atoms: dict[Kind, set[int]] = {}  # kind of loop, or condition -> what it is computed from
-    for one in dict.fromkeys(asked):
+    for one in asked:
         kind = ("choice", one.number) if one.above is None else ("loop", extents.extents[one.number].kind)
         alone.setdefault((kind, one.path), []).append(one)
         if kind not in atoms:
@@ -99,6 +103,20 @@ def is_possible(extents: Extents, asked: Iterable[Asked]) -> bool:
     related = any(left & right for left, right in itertools.combinations(atoms.values(), 2))
     groups = [[one for group in alone.values() for one in group]] if related else [*alone.values()]
     return all(_agree(names, extents, group) for group in groups)
+
+
+def _counted(extents: Extents, asked: Iterable[Asked]) -> bool:
+    """Is there a number of iterations for each time that a loop runs whose step is no constant?"""
+    bounds: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+    for one in asked:
+        extent = None if one.above is None else extents.extents[one.number]
+        if extent is not None and one.above is not None and extent.step is None and extent.terms:
+            at_least, at_most = bounds.get((extent.kind, one.path), (0.0, math.inf))
+            at_least, at_most = (
+                (max(at_least, one.above + 1), at_most) if one.holds else (at_least, min(at_most, one.above))
+            )
+            bounds[extent.kind, one.path] = at_least, at_most
+    return all(at_least <= at_most for at_least, at_most in bounds.values())
 
 
 def _unknowns(names: ValueNames, extents: Extents, one: Asked) -> set[int]:
