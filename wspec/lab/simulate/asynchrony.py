@@ -15,11 +15,11 @@ from wspec.lab.simulate.clock import Running
 from wspec.lab.simulate.handshakes import Handshakes
 from wspec.lab.simulate.player import Player
 from wspec.lab.simulate.state import Group
+from wspec.model.fitted import QUICK
 
 _CAUSES = {"dots": "dot", "stores": "store", "copies": "copies"}
 TMA, TMA_STORE = "TMA", "TMA stores"
 TENSOR_CORE = "tensor core"
-QUICK = 8  # instructions of dots that are issued at full speed, of all warp groups (docs/results/machine.md)
 
 
 class Asynchrony:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from wspec.lab.simulate.actions import Action, Block, Flow, Kind
 from wspec.lab.simulate.asynchrony import Asynchrony
@@ -54,7 +55,7 @@ class Engine:
             **self.asynchrony.kinds,
         }
         for slot, (at, _) in enumerate(slots):
-            self.clock.at(at, START, lambda slot=slot: self._next(slot))  # type: ignore[misc]
+            self.clock.at(at, START, partial(self._next, slot))
 
     def run(self) -> SmResult:
         """Until all blocks are done. Raises SimulationError when nobody can go on."""
@@ -97,7 +98,7 @@ class Engine:
         for group in one.groups:
             if group.task == task:
                 group.since = self.clock.now
-                self.clock.at(delay, ("begin", group.key), lambda group=group: self._begin(group))  # type: ignore[misc]
+                self.clock.at(delay, ("begin", group.key), partial(self._begin, group))
 
     def _begin(self, group: Group) -> None:
         self.spent(group, "start")

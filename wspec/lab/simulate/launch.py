@@ -9,7 +9,7 @@ were played, times are interpolated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -282,10 +282,12 @@ class _Classes:
     def residence(self, position: int, together: int) -> float:
         """The mean of both ways in which warp groups may share the units, out of step and in step, and over where tiles
         may come from."""
+        return self._over_ways(lambda which, case: _residence(self.result(position, together, which, case)))
+
+    def _over_ways(self, cycles: Callable[[int, int], float]) -> float:
+        """The mean of what it takes by (which sharing, which case)."""
         ways = range(len(self.sharings))
-        return self._over_cases(
-            [_mean([_residence(self.result(position, together, i, at)) for i in ways]) for at in range(len(self.cases))]
-        )
+        return self._over_cases([_mean([cycles(i, at) for i in ways]) for at in range(len(self.cases))])
 
     def _between(self, position: int) -> list[tuple[int, float]]:
         """The classes that were played around this one, and their weights."""
@@ -350,12 +352,7 @@ class _Classes:
     def _spread(self, position: int) -> float:
         """How long a block is there that is not of the first wave: those of an SM have parted by then, and begin one
         after the other."""
-        return self._over_cases(
-            [
-                _mean([self._spread_way(position, which, case) for which in range(len(self.sharings))])
-                for case in range(len(self.cases))
-            ]
-        )
+        return self._over_ways(lambda which, case: self._spread_way(position, which, case))
 
     def _spread_way(self, position: int, which: int, case: int) -> float:
         """The mean of blocks that had as many beside them all the time; where there is none, as in the first wave. No
