@@ -132,8 +132,8 @@ AT_ONCE = _set(
     "356 of 441 and 442: 6.1 for 6.4 %, the worst 24.8 for 32.5, with the queue of products (docs/results/drawn.md)",
 )  # fmt: skip
 QUICK = _set(
-    "quick", 8.0, "instructions of products, of all warp groups, that are issued at full speed; those right behind them "
-    "take twice as long",
+    "quick", 8.0, "instructions of products, of all warp groups, that are issued at full speed; those right behind "
+    "them take twice as long",
     "1 to 32 wgmma of 64 to 256 columns, one and two warp groups, an H200 (docs/results/machine.md)",
     "345 points of seeds 439 and 440: as good in the mean (5.6 %), 6 over 20 % for 8",
 )  # fmt: skip
