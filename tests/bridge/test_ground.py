@@ -37,6 +37,17 @@ def test_long_steps_have_pages_of_their_own() -> None:
     assert len(card.ranges) == 1 and len(card.pages) == 2
 
 
+def test_what_is_made_alike_can_begin_too() -> None:
+    """As many steps before other tensors of the card, on either side; not before those that lie far away."""
+    card = Card()
+    found = card.grounds.steps(AT, Ground(0, 256, 1 << 28))
+    assert found is not None
+    for away in (0, 4096, 3 << 30, -(3 << 30), RANGE // 2 - PAGE, PAGE - RANGE // 2):
+        there = AT + away - found * 256
+        assert card.grounds.is_there(there) and card.holds(there)
+    assert not card.grounds.is_there(AT + RANGE - found * 256) and not card.grounds.is_there(AT - RANGE - found * 256)
+
+
 def test_a_place_between_two_pages() -> None:
     card = Card()
     first = card.grounds.steps(AT, Ground(0, 256, 1 << 28))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import random
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,15 +15,21 @@ from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import wspec
+from tests.bridge.fake_card import Card as Ground
 from tests.support.aliased_kernels import added_in_place, pointer_product
 from tests.support.host_card import Card
 from tests.support.host_card import card as host_card
 from wspec import api, bridge
 from wspec.bridge import cuda, launcher, ready, repeated
+from wspec.bridge import promoted as promoted_launches
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
+from wspec.lab.bench import pointer_kernels
+from wspec.lab.bench.loaded_kernels import packed_attention
 
 BLOCKS = {"BM": 128, "BN": 64, "BK": 64, "num_warps": 8}
+PACKED = {"D": 128, "SHARED": 2, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+STRIDED = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
 OPTIONS: dict[str, Any] = {"gate": "off", "persistent": False, "remarks": "off"}
 Given = tuple[int, bytes]  # of the driver: the function, and the memory with how it is launched and its arguments
 
@@ -191,6 +198,52 @@ def test_a_user_makes_such_a_launch_again(promoted: Asked) -> None:
         promoted.given.clear()
         assert made(*(tensor.data_ptr() for tensor in case[:3]))
         assert [memory for _, memory in promoted.given] == given
+
+
+def test_descriptors_that_must_begin_in_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made again they begin as far before other tensors, where there is memory; where there is none, all is decided."""
+    memory = Ground()
+    monkeypatch.setattr(promoted_launches, "grounds", lambda device: memory.grounds)
+    asked = Asked(monkeypatch, card, packed_attention, PACKED, None)
+    first, *others = [packed(300) for _ in range(4)]
+    (found,), decided = asked.of(asked.ours, first, (4, 4, 2))
+    assert decided == 1 and _threads([found]) > 128, "specialized"
+    begin = {at: tensor.data_ptr() - _addresses(found, memory)[at] for at, tensor in enumerate(first[:3])}
+    for case in (*others, first):
+        (found,), decided = asked.of(asked.ours, case, (4, 4, 2))
+        assert decided == 0
+        begins = _addresses(found, memory)
+        assert {at: tensor.data_ptr() - begins[at] for at, tensor in enumerate(case[:3])} == begin
+    monkeypatch.setattr(memory.grounds, "_ranges", [])
+    assert [asked.of(asked.ours, first, (4, 4, 2))[1] for _ in range(2)] == [1, 0]
+
+
+def _addresses(given: bytes, memory: Ground) -> list[int]:
+    """The numbers in what the driver is given that are addresses where memory was put."""
+    numbers = struct.unpack(f"<{len(given) // 8}Q", given[: len(given) // 8 * 8])
+    return [one for one in numbers if memory.holds(one)]
+
+
+def packed(rows: int) -> tuple[Any, ...]:
+    q, k, v, out = (torch.zeros(rows, heads, 128).bfloat16() for heads in (4, 2, 2, 4))
+    starts = torch.tensor([0, 100, rows], dtype=torch.int32)
+    return q, k, v, out, starts, 0.1, q.stride(0), k.stride(0)
+
+
+def test_a_plain_launch_is_decided_once_too(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are no multiple of 16 bytes apart have no descriptors, the kernel's own rows aside."""
+    odd, other, even = strided(4), strided(4), strided(8)
+    asked = Asked(monkeypatch, card, pointer_kernels.product, STRIDED, (odd, (8, 1)))
+    assert [asked.is_same(case, (8, 1)) for case in (odd, other, even, odd, even)] == [1, 0, 1, 0, 0]
+    plain, specialized = (_threads(asked.of(asked.ours, case, (8, 1))[0]) for case in (odd, even))
+    assert plain == 256 < specialized
+
+
+def strided(more: int) -> tuple[Any, ...]:
+    """A product whose rows have so many elements more."""
+    m, n, k = 256, 512, 128
+    a, b, c = (torch.zeros(rows, columns + more).bfloat16()[:, :columns] for rows, columns in ((m, k), (k, n), (m, n)))
+    return a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride()
 
 
 def test_zeros_are_told_apart_by_their_sign(promoted: Asked) -> None:

@@ -18,6 +18,7 @@ from wspec.bridge.launcher import Block
 from wspec.bridge.recording import Recorded
 
 Pairs = tuple[tuple[int, int], ...]  # of addresses between which memory must not be shared
+Begins = tuple[Callable[[int], bool] | None, ...]  # of each descriptor that a launch makes (`Derived.begins`)
 
 
 class _Block:
@@ -32,28 +33,30 @@ class _Block:
         self.places, self.derived = places, derived
         self.lock = threading.Lock()
         self.last: Ready | None = None  # whose launch stands there
-        self._kinds: dict[Pairs, type[Ready]] = {}
+        self._kinds: dict[tuple[Pairs, Begins], type[Ready]] = {}
 
-    def kind(self, pairs: Pairs) -> type[Ready]:
-        """What makes launches again in which these must be apart."""
-        found = self._kinds.get(pairs)
+    def kind(self, pairs: Pairs, begins: Begins) -> type[Ready]:
+        """What makes launches again in which these must be apart, and descriptors can begin."""
+        found = self._kinds.get((pairs, begins))
         if found is None:
-            found = self._kinds[pairs] = self._written(pairs)
+            found = self._kinds[pairs, begins] = self._written(pairs, begins)
         return found
 
-    def _written(self, pairs: Pairs) -> type[Ready]:
+    def _written(self, pairs: Pairs, begins: Begins) -> type[Ready]:
         count = len(self.places)
         names = [f"a{at}" for at in range(count)]
         meet = [f"a{one} < a{other} + n{other} and a{other} < a{one} + n{one}" for one, other in pairs]
         write = [(at, place, f"a{at}") for at, place in enumerate(self.places)]
         for number, (address, place) in enumerate(self.derived, count):
             write.append((number, place, f"a{address} + o{number}"))
+        asked = {number: ask for number, ask in enumerate(begins, count) if ask is not None}
+        cannot = [f"not begins{number}({write[number][2]})" for number in asked]
         used = sorted({at for pair in pairs for at in pair})
         source = _CALL.format(
             addresses=", ".join(names),
             sizes="".join(f"n{at}, " for at in used) + "= self.reach" if used else "pass",
             offsets="".join(f"o{at}, " for at, _, _ in write[count:]) + "= self.offsets" if self.derived else "pass",
-            meet=" or ".join(meet) or "False",
+            other=" or ".join([*meet, *cannot]) or "False",
             write="; ".join(f"slot{at}.value = {value}" for at, _, value in write) or "pass",
         )
         space: dict[str, Any] = {
@@ -61,6 +64,7 @@ class _Block:
             "lock": self.lock, "memmove": memmove, "address": self.address, "size": self.size,
             "parameters": self.parameters, "call": cuda.launch_call(), "NO_CONTEXT": cuda.NO_CONTEXT,
             "error": cuda.error, **{f"slot{at}": self.block.slot(place) for at, place, _ in write},
+            **{f"begins{number}": ask for number, ask in asked.items()},
         }  # fmt: skip
         exec(compile(source, "<wspec launch>", "exec"), space)
         members = {"__slots__": (), "__call__": space["launch"], "pairs": pairs, "used": tuple(used)}
@@ -72,7 +76,7 @@ _CALL = """
 def launch(self, {addresses}):
     {sizes}
     {offsets}
-    if {meet}:
+    if {other}:
         return False
     chain, behind = runtime.launch_enter_hook, runtime.launch_exit_hook
     if (chain.calls if type(chain) is HookChain else chain is not None) or (
@@ -108,7 +112,7 @@ def block_of(recorded: Recorded, count: int) -> _Block:
     block = recorded.block
     if block.again is None:
         order = order_of(recorded.places)
-        derived = [(order[at], recorded.places[place]) for place, at, _ in recorded.derived or ()]
+        derived = [(order[one.argument], recorded.places[one.place]) for one in recorded.derived or ()]
         block.again = _Block(block, [place for place in recorded.places[:count] if place >= 0], derived)
     found: _Block = block.again
     return found
@@ -151,14 +155,17 @@ class Ready:
         order = order_of(recorded.places)
         sizes = {order[at]: size for one in recorded.apart for at, size in (one[:2], one[2:])}
         memory = block_of(recorded, count)
-        kind = memory.kind(tuple([(order[one], order[other]) for one, _, other, _ in recorded.apart]))
+        derived = recorded.derived or ()
+        pairs = tuple([(order[one], order[other]) for one, _, other, _ in recorded.apart])
+        kind = memory.kind(pairs, tuple([one.begins for one in derived]))
         reach = tuple([sizes[at] for at in kind.used])
         relied = _all_of(recorded.relied)
-        contents, offsets = bytes(recorded.contents), tuple([offset for *_, offset in recorded.derived or ()])
+        contents, offsets = bytes(recorded.contents), tuple([one.offset for one in derived])
         return kind(kernel, memory, recorded.function, contents, reach, relied, recorded.kept, offsets)
 
     def __call__(self, *addresses: int) -> bool:
-        """Launch. False where an ordinary launch has to be made, because of hooks or of arguments that overlap."""
+        """Launch. False where an ordinary launch has to be made: because of hooks, of arguments that overlap, or of a
+        descriptor that cannot begin where it would."""
         raise NotImplementedError
 
 

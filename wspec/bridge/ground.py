@@ -58,6 +58,11 @@ class Grounds:
                 found = self._in_new_range(address, ground)
         return found if found is not None and self._is_memory(address - found * ground.step) else None
 
+    def is_there(self, address: int) -> bool:
+        """Can a descriptor begin at an address? It can throughout the ranges, but for want of memory."""
+        inside = any(begin <= address <= begin + RANGE - _TAIL for begin in self._ranges)
+        return inside and self._is_memory(address)
+
     def _is_memory(self, address: int) -> bool:
         for page in {address // PAGE * PAGE, (address + _TAIL) // PAGE * PAGE}:
             if page not in self._mapped:
@@ -83,10 +88,13 @@ class Grounds:
 
 
 def _steps_to(begin: int, address: int, ground: Ground) -> int | None:
-    """Steps to the first place in a range where a descriptor can begin."""
-    steps = (address - begin) // ground.step
-    fits = 0 <= steps <= ground.most and address - steps * ground.step + _TAIL <= begin + RANGE
-    return steps if fits else None
+    """Steps to a place in a range where a descriptor can begin: in its middle if they reach it, so that there is room
+    on either side for others that are made like it (`is_there`)."""
+    for place in (begin + RANGE // 2, begin):
+        steps = (address - place) // ground.step
+        if 0 <= steps <= ground.most and address - steps * ground.step + _TAIL <= begin + RANGE:
+            return steps
+    return None
 
 
 def _places(address: int, ground: Ground) -> Iterator[int]:

@@ -112,6 +112,15 @@ def _inside(value: Any, place: Place) -> Any:
     return value
 
 
+class _FellBack(threading.local):
+    """Of a thread."""
+
+    count = 0  # launches of specialized kernels that became the plain one's
+
+
+fell_back = _FellBack()
+
+
 class Plain:
     """What Triton makes of the kernel, compiled when it is first needed."""
 
@@ -131,6 +140,7 @@ class Plain:
     ) -> None:
         """Launch it on the arguments behind the metadata and hooks in `rest`; each reason is told once."""
         self.told_once(why, remark)
+        fell_back.count += 1
         self.start(grid, stream, rest)
 
     def told_once(self, why: Hashable, remark: Callable[[], Remark]) -> None:

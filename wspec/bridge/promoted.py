@@ -17,11 +17,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
-from wspec.bridge.ground import grounds
+from wspec.bridge.ground import Grounds, grounds
 from wspec.bridge.launch import Run, around
 from wspec.bridge.launcher import AtAddress, keep
 from wspec.bridge.overlap_guard import Plain, Tell, places
-from wspec.bridge.recording import recording
+from wspec.bridge.recording import Derived, recording
 from wspec.bridge.slots import BEFORE, reader, slots_of
 from wspec.diagnostics import Remark
 from wspec.host_descriptors import ALIGNMENT, Ground, Made, Promotion
@@ -59,7 +59,7 @@ def _with_descriptors(launch: Run, made: Descriptors, plain: Plain, fewer: Fewer
     def run(x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
         found = made.of((x, y, z), rest)
         if recording.count and (now := recording.now) is not None:
-            now.derived = made.derived((x, y, z), rest)
+            now.derived = made.derived(found, (x, y, z), rest)
             now.once |= now.derived is None
             now.alone = True
         if isinstance(found, _OfOthers) and fewer.is_there(found):
@@ -120,8 +120,7 @@ class Descriptors:
             return shapes
         found = []
         for at, (offset, fields, ground) in zip(self._pointers, shapes, strict=True):
-            given = rest[at]  # a tensor, or an address
-            address = given if type(given) is int else getattr(given, "data_ptr", int)()  # 0 of what is neither
+            given, address = rest[at], _address(rest[at])
             if address <= 0 or (address + offset) % ALIGNMENT:
                 return f"an address is no multiple of {ALIGNMENT}"
             if address + offset <= 0:
@@ -129,7 +128,7 @@ class Descriptors:
             descriptor = object.__new__(TensorDescriptor)
             descriptor.__dict__.update(fields)
             if ground is not None:
-                steps = grounds(driver.active.get_current_device()).steps(address + offset, ground)
+                steps = _grounds().steps(address + offset, ground)
                 if steps is None:
                     return "there is no memory so far before a tensor that a descriptor could begin in"
                 descriptor.shape = [*fields["shape"]]
@@ -139,16 +138,22 @@ class Descriptors:
             found.append(descriptor)
         return found
 
-    def derived(self, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[tuple[int, int, int]] | None:
-        """`Recorded.derived` of such a launch; None where it has no descriptors, or they are others at other addresses.
+    def derived(self, found: list[Any] | str, grid: tuple[int, int, int], rest: Sequence[Any]) -> list[Derived] | None:
+        """What such a launch, of which `of` found that, made; nothing where it is the plain kernel's. None where that
+        is because of addresses.
 
         What an address is a multiple of is the same for all: Triton makes other binaries for others.
         """
         shapes = self._made.get((*grid, *self._read(rest)))
-        if shapes is None or isinstance(shapes, str) or any(ground is not None for _, _, ground in shapes):
-            return None
-        behind = enumerate(zip(self._pointers, shapes, strict=True), len(rest) - BEFORE)
-        return [(place, at - BEFORE, offset) for place, (at, (offset, _, _)) in behind]
+        if shapes is None or isinstance(found, str):
+            return [] if isinstance(shapes, str) else None
+        behind = enumerate(zip(self._pointers, found, shapes, strict=True), len(rest) - BEFORE)
+        made = []
+        for place, (at, descriptor, (_, _, ground)) in behind:
+            offset = descriptor.base.data_ptr() - _address(rest[at])
+            begins = _grounds().is_there if ground is not None else None
+            made.append(Derived(place, at - BEFORE, offset, begins))
+        return made
 
     def _shapes(self, grid: tuple[int, int, int], numbers: Sequence[int]) -> Sequence[_Shape] | str:
         values = {position: number for (position, _), number in zip(self._slots, numbers, strict=True)}
@@ -163,6 +168,15 @@ class Descriptors:
         message = f"{self.source.name} runs as it was written in this launch: {why}"
         note = "the specialized kernel loads its tiles through tensor descriptors, which are not the same there"
         return Remark(_WHY, message, kernel_location(self.source), note=note)
+
+
+def _address(given: Any) -> int:
+    """Of a tensor, or what is one; 0 of what is neither."""
+    return given if type(given) is int else getattr(given, "data_ptr", int)()
+
+
+def _grounds() -> Grounds:
+    return grounds(driver.active.get_current_device())
 
 
 def _fields(made: Made, block: tuple[int, ...]) -> _Shape:

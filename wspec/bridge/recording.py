@@ -7,7 +7,16 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Derived(NamedTuple):
+    """A descriptor that a launch made."""
+
+    place: int  # in the launch
+    argument: int  # the place of the one whose address it is made of
+    offset: int  # so many bytes behind that it begins
+    begins: Callable[[int], bool] | None = None  # can it, at an address? None: anywhere
 
 
 @dataclass(slots=True)
@@ -21,9 +30,7 @@ class Recorded:
     kept: list[Any] = field(default_factory=list)  # memory that it takes for granted
     relied: list[Callable[[], Any]] = field(default_factory=list)
     """What it takes for granted for a while: None of one of these says at a launch that it is over."""
-    derived: list[tuple[int, int, int]] | None = None
-    """Of each descriptor that the launch made: its place in the launch, the place of the argument whose address it
-    begins at, and how many bytes behind."""
+    derived: list[Derived] | None = None  # the descriptors that the launch made
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     guard: Any = None  # that looked at `apart`

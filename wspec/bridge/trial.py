@@ -28,7 +28,7 @@ from wspec.bridge.files import kernel_location
 from wspec.bridge.frontend import KernelSource
 from wspec.bridge.launch import Run, around, is_hooked
 from wspec.bridge.launcher import keep
-from wspec.bridge.overlap_guard import Plain, Tell
+from wspec.bridge.overlap_guard import Plain, Tell, fell_back
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import BEFORE, reader, slots_of
 from wspec.diagnostics import Remark
@@ -221,10 +221,13 @@ class Trial:
         start = self.event()
         if contest.host_ms and (before is None or before.query()):
             self.keep_busy(min(AHEAD * contest.host_ms, MOST_BUSY_MS))
+        plain = fell_back.count
         began = time.perf_counter()
         start.record()
         self._start(ours, launch, rest)
         end.record()
+        if fell_back.count > plain:  # it was no launch of the specialized kernel
+            return
         host_ms = (time.perf_counter() - began) * 1e3
         was_busy = not start.query()
         contest.host_ms = max(contest.host_ms, 0.0 if was_busy else host_ms)
