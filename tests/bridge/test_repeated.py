@@ -214,7 +214,10 @@ def test_descriptors_that_must_begin_in_memory(card: Card, monkeypatch: pytest.M
         assert decided == 0
         begins = _addresses(found, memory)
         assert {at: tensor.data_ptr() - begins[at] for at, tensor in enumerate(case[:3])} == begin
+    memory.ranges.clear()
+    memory.pages.clear()
     monkeypatch.setattr(memory.grounds, "_ranges", [])
+    monkeypatch.setattr(memory.grounds, "_mapped", set())
     assert [asked.of(asked.ours, first, (4, 4, 2))[1] for _ in range(2)] == [1, 0]
 
 

@@ -72,6 +72,7 @@ def _products() -> Iterator[Case]:
     yield case("stored_whole", {**GEMM, "x_desc": desc(128, 128), "x_ptr": "*fp16:16"}, TILE)
     yield case("block_scales", {**TURNED, "scale_ptr": "*fp32:16"}, TILE)
     yield case("paged", {**GEMM, "table_ptr": "*i32"}, TILE)
+    yield case("weighted", {**GEMM, **dict.fromkeys(("b_desc", "c_desc", "x_desc"), desc(128, 64))}, TILE)
     yield case("asked_for", GEMM, TILE)
     yield case("asked_for_4", GEMM, {**TILE, "num_warps": 4}, odd.asked_for)
     device = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp16:16", "m": "i32", "n": "i32:16", "k": "i32:16"}

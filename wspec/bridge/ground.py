@@ -60,6 +60,9 @@ class Grounds:
 
     def is_there(self, address: int) -> bool:
         """Can a descriptor begin at an address? It can throughout the ranges, but for want of memory."""
+        page = address // PAGE * PAGE
+        if page in self._mapped and address + _TAIL < page + PAGE:
+            return True  # as nearly always
         inside = any(begin <= address <= begin + RANGE - _TAIL for begin in self._ranges)
         return inside and self._is_memory(address)
 

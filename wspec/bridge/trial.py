@@ -41,7 +41,7 @@ AGREED = 8  # sizes in a row that ended alike: others are taken to end so too
 LATER = 4  # times as many launches as until a trial's end, until the next one of that size
 ROW = 4  # launches a turn, then; the first one is not timed
 HOT_MS = 2e3  # of launches of a size, after which it has no more trials
-CLOSE = 1.5  # no clock makes up for more: an H200 runs at 1.98 GHz or, for long, at 1.3
+CLOSE = 1.3  # a warm card makes up for less: for 1.25 at most, of what was seen (docs/cost-model.md)
 HOST_BOUND = 3.0  # of an idle card, times below so many times the host's own say nothing
 AHEAD = 2.0  # so many times as long as the host takes for a launch the card is kept busy meanwhile
 MOST_BUSY_MS = 1.0
@@ -80,7 +80,7 @@ class Contest:
     tried: int = 0  # launches of the trial that is on
     turns: list[Turn] = field(default_factory=list)  # those of them that were timed
     end: Event | None = None  # of the last launch of the trial, timed or not
-    host_ms: float = 0.0  # the longest that the host took for a launch on an idle card
+    host_ms: float = 0.0  # that the host took for the last launch on an idle card
     keeps: bool | None = None  # the specialized kernel; None: not settled
     begins: bool = True  # what runs until then is the specialized one
     looks: int = 0  # trials that told something
@@ -230,7 +230,7 @@ class Trial:
             return
         host_ms = (time.perf_counter() - began) * 1e3
         was_busy = not start.query()
-        contest.host_ms = max(contest.host_ms, 0.0 if was_busy else host_ms)
+        contest.host_ms = contest.host_ms if was_busy else host_ms
         contest.turns.append(Turn(start, end, ours, host_ms, was_busy))
 
     def _round(self, contest: Contest) -> int:

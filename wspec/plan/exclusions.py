@@ -52,6 +52,7 @@ EXCLUDED: Mapping[frozenset[str], str] = {
         (COARSENING, RASTER, "a block works on neighbouring tiles, which share what they stream"),
         (STREAM_K, THIRD_TASK, "a third task works on it"),
         (STREAM_K, SHARED_SM, "several of them share an SM, which is busy as long as one of them is"),
+        (STREAM_K, OVERLAP, "what a part of a tile hands on cannot wait for the next tile"),
         (SUBTILING, OVERLAP, "both put the end of a tile beside the next one's first products"),
         (SUBTILING, SHARED_SM, "blocks share the SM"),
         (SUBTILING, THIRD_TASK, "a third task works on the tile"),

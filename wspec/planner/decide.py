@@ -18,7 +18,8 @@ from wspec.passes.epilogue_overlap.choice import choose_epilogue_overlap
 from wspec.passes.persistent.persist import obstacle
 from wspec.passes.stream_k.choice import hindrance
 from wspec.passes.tile_coarsening.coarsen_tiles import CannotCoarsen
-from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, STREAM_K, check_asked, why_not
+from wspec.plan import exclusions
+from wspec.plan.exclusions import COARSENING, EXCLUDED, OVERLAP, PIPELINING, STREAM_K, check_asked, why_not
 from wspec.plan.graph import Dataflow
 from wspec.plan.plan import Plan, is_shallow
 from wspec.planner.chain import has_converter
@@ -103,9 +104,8 @@ def _planned(module: Operation, tiles: TileLoop | None, machine: Machine, option
     plan = with_costs(
         function_of(module), machine, replace(plan, tile_loop=tiles), at_any_cost=at_any_cost, raster=options.raster
     )
-    if why := why_not(OVERLAP, plan):
-        return replace(plan, epilogue_overlap=Decision(None, why))
-    return choose_epilogue_overlap(function_of(looped), plan, machine, options)
+    chosen, why = choose_epilogue_overlap(function_of(looped), plan, machine, options), why_not(OVERLAP, plan)
+    return replace(plan, epilogue_overlap=Decision(None, why)) if chosen.epilogue_overlap and why else chosen
 
 
 def _walking(module: Operation, machine: Machine, options: Options) -> Plan | Declined:
@@ -117,12 +117,22 @@ def _walking(module: Operation, machine: Machine, options: Options) -> Plan | De
         plan = _planned(module, _DIVIDED, machine, options)
         why = why_not(STREAM_K, plan) if isinstance(plan, Plan) else ""
         if not isinstance(plan, Plan) or not why:
-            return plan
+            return plan if options.stream_k else _finished_later(module, plan, machine, options) or plan
         found = why, function_of(module)
     why, where = found
     if options.stream_k:
         raise Declined(Remark("not-divided", f"no tile can be divided between blocks: {why}", where.location))
     return _planned(module, replace(WHOLE, stream_k=Decision(None, why)), machine, options)
+
+
+def _finished_later(module: Operation, divided: Plan | Declined, machine: Machine, options: Options) -> Plan | None:
+    """With whole tiles that are finished beside the next ones' first products, where that pays: of the two a loop with
+    two products is faster so (docs/results/plans.md)."""
+    if not isinstance(divided, Plan) or not exclusions.OPTIMIZATIONS[PIPELINING].used(divided):
+        return None
+    whole = replace(WHOLE, stream_k=Decision(None, EXCLUDED[frozenset((STREAM_K, OVERLAP))]))
+    plan = _planned(module, whole, machine, options)
+    return plan if isinstance(plan, Plan) and plan.epilogue_overlap else None
 
 
 def _lost(flat: Plan, looped: Plan) -> bool:

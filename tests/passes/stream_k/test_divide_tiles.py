@@ -108,6 +108,16 @@ def test_a_third_task_keeps_tiles_whole() -> None:
     assert plan.helpers and not plan.stream_k and "third task" in plan.stream_k.why_not
 
 
+def test_a_divided_tile_is_not_finished_beside_the_next_one() -> None:
+    """Its first part hands its sums on where it ends, which cannot wait. Of the two, stream-K is the slower one."""
+    whole = plan_of(ODD["weighted"])
+    assert whole.epilogue_overlap and not whole.stream_k and "hands on cannot wait" in whole.stream_k.why_not
+    for options in ({"stream_k": True}, {"epilogue_overlap": False}):
+        assert divided(plan_of(ODD["weighted"], **options)).sums == 128 * 64
+    asked = outcome(ODD["weighted"], **ASKED, stream_k=True, epilogue_overlap=True)
+    assert [one.code for one in asked.remarks] == ["excluded"]
+
+
 def test_the_options() -> None:
     assert plan_of(ODD["gemm"], stream_k=False).stream_k == Decision(None, "")
     asked = plan_of(ODD["gemm"], stream_k=True)
