@@ -100,8 +100,8 @@ class Judge:
         Shared memory that is too little: with less in it. Registers that it spills: also with more of them for a
         producer that holds pointers, with one block on an SM, with one consumer, with a task that stores, and with
         rings of one buffer; the same where it miscompiles. What could not be checked in the time there is: with rings
-        of two. What is not proved: with a block for each tile, where tasks share the tile. None for a plan that a
-        person gave.
+        of two. What is not proved: with a block for each tile, where tasks share the tile, and with one consumer, as
+        two of them store in no order. None for a plan that a person gave.
         """
         if self.plan is not None or not verdict.plan:
             return ()
@@ -111,8 +111,11 @@ class Judge:
         if code == bridge.OUT_OF_TIME:
             return self._in_turn([{"depth": 2}] if options.depth is None else [])
         one_tile = [{"persistent": False}] if plan.persistent and options.persistent is None else []
+        may_be_one = plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1
+        one = [{"consumers": 1}] if may_be_one else []
         if code == "check-undecided":
-            return self._in_turn(one_tile)
+            both = self._in_turn([*one_tile, *one])
+            return (both[0], *self._in_turn(one), *both[1:]) if one_tile else both
         fewer: list[dict[str, Any]] = []
         if options.overlap and any(schedule.stage1 for schedule in plan.loops):
             fewer.append({"overlap": False})
@@ -122,8 +125,7 @@ class Judge:
             undivided = [{"stream_k": False}] if plan.stream_k and options.stream_k is None else []
             waits = [] if {"overlap": False} in fewer or not options.overlap else [{"overlap": False}]
             return self._in_turn([*fewer, *undivided, *one_tile, *waits])
-        if plan.consumer.replicas > 1 and options.consumers is None and not plan.coarsening > 1:
-            fewer.append({"consumers": 1})
+        fewer += one
         alone = [{"blocks": 1}] if plan.blocks_per_sm > 1 and options.blocks is None else []
         most = self._for_producer(plan)
         found = [] if most is None else [self.varied({"producer_registers": most})]

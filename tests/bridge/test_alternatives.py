@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triton
+import triton.language as tl
 
 import wspec
 from tests.support.cases import odd_cases
@@ -118,5 +120,31 @@ def test_what_is_not_proved_is_tried_with_a_block_for_each_tile(
     assert (report.remarks[-1].code, report.remarks[-1].severity) == ("check-undecided", "remark")
     assert report.remarks[-1].note == "so another plan was taken, as with persistent=False"
     rulings.clear()
-    asked = wspec.offline(kernel.function, given.types, given.values, **given.options, persistent=True).outcome()
+    options = {**given.options, "persistent": True, "consumers": 2}
+    asked = wspec.offline(kernel.function, given.types, given.values, **options).outcome()
     assert not asked.specialized and len(rulings) == 1, "not where somebody asked for the other plan"
+
+
+@triton.jit
+def grouped(a_ptr, b_ptr, c_ptr, start_ptr, groups, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Where a group's rows begin is loaded: what one group stores may be what the next one does."""
+    columns, depth = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    for group in range(groups):
+        rows = tl.load(start_ptr + group) + tl.arange(0, BM)
+        acc = tl.zeros([BM, BN], tl.float32)
+        for i in range(0, k, BK):
+            a = tl.load(a_ptr + rows[:, None] * k + i + depth[None, :])
+            acc = tl.dot(a, tl.load(b_ptr + (i + depth)[:, None] * n + columns[None, :]), acc)
+        tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc.to(tl.float16))
+
+
+def test_what_is_not_proved_is_tried_with_one_consumer(fresh_cache: Path) -> None:
+    """It stores in its own order; two of them do in none."""
+    types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16"), "start_ptr": "*i32", "groups": "i32"}
+    types |= {"n": "i32:16", "k": "i32:16"}
+    options = {"num_warps": 8, "gate": "off"}
+    report = wspec.offline(grouped, types, {"BM": 128, "BN": 128, "BK": 64}, **options).outcome()
+    assert report.specialized and report.plan is not None and report.plan.consumer.replicas == 1
+    assert report.remarks[-1].code == "check-undecided" and report.remarks[-1].note.endswith("as with consumers=1")
+    two = wspec.offline(grouped, types, {"BM": 128, "BN": 128, "BK": 64}, **options, consumers=2).outcome()
+    assert not two.specialized and two.reason is not None and "global-order" in two.reason.message
