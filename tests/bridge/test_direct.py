@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from wspec.bridge import direct
+from wspec.bridge import cuda, direct
 
 pytestmark = pytest.mark.skipif(direct.library() is None, reason="needs a C compiler and Python's headers")
 HEAD = 64
@@ -143,3 +143,63 @@ def test_what_cannot_be_compiled_is_said(
     monkeypatch.setattr(logging.getLogger("wspec"), "propagate", True)
     assert direct.library.__wrapped__() is None
     assert "launches of new sizes take longer" in caplog.text and str(tmp_path / "none") in caplog.text
+
+
+# ---------------------------------------------------------------------------------------------- made again
+
+
+def test_addresses_are_written_again() -> None:
+    """Where they stand, and what is made of them; all bits of an address count, and less may be added than nothing."""
+    driver = Driver(HEAD + 32)
+    contents = bytes(range(HEAD)) + bytes(32)
+    writes = (0, 0, HEAD), (1, -4096, HEAD + 8), (0, 1 << 40, HEAD + 24)
+    again = direct.library().Again(driver.address, 99, contents, 2, (HEAD,), writes, (), driver.call)
+    for one, other in ((4096, 8192), (1 << 63, (1 << 64) - 16)):
+        assert again(one, other) == 0
+        expected = struct.pack("<4Q", one, other - 4096, 0, one + (1 << 40))
+        assert driver.found == bytes(range(HEAD)) + expected
+    driver.status = 7
+    assert again(0, 4096) == 7
+    driver.status = cuda.NO_CONTEXT
+    assert again(0, 4096) == -1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"), [(0, 256, True), (1, 256, False), (0, 255, False), (320, 256, True), (319, 256, False)]
+)
+def test_memory_that_must_not_be_shared_when_made_again(one: int, other: int, apart: bool) -> None:
+    driver = Driver(HEAD + 32)
+    again = direct.library().Again(
+        driver.address, 99, bytes(HEAD + 32), 2, (HEAD,), (), ((0, 256, 1, 64),), driver.call
+    )
+    assert again(one, other) == (0 if apart else -1) and bool(driver.found) is apart
+
+
+def test_what_is_no_address() -> None:
+    driver = Driver(HEAD + 8)
+    again = direct.library().Again(driver.address, 99, bytes(HEAD + 8), 1, (HEAD,), (), (), driver.call)
+    assert [again(one) for one in (-1, 1 << 64, None, "7", 1.5)] == [-1] * 5 and not driver.found
+    for wrong in ((), (1, 2)):
+        with pytest.raises(TypeError, match="addresses"):
+            again(*wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"contents": bytes(5000)},
+        {"offsets": (HEAD + 8,)},
+        {"writes": ((0, 0, HEAD + 1),)},
+        {"writes": ((1, 0, HEAD),)},
+        {"writes": ((-1, 0, HEAD),)},
+        {"pairs": ((0, 1, 1, 1),)},
+        {"addresses": 300},
+    ],
+)
+def test_what_no_launch_has(wrong: dict[str, Any]) -> None:
+    """Nothing is written or read outside of the block."""
+    given = {"contents": bytes(HEAD + 8), "addresses": 1, "offsets": (HEAD,), "writes": (), "pairs": (), **wrong}
+    driver = Driver(HEAD + 8)
+    order = (given[name] for name in ("contents", "addresses", "offsets", "writes", "pairs"))
+    with pytest.raises(ValueError, match="no launch"):
+        direct.library().Again(driver.address, 99, *order, driver.call)

@@ -15,7 +15,7 @@ import torch
 from triton import knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from wspec.bridge import cuda, launcher, persistent, ready
+from wspec.bridge import cuda, direct, launcher, persistent, ready
 from wspec.bridge.launch import WspecFunction
 from wspec.bridge.overlap_guard import Guard
 from wspec.bridge.recording import recording
@@ -45,15 +45,21 @@ class Driver:
         return self.status
 
 
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """Maps are the address and the sizes; tensors of the CPU pass for those of a card."""
+@pytest.fixture(params=["C", "no compiler"])
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """With what makes launches again in C, and without. Maps are the address and the sizes; tensors of the CPU pass for
+    those of a card."""
     encode = lambda d, _: [_map(d.base.data_ptr(), d.shape), *d.shape, *d.strides]  # noqa: E731
     monkeypatch.setattr(launcher, "_encode", encode)
     monkeypatch.setattr(launcher, "_map_bytes", lambda encoded: encoded)
     monkeypatch.setattr(launcher, "address_of", lambda a: a if isinstance(a, int) else a.data_ptr())
     made = Driver([])
-    monkeypatch.setattr(cuda, "launch_call", lambda: made.launch)
+    call = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(made.launch)
+    monkeypatch.setattr(cuda, "launch_call", lambda: call)
+    if request.param == "no compiler":
+        monkeypatch.setattr(direct, "library", lambda: None)
+    elif direct.library() is None:
+        pytest.skip("needs a C compiler and Python's headers")
     return made
 
 
@@ -258,7 +264,7 @@ def test_a_launch_that_relied_on_what_was_given_back(driver: Driver) -> None:
 
 
 def test_launches_made_again_take_turns(driver: Driver) -> None:
-    """They share a block of memory."""
+    """None finds what another one wrote."""
     run, _ = made(driver)
     x, d, e = torch.zeros(8), descriptor(96), descriptor(64)
     each = [ready.launch(Kernel(run), (grid, 1, 1), arguments(x, d, e, grid), {}) for grid in (1, 2)]

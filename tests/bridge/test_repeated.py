@@ -73,9 +73,12 @@ class Asked:
             self.of(self.anew, *first)
 
     def _launch(self, config: int, function: int, parameters: int, extra: None) -> int:
-        (block,) = (one for one in self._blocks if one.address == config)
-        found = block.contents()
-        attributes = cuda.Config.attributes
+        attributes, said = cuda.Config.attributes, cuda.Config.from_address(config).attributes
+        (block,) = (one for one in self._blocks if one.attribute == said)
+        assert list((ctypes.c_uint64 * len(block.offsets)).from_address(parameters)) == [
+            config + offset for offset in block.offsets
+        ]
+        found = bytearray(ctypes.string_at(config, block.size))
         found[attributes.offset : attributes.offset + attributes.size] = bytes(attributes.size)  # each has its own
         self.given.append((function, bytes(found)))
         return 0

@@ -1,8 +1,9 @@
 /* One launch: the arguments of a call, laid out as the driver takes them, and the call of the driver.
 
-   What stands where is learned in Python (laid.py) and given here once for each binary. A launch then takes addresses,
-   shapes and strides of its tensors, puts tensor maps together, sees that arguments do not overlap that must not, and
-   launches. Its block of arguments is on the stack: nothing is kept from one launch to the next, and threads do not meet.
+   What stands where is learned in Python (direct.py) and given here once for each binary. A launch of any size (`Direct`)
+   then takes addresses, shapes and strides of its tensors, puts tensor maps together, sees that arguments do not overlap
+   that must not, and launches; one that is made again (`Again`) takes addresses alone. The block of arguments is on the
+   stack: nothing is kept from one launch to the next, and threads do not meet.
 */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -163,6 +164,17 @@ static int described(const Part *part, PyObject *shape, PyObject *stride, uint8_
   return 1;
 }
 
+/* The driver's status, or -1 where there is no context. */
+static PyObject *started(Call call, void *function, uint8_t *block, const uint32_t *offset, int count) {
+  void *parameters[MAX_PARAMETERS];
+  for (int at = 0; at < count; at++) parameters[at] = block + offset[at];
+  int answer;
+  Py_BEGIN_ALLOW_THREADS
+  answer = call(block, function, parameters, NULL);
+  Py_END_ALLOW_THREADS
+  return PyLong_FromLong(answer == INVALID_CONTEXT ? -1 : answer);
+}
+
 /* direct(x, y, z, early, arguments, hidden): the driver's status, or -1 of what is out of the ordinary.
 
    An argument with a descriptor is (tensor, shape, strides): who launches has these at hand. */
@@ -211,13 +223,7 @@ static PyObject *launch(PyObject *callable, PyObject *const *given, size_t flags
     if (addresses[one] < addresses[other] + reaches[other] && addresses[other] < addresses[one] + reaches[one])
       return PyLong_FromLong(-1);
   }
-  void *parameters[MAX_PARAMETERS];
-  for (int at = 0; at < self->parameters; at++) parameters[at] = block + self->offset[at];
-  int answer;
-  Py_BEGIN_ALLOW_THREADS
-  answer = self->call(block, self->function, parameters, NULL);
-  Py_END_ALLOW_THREADS
-  return PyLong_FromLong(answer == INVALID_CONTEXT ? -1 : answer);
+  return started(self->call, self->function, block, self->offset, self->parameters);
 }
 
 static void forget(Direct *self) {
@@ -333,6 +339,144 @@ static PyTypeObject DirectType = {
     .tp_traverse = (traverseproc)visited,
 };
 
+/* ---- a launch that is made again */
+
+typedef struct {
+  int address;  /* which of the launch's */
+  uint64_t add; /* to it */
+  uint32_t place;
+} Write;
+
+typedef struct {
+  int one, other;          /* addresses between which no memory is shared */
+  uint64_t reach, reached; /* bytes behind each */
+} Apart;
+
+typedef struct {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Call call;
+  void *function;
+  PyObject *kept;
+  uint32_t size;
+  int addresses, parameters, writes, pairs;
+  uint8_t *contents;
+  uint32_t *offset;
+  Write *write;
+  Apart *apart;
+} Again;
+
+/* again(*addresses): the driver's status, or -1 of arguments that overlap, and of what is no address. */
+static PyObject *repeated(PyObject *callable, PyObject *const *given, size_t flags, PyObject *names) {
+  Again *self = (Again *)callable;
+  if (PyVectorcall_NARGS(flags) != self->addresses || names != NULL) {
+    PyErr_SetString(PyExc_TypeError, "expected the addresses of the launch's arguments");
+    return NULL;
+  }
+  uint64_t address[MAX_PARAMETERS];
+  for (int at = 0; at < self->addresses; at++) {
+    address[at] = PyLong_AsUnsignedLongLong(given[at]);
+    if (address[at] == (uint64_t)-1 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return PyLong_FromLong(-1);
+    }
+  }
+  for (const Apart *pair = self->apart; pair < self->apart + self->pairs; pair++) {
+    uint64_t one = address[pair->one], other = address[pair->other];
+    if (one < other + pair->reached && other < one + pair->reach) return PyLong_FromLong(-1);
+  }
+  uint8_t memory[MAX_BLOCK + ALIGNMENT], *block = memory + (-(uintptr_t)memory & (ALIGNMENT - 1));
+  memcpy(block, self->contents, self->size);
+  for (const Write *one = self->write; one < self->write + self->writes; one++) {
+    uint64_t found = address[one->address] + one->add;
+    memcpy(block + one->place, &found, 8);
+  }
+  return started(self->call, self->function, block, self->offset, self->parameters);
+}
+
+static void forget_again(Again *self) {
+  PyObject_GC_UnTrack(self);
+  PyMem_Free(self->contents);
+  PyMem_Free(self->offset);
+  PyMem_Free(self->write);
+  PyMem_Free(self->apart);
+  Py_XDECREF(self->kept);
+  Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static int visited_again(Again *self, visitproc visit, void *arg) {
+  Py_VISIT(self->kept);
+  return 0;
+}
+
+static PyObject *made_again(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(names)) {
+  unsigned long long call, function;
+  Py_buffer contents;
+  PyObject *offsets, *writes, *pairs, *kept;
+  int addresses;
+  if (!PyArg_ParseTuple(args, "KKy*iO!O!O!O", &call, &function, &contents, &addresses, &PyTuple_Type, &offsets,
+                        &PyTuple_Type, &writes, &PyTuple_Type, &pairs, &kept))
+    return NULL;
+  Again *self = (Again *)type->tp_alloc(type, 0);
+  if (self == NULL) {
+    PyBuffer_Release(&contents);
+    return NULL;
+  }
+  self->vectorcall = repeated;
+  self->call = (Call)(uintptr_t)call;
+  self->function = (void *)(uintptr_t)function;
+  self->kept = Py_NewRef(kept);
+  self->addresses = addresses;
+  self->parameters = (int)PyTuple_GET_SIZE(offsets);
+  self->writes = (int)PyTuple_GET_SIZE(writes);
+  self->pairs = (int)PyTuple_GET_SIZE(pairs);
+  int good = contents.len <= MAX_BLOCK && addresses >= 0 && addresses <= MAX_PARAMETERS &&
+             self->parameters <= MAX_PARAMETERS;
+  self->size = good ? (uint32_t)contents.len : 0;
+  self->contents = PyMem_Malloc(self->size + 1);
+  self->offset = PyMem_Calloc(self->parameters + 1, sizeof *self->offset);
+  self->write = PyMem_Calloc(self->writes + 1, sizeof *self->write);
+  self->apart = PyMem_Calloc(self->pairs + 1, sizeof *self->apart);
+  good = good && self->contents != NULL && self->offset != NULL && self->write != NULL && self->apart != NULL;
+  if (good) memcpy(self->contents, contents.buf, self->size);
+  PyBuffer_Release(&contents);
+  for (int at = 0; good && at < self->parameters; at++) {
+    unsigned long offset = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(offsets, at));
+    good = !PyErr_Occurred() && offset < self->size;
+    self->offset[at] = (uint32_t)offset;
+  }
+  for (int at = 0; good && at < self->writes; at++) {
+    Write *one = self->write + at;
+    long long add;
+    good = PyArg_ParseTuple(PyTuple_GET_ITEM(writes, at), "iLI", &one->address, &add, &one->place) &&
+           one->address >= 0 && one->address < addresses && self->size >= 8 && one->place <= self->size - 8;
+    one->add = (uint64_t)add;
+  }
+  for (int at = 0; good && at < self->pairs; at++) {
+    Apart *pair = self->apart + at;
+    unsigned long long reach, reached;
+    good = PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, at), "iKiK", &pair->one, &reach, &pair->other, &reached) &&
+           pair->one >= 0 && pair->one < addresses && pair->other >= 0 && pair->other < addresses;
+    pair->reach = reach;
+    pair->reached = reached;
+  }
+  if (good) return (PyObject *)self;
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "what no launch has");
+  Py_DECREF(self);
+  return NULL;
+}
+
+static PyTypeObject AgainType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "wspec_direct.Again",
+    .tp_basicsize = sizeof(Again),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_new = made_again,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Again, vectorcall),
+    .tp_dealloc = (destructor)forget_again,
+    .tp_traverse = (traverseproc)visited_again,
+};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "wspec_direct", .m_size = -1};
 
 PyMODINIT_FUNC PyInit_wspec_direct(void) {
@@ -340,6 +484,7 @@ PyMODINIT_FUNC PyInit_wspec_direct(void) {
   nbytes_name = PyUnicode_InternFromString("nbytes");
   is_contiguous_name = PyUnicode_InternFromString("is_contiguous");
   PyObject *module = PyModule_Create(&definition);
-  if (module == NULL || PyType_Ready(&DirectType) < 0) return NULL;
-  return PyModule_AddObjectRef(module, "Direct", (PyObject *)&DirectType) < 0 ? NULL : module;
+  if (module == NULL || PyType_Ready(&DirectType) < 0 || PyType_Ready(&AgainType) < 0) return NULL;
+  if (PyModule_AddObjectRef(module, "Direct", (PyObject *)&DirectType) < 0) return NULL;
+  return PyModule_AddObjectRef(module, "Again", (PyObject *)&AgainType) < 0 ? NULL : module;
 }

@@ -1,4 +1,5 @@
-"""Launches of any size by one call of C (direct.c), which is told once for a binary what stands where in a launch.
+"""Launches by one call of C (direct.c), which is told once what stands where: those of a binary, of any size, and one
+that is made again.
 
 C is compiled once for a machine, by the compiler that Triton needs there for its own launchers, and lies in Triton's
 cache. Where that fails, and for arguments that C does not know, launches go the ordinary way.
@@ -72,6 +73,30 @@ def direct(
     found: Direct = made.Direct(
         ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, EARLY, len(layout.kinds) - behind,
         tuple(block.offsets), tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
+    )  # fmt: skip
+    return found
+
+
+def again(
+    block: Block,
+    contents: bytes,
+    function: int,
+    addresses: int,
+    writes: Sequence[tuple[int, int, int]],
+    pairs: Sequence[tuple[int, int, int, int]],
+) -> Callable[..., int] | None:
+    """Launches as once from the block, which held that then, with so many other addresses: the driver's status, or -1
+    where arguments overlap; None where there is no such thing.
+
+    writes: (which address, what is added, where in the block); pairs: (address, bytes behind it, another, its bytes).
+    """
+    made, call = library(), cuda.launch_call()
+    if made is None or call is None:
+        return None
+    pointer: Any = call  # ctypes', which mypy takes for any function
+    found: Callable[..., int] = made.Again(
+        ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, addresses, tuple(block.offsets),
+        tuple(writes), tuple(pairs), (block, call),
     )  # fmt: skip
     return found
 

@@ -242,7 +242,6 @@ class Block:
     def __init__(self, size: int, offsets: Sequence[int]) -> None:
         self.size = size
         self.given_up = False  # for good
-        self.again: Any = None  # the block in which launches are made again
         self.layout: Any = None  # `_Layout`, where the arguments lie
         self.starts_early: Callable[[int], bool] | None = None  # do launches of so many blocks?
         self.memory = ctypes.create_string_buffer(size + MAP_BYTES)

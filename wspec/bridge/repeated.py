@@ -21,6 +21,9 @@ from wspec.bridge.workspace import PER_THREAD
 
 _PATIENCE = 256  # launches in a row that could not be written down, after which only each so many'th is tried
 
+_REACH = "{0}.nbytes if {0}.is_cuda and {0}.is_contiguous() else ({0}.is_cuda, {0}.shape, {0}.stride())"
+"""What of a tensor decides beside its address: how far it reaches."""
+
 _TEMPLATE = """
 def launch(x, y, z, stream, function, packed, metadata, enter, leave, {arguments}):
     try:
@@ -59,7 +62,7 @@ class _Repeated:
         key, addresses = [], []
         for name, kind in zip(names, kinds, strict=True):
             if kind.startswith("*"):
-                key.append(f"{name}.__class__, {name}.is_cuda, {name}.shape, {name}.stride(), ")
+                key.append(f"{name}.__class__, {_REACH.format(name)}, ")
                 addresses.append(f"{name}.data_ptr()")
             elif kind.startswith("tensordesc"):
                 key.append(f"*{key_of(name)}, ")
