@@ -73,6 +73,8 @@ class Theirs:
 
     launch_pdl: bool
     calls: list[tuple[Any, ...]]
+    global_scratch_size: int = 0
+    global_scratch_align: int = 128
 
     def __call__(self, *args: Any) -> None:
         self.calls.append(args)
@@ -261,6 +263,34 @@ def test_a_launch_that_relied_on_what_was_given_back(driver: Driver) -> None:
     kept.clear()
     gc.collect()
     assert not again(0, 0, 0, 0) and len(driver.calls) == 3
+
+
+def test_a_launch_takes_memory_for_itself(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Triton does, for all blocks, from its allocator at each launch; from torch's where it was told of none."""
+    theirs, asked, kept = Theirs(False, [], global_scratch_size=64), list[tuple[int, int, int]](), list[Any]()
+
+    def allocate(*given: Any) -> Any:
+        asked.append(given)
+        kept.append(torch.zeros(64))
+        return kept[-1]
+
+    monkeypatch.setattr(launcher, "torch_memory", allocate)
+    run = launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch).behind
+    x, d, e = torch.zeros(8), descriptor(96), descriptor(64)
+    addresses = x.data_ptr(), d.base.data_ptr(), e.base.data_ptr(), 4096
+    again = ready.launch(Kernel(run), (3, 2, 1), arguments(x, d, e), {})
+    assert again is not None and again(*addresses)
+    token = launcher._allocation._allocator.set(allocate)
+    assert again(*addresses)
+    assert asked == [(6 * 64, 128, BEFORE[0])] * 3
+    assert [given[-2:] for _, _, given in driver.calls] == [
+        [struct.pack("<Q", one.data_ptr()), bytes(8)] for one in kept
+    ]
+    launcher._allocation._allocator.set(lambda *_: None)
+    assert not again(*addresses) and not theirs.calls
+    run(3, 2, 1, *BEFORE, *arguments(x, d, e))
+    assert len(theirs.calls) == 1 and len(driver.calls) == 3
+    launcher._allocation._allocator.reset(token)
 
 
 def test_launches_made_again_take_turns(driver: Driver) -> None:

@@ -15,7 +15,7 @@ from triton.knobs import HookChain
 
 from wspec.bridge import cuda
 from wspec.bridge.direct import again
-from wspec.bridge.launcher import Block
+from wspec.bridge.launcher import Block, Scratch
 from wspec.bridge.recording import Recorded
 
 Begins = tuple[Callable[[int], bool] | None, ...]  # of each descriptor that a launch makes (`Derived.begins`)
@@ -40,7 +40,10 @@ def launch(self, {addresses}):
             return False  # it was given back; or a graph would have to keep it, too
     elif self.kept and capturing():
         return False
-    status = self.start({addresses})
+    memory = {memory}
+    if memory is None:
+        return False
+    status = self.start({given})
     if status == 0:
         return True
     if status == -1:
@@ -50,12 +53,14 @@ def launch(self, {addresses}):
 
 
 @functools.cache
-def _kind(addresses: int, begins: Begins, of: tuple[int, ...]) -> type[Ready]:
+def _kind(addresses: int, begins: Begins, of: tuple[int, ...], has_scratch: bool) -> type[Ready]:
     """What makes launches again that have so many addresses; descriptors begin behind those `of` that."""
     names = [f"a{at}" for at in range(addresses)]
     asked = {at: ask for at, ask in enumerate(begins) if ask is not None}
     source = _ASK.format(
         addresses=", ".join(names),
+        memory="self.scratch.memory()" if has_scratch else "()",
+        given=", ".join([*names, *(["memory.data_ptr()"] if has_scratch else [])]),
         cannot=" or ".join(f"not begins{at}(a{of[at]} + self.offsets[{at}])" for at in asked) or "False",
     )
     space: dict[str, Any] = {
@@ -78,7 +83,7 @@ class Ready:
     What it asks then is written for their number (`_kind`).
     """
 
-    __slots__ = ("kept", "kernel", "offsets", "relied", "start")
+    __slots__ = ("kept", "kernel", "offsets", "relied", "scratch", "start")
 
     def __init__(
         self,
@@ -87,10 +92,12 @@ class Ready:
         relied: Callable[[], Any] | None = None,
         kept: Sequence[Any] = (),
         offsets: tuple[int, ...] = (),
+        scratch: Scratch | None = None,
     ) -> None:
         """`start` launches, and gives the driver's status or -1; `relied` gives None once what the launch takes for
         granted is no longer kept; `offsets`: from addresses to the descriptors that the launch makes."""
-        self.kernel, self.start, self.relied, self.kept, self.offsets = kernel, start, relied, kept, offsets
+        self.kernel, self.start, self.relied, self.kept = kernel, start, relied, kept
+        self.offsets, self.scratch = offsets, scratch
 
     @staticmethod
     def of(kernel: Any, recorded: Recorded, count: int) -> Ready:
@@ -101,10 +108,14 @@ class Ready:
         writes: Writes = [(at, 0, place) for at, place in enumerate(places)]
         writes += [(at, one.offset, recorded.places[one.place]) for at, one in zip(of, derived, strict=True)]
         pairs: Pairs = [(order[one], size, order[other], reach) for one, size, other, reach in recorded.apart]
+        scratch: Scratch | None = recorded.scratch
+        if scratch is not None:
+            writes.append((len(places), 0, scratch.place))
         given = recorded.block, bytes(recorded.contents), recorded.function
-        start = again(*given, len(places), writes, pairs) or _slowly(*given, writes, pairs)
-        kind = _kind(len(places), tuple([one.begins for one in derived]), of)
-        return kind(kernel, start, _all_of(recorded.relied), recorded.kept, tuple([one.offset for one in derived]))
+        start = again(*given, len(places) + bool(scratch), writes, pairs) or _slowly(*given, writes, pairs)
+        kind = _kind(len(places), tuple([one.begins for one in derived]), of, scratch is not None)
+        offsets = tuple([one.offset for one in derived])
+        return kind(kernel, start, _all_of(recorded.relied), recorded.kept, offsets, scratch)
 
     def __call__(self, *addresses: int) -> bool:
         """Launch. False where an ordinary launch has to be made: because of hooks, of arguments that overlap, or of a

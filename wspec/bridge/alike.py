@@ -115,7 +115,7 @@ class _Binary:
         self.kernel, self.block, self.function = alike.kernel, recorded.block, recorded.function
         self.contents, self.tables, self.constants = bytes(recorded.contents), recorded.tables, alike.constants
         self.rows, self.reads_key = recorded.rows, False  # do tables take the numbers that decide, as they stand there?
-        self.is_derived, guard = bool(recorded.derived), recorded.guard
+        self.adds, guard = bool(recorded.derived or recorded.scratch), recorded.guard  # addresses that nobody gives
         order = order_of(recorded.places)
         self.pairs = () if guard is None else tuple(guard.pairs_at(order))
         self.direct: Direct | None = None
@@ -123,7 +123,7 @@ class _Binary:
 
     def learn(self, given: Sequence[Any]) -> Direct | None:
         """What launches with arguments like these, if it is there. Raises Unlike, and may be asked again."""
-        if not self.is_derived:
+        if not self.adds:
             behind = len(self.constants)
             self.direct = direct(self.block, self.contents, given, behind, self.pairs, self.function)
         self.is_known = True

@@ -17,7 +17,7 @@ from wspec.bridge import cache, digest, inductor, printed
 from wspec.bridge.cache import Group, Result
 from wspec.bridge.files import line_of
 from wspec.bridge.frontend import HOPPER, KernelSource
-from wspec.bridge.launcher import Starts, has_hooks, starts
+from wspec.bridge.launcher import Starts, has_hooks, starts, torch_memory
 from wspec.bridge.proof import Checker
 from wspec.bridge.versions import VERSION
 from wspec.bridge.versions.internals import internal
@@ -247,15 +247,10 @@ def lies_evenly(blocks: int, sms: int, blocks_per_sm: int) -> bool:
 def _with_allocator(launch: Run) -> Run:
     def run(*args: Any) -> None:
         if _allocation._allocator.get() is _allocation._NULL_ALLOCATOR:
-            triton.set_allocator(_torch_allocator)
+            triton.set_allocator(torch_memory)
         launch(*args)
 
     return run
-
-
-def _torch_allocator(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    """Scratch from torch's caching allocator, which aligns to 512 bytes and is ordered by the current stream."""
-    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def host_descriptor(tensor: torch.Tensor, block: list[int]) -> TensorDescriptor:

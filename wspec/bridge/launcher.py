@@ -3,8 +3,8 @@
 Triton's launcher takes a list of Python objects apart at every launch and encodes each descriptor anew. Here memory
 for the arguments is laid out once for a compiled kernel. A descriptor's tensor map stays as long as its shape and
 strides do, and its address alone is written: it is the first eight bytes of a map, which is looked at before it is
-relied on. What is out of the ordinary (hooks, clusters, scratch memory, a launcher that is not known) goes Triton's
-way.
+relied on. What is out of the ordinary (hooks, clusters, memory of a profiler, a launcher that is not known) goes
+Triton's way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import itertools
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from triton.backends.nvidia import driver as nvidia
@@ -29,7 +29,9 @@ from wspec.bridge.cuda import MAP_ALIGNMENT, MAP_BYTES
 from wspec.bridge.recording import recording
 from wspec.bridge.slots import rank_of
 from wspec.bridge.tensor_maps import Layout, TensorMaps, Unlike, legal_strides
+from wspec.bridge.versions.internals import internal
 
+_allocation = internal("triton.runtime", "_allocation")
 Run = Callable[..., None]
 _SCALARS = {
     "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
@@ -73,7 +75,7 @@ def _quick(theirs: Any, kernel: Any) -> Starts | None:
         return None
     if theirs.num_ctas != 1 or theirs.launch_cooperative_grid or getattr(theirs, "gsan_enabled", False):
         return None
-    if theirs.global_scratch_size or theirs.profile_scratch_size:
+    if theirs.profile_scratch_size:
         return None
     try:
         return made(theirs, kernel.src.signature, getattr(metadata, "tensordesc_meta", None), call)
@@ -136,7 +138,8 @@ class _Layout:
                 addresses[at, 1 + rank + axis] = offset + MAP_BYTES + 8 * axis
             offset += MAP_BYTES + 12 * rank
             offset += -offset % MAP_BYTES
-        self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]  # scratch: two empty ones
+        self.scratch = offset  # the kernel's; behind it a profiler's, which is none
+        self.addresses = [addresses[one] for one in sorted(addresses)] + [offset, offset + 8]
         self.size = offset + 16
         self.slots: list[tuple[int, int, Slot]] = []  # of each descriptor its argument and offset
 
@@ -166,10 +169,18 @@ class _Layout:
                 f"if shape != d{index}.shape: d{index}.fill(a{at}, shape)",
                 f"d{index}.address.value = a{at}.base.data_ptr()",
             ]
+        size, noted = getattr(theirs, "global_scratch_size", 0), "None"
+        if size:
+            noted = f"Scratch({self.scratch}, x * y * z * {size}, {theirs.global_scratch_align}, stream)"
+            space |= {"Scratch": Scratch, "scratch": block.slot(self.scratch)}
+            lines += [f"needed = {noted}", "memory = needed.memory()", "scratch.value = memory.data_ptr()"]
+            noted = "needed"
         written = "".join(f", {value}" for _, _, value in self.scalars)
         arguments, descriptors = ", ".join(names), "\n            ".join(lines) or "pass"
         source = "".join(
-            _TEMPLATE.format(when=when, early=early, arguments=arguments, descriptors=descriptors, written=written)
+            _TEMPLATE.format(
+                when=when, early=early, arguments=arguments, descriptors=descriptors, written=written, scratch=noted
+            )
             for when, early in (("early", 1), ("behind", 0))
         )
         exec(compile(source, "<wspec launcher>", "exec"), space)
@@ -200,7 +211,7 @@ def {when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments
         except (TypeError, AttributeError, struct_error, Unlike):
             status = -1
         if status == 0 and recording.count:
-            recording.note(block, function, places)
+            recording.note(block, function, places, {scratch})
     if status:
         refused(status)
         their_{when}(x, y, z, stream, function, packed, metadata, enter, leave, {arguments})
@@ -234,6 +245,28 @@ def address_of(argument: Any) -> int:
     if isinstance(argument, torch.Tensor) and argument.is_cuda:
         return argument.data_ptr()
     raise Unlike
+
+
+class Scratch(NamedTuple):
+    """Memory that a launch takes for itself, as where a kernel builds descriptors."""
+
+    place: int  # in the block
+    size: int  # bytes
+    alignment: int
+    stream: int
+
+    def memory(self) -> Any:
+        """From the allocator that Triton was told of in this thread, or from torch's: what has a `data_ptr`, for as
+        long as it is held and in the stream. None where it is another thing, that Triton may know."""
+        told = _allocation._allocator.get()
+        allocate = torch_memory if told is _allocation._NULL_ALLOCATOR else told
+        found = allocate(self.size, self.alignment, self.stream)
+        return found if hasattr(found, "data_ptr") else None
+
+
+def torch_memory(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    """From torch's caching allocator, which aligns to 512 bytes and is ordered by the current stream."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 class Block:

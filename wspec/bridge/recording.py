@@ -31,6 +31,7 @@ class Recorded:
     relied: list[Callable[[], Any]] = field(default_factory=list)
     """What it takes for granted for a while: None of one of these says at a launch that it is over."""
     derived: list[Derived] | None = None  # the descriptors that the launch made
+    scratch: Any = None  # the memory that it took for itself (`launcher.Scratch`)
     apart: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Arguments that must not share memory: (one, its bytes, another, its bytes), by their place in the launch."""
     guard: Any = None  # that looked at `apart`
@@ -107,10 +108,11 @@ class _State:
         if (now := self.of_thread.now) is not None:
             now.tables = tables
 
-    def note(self, block: Any, function: int, places: Sequence[int]) -> None:
+    def note(self, block: Any, function: int, places: Sequence[int], scratch: Any = None) -> None:
         """The launch that was made."""
         if (now := self.of_thread.now) is not None:
             now.block, now.contents, now.function, now.places = block, block.contents(), function, places
+            now.scratch = scratch
             now.launches += 1
 
 
