@@ -109,7 +109,14 @@ class Tiles:
     @cached_property
     def masks(self) -> Masks:
         """What masks ask of elements."""
-        return Masks(self.addresses.keeping(lambda value: is_found(self.slice, value)))
+        return Masks(self.addresses.keeping(lambda value: is_found(self.slice, value) and not self._is_counted(value)))
+
+    def _is_counted(self, value: Value) -> bool:
+        """Does a loop carry the scalar, or what it is computed of, and add the same each time that the launch knows?"""
+        try:
+            return not self.is_found(self.addresses.of(value).sum, through_counters=False)
+        except (NotAffine, NotATile):
+            return False
 
     def of(self, op: Operation) -> Tile:
         """What the operation moves. Raises NotATile."""

@@ -80,7 +80,7 @@ class Contest:
     tried: int = 0  # launches of the trial that is on
     turns: list[Turn] = field(default_factory=list)  # those of them that were timed
     end: Event | None = None  # of the last launch of the trial, timed or not
-    host_ms: float = 0.0  # that the host took for the last launch on an idle card
+    host_ms: float = 0.0  # that the host took for a launch on an idle card: the last one, or half of one before
     keeps: bool | None = None  # the specialized kernel; None: not settled
     begins: bool = True  # what runs until then is the specialized one
     looks: int = 0  # trials that told something
@@ -230,7 +230,7 @@ class Trial:
             return
         host_ms = (time.perf_counter() - began) * 1e3
         was_busy = not start.query()
-        contest.host_ms = contest.host_ms if was_busy else host_ms
+        contest.host_ms = contest.host_ms if was_busy else max(host_ms, contest.host_ms / 2)
         contest.turns.append(Turn(start, end, ours, host_ms, was_busy))
 
     def _round(self, contest: Contest) -> int:

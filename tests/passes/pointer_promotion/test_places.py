@@ -209,6 +209,33 @@ def test_a_loop_to_a_number_in_memory_begins_at_row_zero() -> None:
 
 
 @triton.jit
+def moved_on(a, b, out, m, n, k, pitch_a, pitch_b, BLOCK: tl.constexpr, FROM: tl.constexpr):
+    """A product through block pointers that a loop moves on; `FROM`: they do not begin at the first column and row."""
+    row, column, here = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK, tl.arange(0, BLOCK)
+    a_at = tl.make_block_ptr(a, (m, k), (pitch_a, 1), (row, FROM), (BLOCK, BLOCK), (1, 0))
+    b_at = tl.make_block_ptr(b, (k, n), (pitch_b, 1), (FROM, column), (BLOCK, BLOCK), (1, 0))
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for _ in range(FROM, k, BLOCK):
+        x = tl.load(a_at, boundary_check=(0, 1), padding_option="zero")
+        sums = tl.dot(x, tl.load(b_at, boundary_check=(0, 1), padding_option="zero"), sums)
+        a_at, b_at = tl.advance(a_at, (0, BLOCK)), tl.advance(b_at, (BLOCK, 0))
+    place = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * BLOCK * BLOCK
+    tl.store(out + place + here[:, None] * BLOCK + here[None, :], sums.to(tl.float16))
+
+
+@pytest.mark.parametrize("start", [0, 64])
+@pytest.mark.parametrize(("m", "n", "k"), [(100, 70, 150), (64, 64, 128), (30, 200, 65)])
+def test_block_pointers_that_a_loop_moves_on(m: int, n: int, k: int, start: int) -> None:
+    """Their rows and columns end where the tensors do, whatever a loop has added: no tile counts its rows."""
+    grid = triton.cdiv(m, 64), triton.cdiv(n, 64), 1
+    given = {"a": numbers(m, 160), "b": numbers(k, 208), "out": numbers(grid[0] * grid[1], 64, 64), "m": m, "n": n,
+             "k": k, "pitch_a": 160, "pitch_b": 208}  # fmt: skip
+    made = same(moved_on, given, grid, 2, BLOCK=64, FROM=start)
+    assert made.promotion is not None
+    assert [len(one.block) for one in made.promotion.descriptors] == [2, 2, 2]
+
+
+@triton.jit
 def whole(w, out, n, pitch, BLOCK: tl.constexpr):
     """Rows that begin again, and a store that leaves none of them out: it counts on whole tiles."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -91,6 +91,11 @@ def draw(seed: int) -> Trap:
     loop = "for i in range(0, K, BK):" if by_step else "for i in range(0, tl.cdiv(K, BK)):"
     lines.append(loop)
     begin = "i" if by_step else "i * BK"
+    more = random.Random(f"{seed}: an integer that the loop carries")  # of its own: the other kernels stay as they are
+    counts = not carried and not by_step and more.random() < 0.5
+    if counts:
+        begin = "at"
+        lines.insert(-1, more.choice(["at = 0", "at = tl.program_id(2).to(tl.int64)", "at = start - start"]))
     k = f"(kk + {begin})"
     left = pick.choice(
         [f"{{kk}} < K - {begin}", f"{begin} + {{kk}} < K", f"K > {{kk}} + {begin}", f"{{kk}} + {begin} <= K - 1"]
@@ -106,6 +111,8 @@ def draw(seed: int) -> Trap:
     if carried:
         step = pick.choice(["BK", "BK", "BK", "BK // 2", "i"])
         lines += [f"    a_at += {step} * sak", f"    b_at += {step} * sbk"]
+    if counts:
+        lines.append(f"    at += {more.choice(['BK', 'BK', 'BK', 'BK', 'BK // 2', 'i', 'K'])}")
     if chance(0.1):
         lines.append("acc = acc + tl.sum(acc, axis=0)[None, :]")
     if chance(0.2):
