@@ -286,18 +286,20 @@ class _Maker:
             self.tiles.sum(tile.offset),
             tuple(None if one.end is None else self.tiles.sum(one.end) for one in tile.dimensions),
             tuple(self.tiles.sum(one.stride) for one in tile.dimensions),
-            tuple(None if one.end is not None or one.is_free else self.tiles.sum(one.place) for one in tile.dimensions),
+            tuple(
+                None if one.end is not None or one.is_free else (self.tiles.sum(one.place),) for one in tile.dimensions
+            ),
             not tile.op.results,
             bool(tile.op.results) and tile.may_be_outside,
+            tile.op in self.operands,
         )  # fmt: skip
-        is_operand = tile.op in self.operands
         for at, known in enumerate(self.descriptors):
-            if replace(known, name="", is_operand=False) == made:
-                self.descriptors[at] = replace(known, is_operand=known.is_operand or is_operand)
+            if (either := known.with_boxes_of(made)) is not None:
+                self.descriptors[at] = either
                 return self.values[at]
         pointer = value_name(tile.base.location) or f"argument {tile.base.index}"
         count = sum(known.argument == made.argument for known in self.descriptors)
-        made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}", is_operand=is_operand)
+        made = replace(made, name=f"{pointer}_tiles{count + 1 if count else ''}")
         rank = len(block)
         shared = None if type.encoding is None else _shared(type, block, transposed=False, rank=rank)
         described = TensorDescType(TensorType(block, type.element, shared))

@@ -44,7 +44,8 @@ class HostDescriptor:
     offset: Sum  # from the pointer to the first element
     shape: tuple[Sum | None, ...]  # None: the kernel knows no end
     strides: tuple[Sum, ...]
-    places: tuple[Sum | None, ...]  # where boxes begin along a dimension without an end, which ends behind the last
+    places: tuple[tuple[Sum, ...] | None, ...]
+    """Along a dimension without an end: where boxes begin, of each access. It ends behind the last."""
     is_stored: bool = False
     is_grounded: bool = False
     """Must its first address be memory? An H200 looks it up where a load's box lies wholly outside, and else faults
@@ -58,6 +59,15 @@ class HostDescriptor:
         extent to where its boxes begin.
         """
         return self.shape[dim] is None and self.places[dim] is None
+
+    def with_boxes_of(self, other: HostDescriptor) -> HostDescriptor | None:
+        """The same for boxes of either; None where they are boxes of different tensors."""
+        same = replace(other, name=self.name, places=self.places, is_operand=self.is_operand)
+        if same != self or [one is None for one in self.places] != [one is None for one in other.places]:
+            return None
+        both = [(one or (), more or ()) for one, more in zip(self.places, other.places, strict=True)]
+        places = [tuple(dict.fromkeys((*one, *more))) or None for one, more in both]
+        return replace(self, places=tuple(places), is_operand=self.is_operand or other.is_operand)
 
     @property
     def type(self) -> str:
@@ -173,7 +183,7 @@ class Promotion:
                 [
                     one.name, one.argument, one.element, one.item, list(one.block), _data(one.offset),
                     [None if size is None else _data(size) for size in one.shape], [_data(s) for s in one.strides],
-                    [None if place is None else _data(place) for place in one.places],
+                    [None if places is None else [_data(place) for place in places] for places in one.places],
                     one.is_stored, one.is_grounded, one.is_operand,
                 ]
                 for one in self.descriptors
@@ -189,7 +199,7 @@ class Promotion:
             HostDescriptor(
                 name, argument, element, item, tuple(block), _sum(offset),
                 tuple(None if size is None else _sum(size) for size in shape), tuple(map(_sum, strides)),
-                tuple(None if place is None else _sum(place) for place in places), *others,
+                tuple(None if some is None else tuple(map(_sum, some)) for some in places), *others,
             )
             for name, argument, element, item, block, offset, shape, strides, places, *others in data["descriptors"]
         )  # fmt: skip
@@ -218,7 +228,7 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
     ends = iter(found[1 + rank :])
     shape: list[int] = []
     ground: Ground | None = None
-    for dim, (size, place, box) in enumerate(zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)):
+    for dim, (size, places, box) in enumerate(zip(descriptor.shape, descriptor.places, descriptor.block, strict=True)):
         if descriptor.is_free(dim):
             before = -(-SPAN // (strides[dim] * item)) if strides[dim] > 0 else 0
             if not 0 < before <= MOST_BEFORE:
@@ -229,7 +239,8 @@ def _made(descriptor: HostDescriptor, known: list[Interval]) -> Made | str:
             if descriptor.is_grounded and (ground is None or step < ground.step):
                 ground = Ground(dim, step, MOST_BEFORE - before)
         else:
-            shape.append(next(ends)[0] if size is not None else interval_of(place or (), known)[1] + box)
+            last = 0 if places is None else max(interval_of(place, known)[1] for place in places)
+            shape.append(next(ends)[0] if size is not None else last + box)
     if offset < 0 and not descriptor.is_stored and not any(map(descriptor.is_free, range(rank))):
         # a load of a box that lies wholly outside looks that address up
         return f"{descriptor.name} would begin before its tensor, where there may be no memory"

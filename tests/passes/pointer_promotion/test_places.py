@@ -236,6 +236,30 @@ def test_block_pointers_that_a_loop_moves_on(m: int, n: int, k: int, start: int)
 
 
 @triton.jit
+def in_two_loops(x, out, tiles, middle, pitch, BLOCK: tl.constexpr):
+    """The rows before a place, and those behind it with others, as causal attention has its keys; no mask ends them."""
+    here = tl.arange(0, BLOCK)
+    at = x + here[:, None] * pitch + here[None, :]
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    first = tl.program_id(0) + middle
+    for tile in range(0, first):
+        sums += tl.load(at + tile * BLOCK * pitch).to(tl.float32)
+    for tile in range(first, tiles):
+        sums -= tl.load(at + tile * BLOCK * pitch).to(tl.float32)
+    tl.store(out + (tl.program_id(0) * BLOCK + here[:, None]) * BLOCK + here[None, :], sums.to(tl.float16))
+
+
+@pytest.mark.parametrize(("tiles", "middle"), [(5, 1), (3, 0), (6, 4), (4, 4)])
+def test_loops_over_one_tensor_have_one_descriptor(tiles: int, middle: int) -> None:
+    """It ends behind the last tile of either, so that they can fill one ring."""
+    given = {"x": numbers(224, 128), "out": numbers(64, 32), "tiles": tiles, "middle": middle, "pitch": 128}
+    made = same(in_two_loops, given, (2, 1, 1), 2, BLOCK=32)
+    assert made.promotion is not None and len(made.promotion.descriptors) == 2
+    known = made.promotion.of((2, 1, 1), {2: tiles, 3: middle, 4: 128})
+    assert not isinstance(known, str) and known[0].shape[0] >= 32 * max(tiles, middle + 1) and known[0].shape[1] == 32
+
+
+@triton.jit
 def whole(w, out, n, pitch, BLOCK: tl.constexpr):
     """Rows that begin again, and a store that leaves none of them out: it counts on whole tiles."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
