@@ -184,8 +184,8 @@ def test_undecided_under_strict(monkeypatch: pytest.MonkeyPatch, checked: list[R
     assert report.proof.startswith("checker: not proved, 1 undecided (")
     assert report.kernel.asm["cubin"] == plain_cubin()
     assert not (fresh_cache / "wspec-reproducers").exists(), "it is no failure"
-    assert len(checked) == 2, "a block for each tile is tried, too"
-    assert said(asked().outcome()) == said(report) and len(checked) == 2
+    assert len(checked) == 4, "a block for each tile is tried, too, and one consumer, and both"
+    assert said(asked().outcome()) == said(report) and len(checked) == 4
 
 
 def test_undecided_under_errors(monkeypatch: pytest.MonkeyPatch, checked: list[Report]) -> None:

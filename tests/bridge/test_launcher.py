@@ -6,6 +6,7 @@ import ctypes
 import gc
 import struct
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -274,23 +275,24 @@ def test_a_launch_takes_memory_for_itself(driver: Driver, monkeypatch: pytest.Mo
         kept.append(torch.zeros(64))
         return kept[-1]
 
+    told = ContextVar[Any]("told", default=launcher._allocation._NULL_ALLOCATOR)
+    monkeypatch.setattr(launcher._allocation, "_allocator", told)
     monkeypatch.setattr(launcher, "torch_memory", allocate)
     run = launcher.made(theirs, SIGNATURE, [{}, {}], driver.launch).behind
     x, d, e = torch.zeros(8), descriptor(96), descriptor(64)
     addresses = x.data_ptr(), d.base.data_ptr(), e.base.data_ptr(), 4096
     again = ready.launch(Kernel(run), (3, 2, 1), arguments(x, d, e), {})
     assert again is not None and again(*addresses)
-    token = launcher._allocation._allocator.set(allocate)
+    told.set(allocate)
     assert again(*addresses)
     assert asked == [(6 * 64, 128, BEFORE[0])] * 3
     assert [given[-2:] for _, _, given in driver.calls] == [
         [struct.pack("<Q", one.data_ptr()), bytes(8)] for one in kept
     ]
-    launcher._allocation._allocator.set(lambda *_: None)
+    told.set(lambda *_: None)
     assert not again(*addresses) and not theirs.calls
     run(3, 2, 1, *BEFORE, *arguments(x, d, e))
     assert len(theirs.calls) == 1 and len(driver.calls) == 3
-    launcher._allocation._allocator.reset(token)
 
 
 def test_launches_made_again_take_turns(driver: Driver) -> None:

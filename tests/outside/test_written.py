@@ -1,0 +1,37 @@
+"""What becomes of kernels as people write them, compiled for launches that are not made."""
+
+from __future__ import annotations
+
+import pytest
+
+import wspec
+from tests.outside.written.launches import CASES, Case
+
+PLAIN = {
+    "backward_queries 64 2048 128x64x64 w8": "gate-slower",
+    "chunk_outputs 64 4000 64x64x64 w4": "serialized-wgmma",
+}
+"""Those that are left as they were written, and why."""
+ALWAYS = (
+    "in_stages 4 16 4096 128x128x128 w8 causal",
+    "grouped 3072 2048 128x128x64 w8",
+    "block_pointers 4096x4096x4096 128x128x64 w8",
+    "chunk_scan 32 16 128x64 w4",
+)
+"""What found something when it was written; with --slow all are compiled."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=str(case), marks=[] if str(case) in ALWAYS else pytest.mark.slow) for case in CASES]
+)
+def test_it_is_specialized_and_proved(case: Case) -> None:
+    launch = case.on("meta")
+    found = wspec.compile(launch.kernel, remarks="off").outcome(*launch.arguments, grid=launch.grid, **launch.meta)
+    why = None if found.reason is None else found.reason.code
+    assert why == PLAIN.get(str(case)), found.reason
+    assert why is not None or (found.proof is not None and found.proof.startswith("proved"))
+
+
+def test_names_are_those_of_cases() -> None:
+    names = [str(case) for case in CASES]
+    assert len(set(names)) == len(names) and {*PLAIN, *ALWAYS} <= set(names)
