@@ -7,12 +7,16 @@ import logging
 import random
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from wspec.bridge import cuda, direct
+from wspec.bridge.again import Ready
+from wspec.bridge.launcher import Block
+from wspec.bridge.recording import Recorded
 
 pytestmark = pytest.mark.skipif(direct.library() is None, reason="needs a C compiler and Python's headers")
 HEAD = 64
@@ -184,10 +188,33 @@ def test_what_is_no_address() -> None:
             again(*wrong)
 
 
+@pytest.mark.parametrize(("descriptors", "is_there"), [(20, True), (60, False)])
+def test_a_launch_of_many_descriptors(descriptors: int, is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuzzed kernels have twenty, whose places are 256 bytes apart. Where C has no room, Python makes it again."""
+    offsets = [256 * (1 + at) for at in range(descriptors)]
+    block, calls = Block(offsets[-1] + 256, offsets), list[tuple[int, ...]]()
+
+    def call(config: int, function: int, parameters: int, extra: None) -> int:
+        places = (ctypes.c_uint64 * descriptors).from_address(parameters)
+        calls.append(tuple(ctypes.c_uint64.from_address(place).value for place in places))
+        return 0
+
+    called = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(call)
+    monkeypatch.setattr(cuda, "launch_call", lambda: called)
+    writes = [(at, 0, place) for at, place in enumerate(offsets)]
+    contents = bytes(block.contents())
+    assert (direct.again(block, contents, 7, descriptors, writes, []) is not None) is is_there
+    recorded = Recorded(block, bytearray(contents), 7, offsets)
+    ready = Ready.of(SimpleNamespace(pre_run_hooks=[]), recorded, descriptors)
+    for first in (4096, 8192):
+        given = tuple(range(first, first + 16 * descriptors, 16))
+        assert ready(*given) and calls[-1] == given
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"contents": bytes(5000)},
+        {"contents": bytes(9000)},
         {"offsets": (HEAD + 8,)},
         {"writes": ((0, 0, HEAD + 1),)},
         {"writes": ((1, 0, HEAD),)},

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
 
 import wspec
-from tests.outside.written.launches import CASES, Case
+from tests.outside.written.__main__ import SAME, agreed
+from tests.outside.written.launches import CASES, Case, Launch
 
 PLAIN = {
     "backward_queries 64 2048 128x64x64 w8": "gate-slower",
@@ -35,3 +39,21 @@ def test_it_is_specialized_and_proved(case: Case) -> None:
 def test_names_are_those_of_cases() -> None:
     names = [str(case) for case in CASES]
     assert len(set(names)) == len(names) and {*PLAIN, *ALWAYS} <= set(names)
+
+
+class Filling:
+    """A kernel that fills its first argument."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def __getitem__(self, grid: object) -> Any:
+        return lambda out: out.fill_(self.number)
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(1.0, "equal"), (1.0 + 2**-7, "rounding"), (1.1, "different")])
+def test_results_are_compared(number: float, verdict: str) -> None:
+    out = torch.zeros(4, 8, dtype=torch.bfloat16)
+    launch = Launch(Filling(1.0), (1, 1, 1), (out,), (out,), {})
+    assert agreed(launch, Filling(number)).verdict == verdict
+    assert (verdict in SAME) is (number < 1.1)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MAX_BLOCK 4096 /* bytes of arguments that CUDA takes, and of how the kernel is launched */
+#define MAX_BLOCK 8192 /* bytes of arguments, each descriptor at an alignment of its own, and of how the kernel is launched */
 #define MAX_PARAMETERS 256
 #define MAX_RANK 5
 #define MAP_WORDS 16

@@ -70,10 +70,13 @@ def direct(
     where_of = {at: number for number, (at, _) in enumerate(parts)}
     asked = tuple([(where_of[turns[one]], where_of[turns[other]]) for one, other in pairs])
     pointer: Any = call  # ctypes', which mypy takes for any function
-    found: Direct = made.Direct(
-        ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, EARLY, len(layout.kinds) - behind,
-        tuple(block.offsets), tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
-    )  # fmt: skip
+    try:
+        found: Direct = made.Direct(
+            ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, EARLY, len(layout.kinds) - behind,
+            tuple(block.offsets), tuple([one for _, one in parts]), asked, torch.Tensor, (block, call),
+        )  # fmt: skip
+    except ValueError:  # more than C has room for
+        return None
     return found
 
 
@@ -86,7 +89,7 @@ def again(
     pairs: Sequence[tuple[int, int, int, int]],
 ) -> Callable[..., int] | None:
     """Launches as once from the block, which held that then, with so many other addresses: the driver's status, or -1
-    where arguments overlap; None where there is no such thing.
+    where arguments overlap; None where there is no such thing, as for more arguments than C has room for.
 
     writes: (which address, what is added, where in the block); pairs: (address, bytes behind it, another, its bytes).
     """
@@ -94,10 +97,13 @@ def again(
     if made is None or call is None:
         return None
     pointer: Any = call  # ctypes', which mypy takes for any function
-    found: Callable[..., int] = made.Again(
-        ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, addresses, tuple(block.offsets),
-        tuple(writes), tuple(pairs), (block, call),
-    )  # fmt: skip
+    try:
+        found: Callable[..., int] = made.Again(
+            ctypes.cast(pointer, ctypes.c_void_p).value, function, contents, addresses, tuple(block.offsets),
+            tuple(writes), tuple(pairs), (block, call),
+        )  # fmt: skip
+    except ValueError:  # as above
+        return None
     return found
 
 

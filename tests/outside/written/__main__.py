@@ -1,7 +1,7 @@
 """`python -m tests.outside.written`: kernels as people write them, by default and plain, on a Hopper GPU.
 
 Each is launched by `kernel[grid](...)` as its author would, plain and under `wspec.compile`, and must leave the same
-bits (but where atomics add in any order). Times, plain over ours: in a row, the host's part included, and replayed from
+numbers but for rounding. Times, plain over ours: in a row, the host's part included, and replayed from
 graphs; and what a launch costs the host. Compiling goes on in other processes before anything is timed. Exits with 1
 where results differ.
 """
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,10 @@ import torch
 import triton
 
 import wspec
-from tests.outside.written.launches import CASES, Case
+from tests.outside.on_card.compare import Agreement, agreement, together
+from tests.outside.written.launches import CASES, Case, Launch
 
+SAME = ("equal", "rounding", "races")  # of verdicts (tests/outside/on_card/compare.py)
 WARM, ROUNDS, ROW_MS = 200, 7, 2.0  # launches before any is timed; of either kind in turn; milliseconds of a round
 
 
@@ -57,29 +60,32 @@ def main() -> int:
     return int(any(row["differs"] for row in rows))
 
 
-def compared(case: Case, ours: Any = None) -> float:
-    """By how much results differ from the plain kernel's, of the largest number among these."""
+def compared(case: Case, ours: Any = None) -> Agreement:
+    """How what ours leaves behind agrees with what the plain kernel does, which runs twice."""
     launch = case.on("cuda")
-    ours = wspec.compile(launch.kernel, remarks="off") if ours is None else ours
-    launch()
-    expected = [one.clone() for one in launch.outputs]
-    for one in launch.outputs:
-        one.zero_()
-    launch(ours)
-    return max(_apart(one, other) for one, other in zip(launch.outputs, expected, strict=True))
+    return agreed(launch, wspec.compile(launch.kernel, remarks="off") if ours is None else ours)
 
 
-def _apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-    if torch.equal(found.view(torch.uint8), expected.view(torch.uint8)):
-        return 0.0
-    one, other = (tensor.double().nan_to_num() for tensor in (found, expected))
-    return float((one - other).abs().max() / other.abs().max().clamp(min=1e-30))
+def agreed(launch: Launch, ours: Any) -> Agreement:
+    """The same of a launch that was made ready."""
+    before = _left(launch)
+    found = []
+    for kernel in (launch.kernel, launch.kernel, ours):
+        for one in launch.outputs:
+            one.zero_()
+        launch(kernel)
+        found.append(_left(launch))
+    return together([agreement(*each) for each in zip(before, *found, strict=True)])
+
+
+def _left(launch: Launch) -> list[torch.Tensor]:
+    return [one.detach().clone().flatten() for one in launch.outputs]
 
 
 def measured(case: Case, kernels: dict[Any, Any]) -> dict[str, Any]:
     launch = case.on("cuda")
     ours = kernels.setdefault(launch.kernel, wspec.compile(launch.kernel, remarks="off"))
-    apart = compared(case, ours)
+    found = agreed(launch, ours)
     outcome = ours.outcome(*launch.arguments, grid=launch.grid, **launch.meta)
     for _ in range(WARM):
         launch(ours)
@@ -88,7 +94,8 @@ def measured(case: Case, kernels: dict[Any, Any]) -> dict[str, Any]:
     graphs = [_graph(way) for way in ways]
     return {
         "case": str(case),
-        "differs": apart > (0 if case.exact else 1e-5),
+        "verdict": found.verdict,
+        "differs": found.verdict not in SAME,
         "specialized": outcome.specialized,
         "reason": None if outcome.reason is None else outcome.reason.code,
         "us": round(1e3 * statistics.median(_in_a_row(launch, count) for _ in range(3)), 1),
@@ -141,7 +148,8 @@ def _host_us(launch: Callable[[], None], rounds: int = 5, count: int = 20) -> fl
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    parts = [f"{len(rows)} launches, {sum(row['differs'] for row in rows)} differ"]
+    verdicts = ", ".join(f"{count} {name}" for name, count in Counter(row["verdict"] for row in rows).items())
+    parts = [f"{len(rows)} launches: {verdicts}"]
     for name in ("in_a_row", "graph"):
         found = [row[name] for row in rows]
         parts.append(
